@@ -1,0 +1,197 @@
+//! What an append asks for, and what it answers.
+
+use crate::error::{InputError, InputProblem};
+use crate::{Limits, NewEvent, Position, Query, StreamId};
+use std::fmt;
+use uuid::Uuid;
+
+/// What the caller expects of a stream before its events are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Nothing: add the events wherever the stream stands.
+    Any,
+    /// The stream has no events yet.
+    NoStream,
+    /// The stream's last event has exactly this version. `Exact(0)` means the same as `NoStream`.
+    Exact(u64),
+}
+
+impl Expected {
+    /// Whether a stream at this version (0: no events) is as expected.
+    #[must_use]
+    pub fn holds_at(self, version: u64) -> bool {
+        match self {
+            Self::Any => true,
+            Self::NoStream => version == 0,
+            Self::Exact(expected) => version == expected,
+        }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any version"),
+            Self::NoStream | Self::Exact(0) => f.write_str("no events"),
+            Self::Exact(version) => write!(f, "version {version}"),
+        }
+    }
+}
+
+/// A DCB condition: the append fails if an event that matches `query` exists after `after`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// What must not be there.
+    pub query: Query,
+    /// The position up to which the caller has seen the log.
+    pub after: Position,
+}
+
+/// Events for one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamAppend {
+    /// The stream.
+    pub stream: StreamId,
+    /// What is expected of it.
+    pub expected: Expected,
+    /// The events to add, in order.
+    pub events: Vec<NewEvent>,
+}
+
+/// One append: events for one or several streams, stored all or not at all.
+///
+/// ```
+/// use anabranch_core::{Append, Expected, NewEvent, Position, Query, StreamId};
+/// let seat = StreamId::new("Seat", "12a")?;
+/// let append = Append::new()
+///     .to(&seat, Expected::Any, [NewEvent::new("SeatReserved", ()).tag("seat:12a")])
+///     .unless(Query::tags(["seat:12a"]), Position::new(41));
+/// assert_eq!(append.event_count(), 1);
+/// # Ok::<(), anabranch_core::InputError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "an append does nothing until it is handed to a log"]
+pub struct Append {
+    parts: Vec<StreamAppend>,
+    condition: Option<Condition>,
+}
+
+impl Append {
+    /// An append without events yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds events for a stream. Positions follow the order in which events are added.
+    pub fn to(
+        mut self,
+        stream: &StreamId,
+        expected: Expected,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Self {
+        let (stream, events) = (stream.clone(), events.into_iter().collect());
+        self.parts.push(StreamAppend { stream, expected, events });
+        self
+    }
+
+    /// Fails the append if an event that matches `query` exists after position `after`: nothing
+    /// that the decision was based on may have happened since it was read.
+    pub fn unless(mut self, query: Query, after: Position) -> Self {
+        self.condition = Some(Condition { query, after });
+        self
+    }
+
+    /// The events, stream by stream.
+    #[must_use]
+    pub fn parts(&self) -> &[StreamAppend] {
+        &self.parts
+    }
+
+    /// The condition, if there is one.
+    #[must_use]
+    pub fn condition(&self) -> Option<&Condition> {
+        self.condition.as_ref()
+    }
+
+    /// Every event with its stream, in order.
+    pub fn events(&self) -> impl Iterator<Item = (&StreamId, &NewEvent)> {
+        self.parts.iter().flat_map(|part| part.events.iter().map(|event| (&part.stream, event)))
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn event_count(&self) -> usize {
+        self.parts.iter().map(|part| part.events.len()).sum()
+    }
+
+    /// Refuses what no database should see.
+    pub fn validate(&self, limits: &Limits) -> Result<(), InputError> {
+        let refuse = |problem| Err(InputError { subject: "append".to_owned(), problem });
+        let count = self.event_count();
+        if count == 0 {
+            return refuse(InputProblem::NoEvents);
+        }
+        if let Some(empty) = self.parts.iter().find(|part| part.events.is_empty()) {
+            let subject = format!("append to stream {}", empty.stream);
+            return Err(InputError { subject, problem: InputProblem::NoEvents });
+        }
+        if count > limits.events_per_append {
+            let remedy = "append in several steps";
+            let limit = limits.events_per_append;
+            return refuse(InputProblem::TooMany { count, limit, remedy });
+        }
+        for (which, (_, event)) in self.events().enumerate() {
+            event.validate(limits, which)?;
+        }
+        self.condition.as_ref().map_or(Ok(()), |condition| condition.query.validate())
+    }
+}
+
+/// Where one event of an append was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The event.
+    pub id: Uuid,
+    /// Its version in its stream.
+    pub version: u64,
+    /// Its position in the log.
+    pub position: Position,
+}
+
+/// What an append recorded: one entry for each of its events, in order. It is the same whether the
+/// events were stored just now or by an earlier append of the same ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    events: Vec<Recorded>,
+}
+
+impl Appended {
+    pub(crate) fn new(events: Vec<Recorded>) -> Self {
+        debug_assert!(!events.is_empty(), "an append without events is refused");
+        Self { events }
+    }
+
+    /// Where each event was recorded.
+    #[must_use]
+    pub fn events(&self) -> &[Recorded] {
+        &self.events
+    }
+
+    /// The last event: its position is the one to read up to, or to hand to the next condition.
+    #[must_use]
+    pub fn last(&self) -> Recorded {
+        *self.events.last().expect("an append has at least one event")
+    }
+
+    /// The position of the last event.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.last().position
+    }
+
+    /// The version of the last event.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.last().version
+    }
+}

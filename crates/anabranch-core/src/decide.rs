@@ -1,0 +1,211 @@
+//! Which appends of a batch are accepted: one pure rule for every backend.
+//!
+//! A backend locks what the batch touches, reads what it needs to [`Known`], calls [`decide`],
+//! writes the rows that it is told to, and answers with [`Decision::settle`]. The appends are
+//! decided in order, each on top of those accepted before it, so a batch means exactly what the same
+//! appends one after the other would mean, and one that is refused leaves no trace.
+
+use crate::error::{InputError, InputProblem};
+use crate::event::Body;
+use crate::{Append, AppendError, Appended, Event, NewEvent, Position, Recorded, StreamId};
+use std::collections::HashMap;
+use uuid::Uuid;
+
+/// What a backend read, under its locks, before it asks for a decision.
+#[derive(Debug, Default)]
+pub struct Known<'a> {
+    /// The versions of the batch's streams. A stream that is missing has no events.
+    pub versions: HashMap<&'a StreamId, u64>,
+    /// The stored events with ids of the batch. Ids that the caller did not choose need not be
+    /// looked up, since the log's unique index refuses a double.
+    pub ids: HashMap<Uuid, Event>,
+    /// For each append of the batch, the first stored event that breaks its condition.
+    pub matches: Vec<Option<Position>>,
+}
+
+/// A row to write.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The stream.
+    pub stream: &'a StreamId,
+    /// The version in it.
+    pub version: u64,
+    /// The event.
+    pub event: &'a NewEvent,
+}
+
+/// What to write, and what to answer once it is written.
+#[derive(Debug)]
+#[must_use = "the rows have to be written and the appends answered"]
+pub struct Decision<'a> {
+    /// The rows to write; their positions must grow in this order.
+    pub rows: Vec<Row<'a>>,
+    outcomes: Vec<Result<Vec<Place>, AppendError>>,
+}
+
+/// Where an event of an append is: among the rows to write, or in the log already.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Row(usize),
+    Stored(Recorded),
+}
+
+/// Decides a batch of appends that have passed [`Append::validate`].
+pub fn decide<'a>(
+    batch: impl IntoIterator<Item = &'a Append>,
+    mut known: Known<'a>,
+) -> Decision<'a> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    let mut rows_by_id = HashMap::new();
+    let mut outcomes = Vec::new();
+    for (number, append) in batch.into_iter().enumerate() {
+        let stored_match = known.matches.get(number).copied().flatten();
+        let before = rows.len();
+        let outcome = decide_one(append, stored_match, &known, &mut rows, &mut rows_by_id);
+        if outcome.is_err() {
+            for row in rows.drain(before..) {
+                rows_by_id.remove(&row.event.id());
+            }
+        }
+        for row in &rows[before..] {
+            known.versions.insert(row.stream, row.version);
+        }
+        outcomes.push(outcome);
+    }
+    Decision { rows, outcomes }
+}
+
+/// Decides one append and adds its rows; the caller takes them back if it is refused.
+fn decide_one<'a>(
+    append: &'a Append,
+    stored_match: Option<Position>,
+    known: &Known<'a>,
+    rows: &mut Vec<Row<'a>>,
+    rows_by_id: &mut HashMap<Uuid, usize>,
+) -> Result<Vec<Place>, AppendError> {
+    let before = rows.len();
+    let mut places = Vec::with_capacity(append.event_count());
+    let mut conflict = None;
+    for part in append.parts() {
+        let stands_at = |rows: &[Row<'a>]| {
+            let mine = rows[before..].iter().rev().find(|row| row.stream == &part.stream);
+            let stored = || known.versions.get(&part.stream).copied().unwrap_or(0);
+            mine.map_or_else(stored, |row| row.version)
+        };
+        let mut version = stands_at(rows);
+        let expected_holds = part.expected.holds_at(version);
+        let actual = version;
+        for event in &part.events {
+            if let Some(place) = find(event, &part.stream, before, known, rows, rows_by_id)? {
+                places.push(place);
+                continue;
+            }
+            if !expected_holds && conflict.is_none() {
+                let (stream, expected) = (part.stream.clone(), part.expected);
+                conflict = Some(AppendError::Conflict { stream, expected, actual });
+            }
+            version += 1;
+            rows_by_id.insert(event.id(), rows.len());
+            places.push(Place::Row(rows.len()));
+            rows.push(Row { stream: &part.stream, version, event });
+        }
+    }
+    if rows.len() == before {
+        // Every event is in the log already: a repeated append answers as the first one did, even
+        // though the stream has moved on since, by that very append.
+        return Ok(places);
+    }
+    if let Some(conflict) = conflict {
+        return Err(conflict);
+    }
+    check_condition(append, stored_match, &rows[..before])?;
+    Ok(places)
+}
+
+/// Where an event with this id is already, refused if that is another event.
+fn find<'a>(
+    event: &NewEvent,
+    stream: &StreamId,
+    before: usize,
+    known: &Known<'a>,
+    rows: &[Row<'a>],
+    rows_by_id: &HashMap<Uuid, usize>,
+) -> Result<Option<Place>, AppendError> {
+    let id = event.id();
+    let differs = |from: &Body<'_>| from.difference(&event.body(stream));
+    if let Some(stored) = known.ids.get(&id) {
+        let (version, position) = (stored.version(), stored.position());
+        return match differs(&stored.body()) {
+            None => Ok(Some(Place::Stored(Recorded { id, version, position }))),
+            Some(differs) => {
+                Err(AppendError::IdReused { id, stream: stored.stream(), version, differs })
+            }
+        };
+    }
+    let Some(&number) = rows_by_id.get(&id) else {
+        return Ok(None);
+    };
+    let row = rows[number];
+    match differs(&row.event.body(row.stream)) {
+        None => Ok(Some(Place::Row(number))),
+        Some(_) if number >= before => {
+            let subject = format!("event id {id}");
+            Err(InputError { subject, problem: InputProblem::IdTwice }.into())
+        }
+        Some(differs) => {
+            let (stream, version) = (row.stream.clone(), row.version);
+            Err(AppendError::IdReused { id, stream, version, differs })
+        }
+    }
+}
+
+/// The condition fails by what is stored, or by what this batch stores before this append.
+fn check_condition(
+    append: &Append,
+    stored_match: Option<Position>,
+    earlier: &[Row<'_>],
+) -> Result<(), AppendError> {
+    let Some(condition) = append.condition() else {
+        return Ok(());
+    };
+    let matches = |row: &Row<'_>| {
+        let tags = row.event.tags().iter().map(String::as_str);
+        condition.query.matches(row.event.event_type(), tags)
+    };
+    let in_batch = || earlier.iter().any(matches).then_some(Position::END);
+    match stored_match.or_else(in_batch) {
+        None => Ok(()),
+        Some(position) => Err(AppendError::ConditionFailed {
+            query: condition.query.clone(),
+            after: condition.after,
+            position,
+        }),
+    }
+}
+
+impl Decision<'_> {
+    /// The answers, in the order of the batch, once the rows stand at these positions.
+    ///
+    /// # Panics
+    /// If there is not one position for each row, or they do not grow: a backend that broke the
+    /// order of the log must not report success.
+    #[must_use]
+    pub fn settle(self, positions: &[Position]) -> Vec<Result<Appended, AppendError>> {
+        assert_eq!(positions.len(), self.rows.len(), "one position for each row");
+        assert!(positions.is_sorted_by(|a, b| a < b), "positions grow in the order of the rows");
+        let rows = self.rows;
+        let settle = |place| match place {
+            Place::Stored(recorded) => recorded,
+            Place::Row(number) => {
+                let row: &Row<'_> = &rows[number];
+                let (id, version) = (row.event.id(), row.version);
+                Recorded { id, version, position: positions[number] }
+            }
+        };
+        let answer = |places: Vec<Place>| Appended::new(places.into_iter().map(settle).collect());
+        self.outcomes.into_iter().map(|outcome| outcome.map(answer)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! What can go wrong. Each error says what happened, to what, and what to do next.
+
+use crate::{Position, Query, StreamId};
+use std::error::Error;
+use thiserror::Error;
+use uuid::Uuid;
+
+/// Something handed to the log that no database should see.
+///
+/// ```
+/// use anabranch_core::StreamId;
+/// let error = StreamId::new("Order", "").unwrap_err();
+/// assert_eq!(error.to_string(), "stream id of category `Order`: is empty; give it at least one character");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{subject}: {problem}")]
+pub struct InputError {
+    /// What was refused, by name.
+    pub subject: String,
+    /// What is wrong with it, and the remedy.
+    pub problem: InputProblem,
+}
+
+impl InputError {
+    pub(crate) fn not_a_stream(text: &str) -> Self {
+        let subject = format!("stream `{}`", text.escape_debug());
+        Self { subject, problem: InputProblem::NoColon }
+    }
+}
+
+/// What is wrong with an input.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InputProblem {
+    /// Nothing there.
+    #[error("is empty; give it at least one character")]
+    Empty,
+    /// Longer than the limit.
+    #[error("is {bytes} bytes long, the limit is {limit}; shorten it")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// A control character, NUL among them.
+    #[error("holds the control character {character:?} at byte {at}; remove or encode it")]
+    ControlCharacter {
+        /// The character.
+        character: char,
+        /// Where it stands.
+        at: usize,
+    },
+    /// A stream without a colon.
+    #[error("has no colon; write it as category:id, for example Order:ord-123")]
+    NoColon,
+    /// A category with a colon.
+    #[error("holds a colon, which separates category and id; use another character")]
+    ColonInCategory,
+    /// Too many of something.
+    #[error("has {count}, the limit is {limit}; {remedy}")]
+    TooMany {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Data over the limit of the log.
+    #[error(
+        "is {bytes} bytes of JSON, the limit of this log is {limit}; keep large bodies elsewhere \
+         and store a reference, or raise Limits::data_bytes"
+    )]
+    TooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+    /// Not JSON, or a value that serde could not turn into JSON.
+    #[error("is not valid JSON: {0}")]
+    NotJson(String),
+    /// A NUL character inside a JSON string.
+    #[error(
+        "holds a NUL character (\\u0000), which PostgreSQL text cannot; remove it, or encode \
+         binary data, for example as base64"
+    )]
+    NulInJson,
+    /// An append without events.
+    #[error("has no events; add at least one")]
+    NoEvents,
+    /// A schema version of zero.
+    #[error("is 0; schema versions begin at 1")]
+    VersionZero,
+    /// The same event id twice in one append, with different bodies.
+    #[error("stands twice in this append with different bodies; give each event its own id")]
+    IdTwice,
+    /// A query item without types and tags inside a query with others.
+    #[error("names neither a type nor a tag; use Query::all() to match every event")]
+    EmptyQueryItem,
+    /// A namespace that is not a plain identifier.
+    #[error("is not a plain identifier; use a-z, 0-9 and _, beginning with a letter, at most 40")]
+    NotAnIdentifier,
+    /// A URL that no backend understands.
+    #[error("{0}")]
+    BadUrl(String),
+}
+
+/// Why an append was not stored. Whatever it is, nothing of that append was written, except where
+/// [`AppendError::Store`] says that the outcome is unknown.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The append itself is wrong; sending it again will not help.
+    #[error("refused: {0}")]
+    Invalid(#[from] InputError),
+    /// The stream is not at the version that the caller expected.
+    #[error(
+        "conflict on stream {stream}: expected {expected}, but it {}; read it again and decide anew",
+        stands_at(*.actual)
+    )]
+    Conflict {
+        /// The stream.
+        stream: StreamId,
+        /// What the caller expected of it.
+        expected: crate::Expected,
+        /// Its version; 0 when it has no events.
+        actual: u64,
+    },
+    /// An event that matches the condition's query has been appended since.
+    #[error(
+        "condition failed: the event at position {position} matches {query} and is newer than \
+         position {after}; read again and decide anew"
+    )]
+    ConditionFailed {
+        /// The query of the condition.
+        query: Query,
+        /// The position after which no match was allowed.
+        after: Position,
+        /// The first match; [`Position::END`] for one in the same commit.
+        position: Position,
+    },
+    /// The event's id is in the log already, with a different body.
+    #[error(
+        "event id {id} is in the log already, as version {version} of stream {stream}, with a \
+         different {differs}; give the new event an id of its own"
+    )]
+    IdReused {
+        /// The id.
+        id: Uuid,
+        /// The stream that has it.
+        stream: StreamId,
+        /// The version that has it.
+        version: u64,
+        /// Which part differs.
+        differs: &'static str,
+    },
+    /// The database could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn stands_at(version: u64) -> String {
+    match version {
+        0 => "has no events".to_owned(),
+        version => format!("stands at version {version}"),
+    }
+}
+
+impl AppendError {
+    /// Whether somebody else was faster: read again, decide anew, append again.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. } | Self::ConditionFailed { .. })
+    }
+}
+
+/// Any error with its cause, as backends hand it up.
+pub type Source = Box<dyn Error + Send + Sync>;
+
+/// What a database could not do, and what to do about it. `at` names the database, never with its
+/// password.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The URL or an option is wrong.
+    #[error(transparent)]
+    Invalid(#[from] InputError),
+    /// No connection to the database.
+    #[error(
+        "cannot reach {at}: {}; check that the server runs, and its host and port", root(.source)
+    )]
+    Unreachable {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// The database does not let this user in.
+    #[error("{at} refused the login: {}; check user and password, and pg_hba.conf", root(.source))]
+    LoginRefused {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// There is no such database or file.
+    #[error("cannot open {at}: {}; {remedy}", root(.source))]
+    CannotOpen {
+        /// Which database.
+        at: String,
+        /// What to do.
+        remedy: &'static str,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// The connection went away in mid-flight.
+    #[error("lost the connection to {at}: {}; it is safe to repeat the call", root(.source))]
+    ConnectionLost {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// The user may not do that.
+    #[error("{at} denied permission: {}; grant it, or connect as the owner", root(.source))]
+    Denied {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// The log was written by a newer Anabranch.
+    #[error(
+        "the log `{namespace}` in {at} has schema version {found}, this program knows versions up \
+         to {known}; upgrade this program"
+    )]
+    SchemaTooNew {
+        /// Which database.
+        at: String,
+        /// Which log in it.
+        namespace: String,
+        /// What it has.
+        found: u32,
+        /// What this program knows.
+        known: u32,
+    },
+    /// The log has not been created or brought up to date, and automatic migration is off.
+    #[error(
+        "the log `{namespace}` in {at} has schema version {found}, this program needs {known}; run \
+         `anabranch migrate`, or apply what `anabranch migrate --print` shows"
+    )]
+    SchemaTooOld {
+        /// Which database.
+        at: String,
+        /// Which log in it.
+        namespace: String,
+        /// What it has; 0 when there is no log.
+        found: u32,
+        /// What this program needs.
+        known: u32,
+    },
+    /// The log was created with another hash rule.
+    #[error(
+        "the log `{namespace}` in {at} was created with the hash rule {found}, not {asked}; the \
+         slots of its events cannot change: leave the rule out, or start a new log"
+    )]
+    OtherRule {
+        /// Which database.
+        at: String,
+        /// Which log in it.
+        namespace: String,
+        /// Its rule.
+        found: crate::HashRule,
+        /// The rule that was asked for.
+        asked: crate::HashRule,
+    },
+    /// The database cannot be written to.
+    #[error("{at} is read-only: {}; {remedy}", root(.source))]
+    ReadOnly {
+        /// Which database.
+        at: String,
+        /// What to do.
+        remedy: &'static str,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// No space left.
+    #[error("the disk of {at} is full: {}; free some space and repeat the call", root(.source))]
+    Full {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// Somebody else holds what this call needs.
+    #[error("{at} is busy: {}; repeat the call, and look for a long write transaction", root(.source))]
+    Busy {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// What was read is not what Anabranch writes.
+    #[error("{at} holds something unexpected: {what}; was it changed by hand?")]
+    Corrupt {
+        /// Which database.
+        at: String,
+        /// What was found.
+        what: String,
+    },
+    /// The log was closed, or its runtime is shutting down.
+    #[error("the log is closed; connect again")]
+    Closed,
+    /// Anything else that the database said.
+    #[error("{at}: {}", root(.source))]
+    Other {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+}
+
+impl StoreError {
+    /// Whether the same call may succeed later without anybody changing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::Busy { .. })
+    }
+}
+
+/// The last cause in the chain: drivers wrap the one sentence that matters ("connection refused").
+fn root(source: &Source) -> &dyn Error {
+    let mut cause: &(dyn Error + 'static) = source.as_ref();
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause
+}

@@ -1,0 +1,46 @@
+//! The pure part of Anabranch: what an event, a stream, a query and a slot are, and how a batch of
+//! appends is decided.
+//!
+//! Nothing here does I/O, reads a clock or starts a task; the one source of randomness is the id of
+//! a [`NewEvent`]. So every rule in this crate can be tested by property, and every backend shares
+//! the same rules instead of repeating them.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`stream`] | stream ids: category and id |
+//! | [`event`] | the recorded event |
+//! | [`new_event`] | the event to append |
+//! | [`json`] | JSON kept as text |
+//! | [`position`] | global positions |
+//! | [`query`] | queries by type and tag |
+//! | [`append`] | what an append asks for and what it answers |
+//! | [`decide`] | which appends of a batch are accepted |
+//! | [`slot`] | hash rules and the 5040 slots |
+//! | [`schema`] | typed events and upcasters |
+//! | [`limits`] | what is refused before it reaches a database |
+//! | [`error`] | what can go wrong |
+
+pub mod append;
+pub mod decide;
+pub mod error;
+pub mod event;
+pub mod json;
+pub mod limits;
+pub mod new_event;
+pub mod position;
+pub mod query;
+pub mod schema;
+pub mod slot;
+pub mod stream;
+
+pub use append::{Append, Appended, Condition, Expected, Recorded};
+pub use error::{AppendError, InputError, InputProblem, StoreError};
+pub use event::Event;
+pub use json::Json;
+pub use limits::Limits;
+pub use new_event::NewEvent;
+pub use position::Position;
+pub use query::{Query, QueryItem};
+pub use schema::{DecodeError, EventSchema};
+pub use slot::{HashRule, SLOTS, Slot, Slots};
+pub use stream::StreamId;
