@@ -1,1 +1,34 @@
-//! x
+//! The embedded backend: a log in one SQLite file, or in memory.
+//!
+//! One thread writes, so concurrent appends become one transaction and one `fsync`; reads run beside
+//! it on connections of their own (WAL). Several processes may share the file.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `store` | [`Sqlite`]: the backend, and how it is opened |
+//! | `append` | a batch of appends inside one transaction |
+//! | `read` | one page of events |
+//! | `connection` | pragmas, the writer thread, the pool of readers |
+//! | `schema` | migrations and settings |
+//! | `watch` | notices what other processes append |
+//! | `error` | what SQLite's errors mean |
+//!
+//! ```
+//! # async fn f() -> Result<(), anabranch_core::StoreError> {
+//! use anabranch_sqlite::Sqlite;
+//! use anabranch_store::{Log, Options};
+//! let log = Log::new(Sqlite::open("orders.db", &Options::default()).await?);
+//! # Ok(()) }
+//! ```
+
+mod append;
+mod connection;
+mod error;
+mod read;
+mod schema;
+mod store;
+mod watch;
+
+pub use rusqlite;
+pub use schema::MIGRATIONS;
+pub use store::Sqlite;

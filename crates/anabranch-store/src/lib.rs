@@ -1,1 +1,32 @@
-//! x
+//! The log: the trait that a backend implements, and the handle that users hold.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`log_store`] | [`LogStore`]: what a backend must provide |
+//! | [`log`] | [`Log`]: append, read, subscribe |
+//! | [`coalesce`] | concurrent appends share one commit |
+//! | [`read`] | reads as builders that end in a stream of events |
+//! | [`event_stream`] | the stream of events, and the task that feeds it |
+//! | [`options`] | what a log can be opened with |
+//! | [`migration`] | versioned SQL, printable |
+//! | [`sql`] | the one query that both SQL backends share |
+//! | `contract` | the suite that every backend runs (feature `contract`) |
+//!
+//! This crate never names a database: what is true of one backend only lives in its crate.
+
+pub mod coalesce;
+#[cfg(feature = "contract")]
+pub mod contract;
+pub mod event_stream;
+pub mod log;
+pub mod log_store;
+pub mod migration;
+pub mod options;
+pub mod read;
+pub mod sql;
+
+pub use event_stream::EventStream;
+pub use log::Log;
+pub use log_store::{LogStore, Page, PageEnd, ReadRequest, Scope, Ticket};
+pub use options::{Durability, Namespace, Options};
+pub use read::{ReadLog, ReadStream};

@@ -1,0 +1,188 @@
+//! A batch of appends inside one transaction.
+
+use crate::error::is_constraint;
+use crate::read;
+use crate::schema::Sql;
+use anabranch_core::decide::{Decision, Known, Row, decide};
+use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots};
+use anabranch_store::sql::{Dialect, positions};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+type Answers = Vec<Result<Appended, AppendError>>;
+
+/// Which ids to look up before writing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ids {
+    /// Those that callers chose. A fresh id is in the log only if the same `NewEvent` was appended
+    /// before; then the unique index says so, and the batch is done again with `All`.
+    Callers,
+    /// Every id.
+    All,
+}
+
+/// Stores a batch in a transaction of its own.
+pub(crate) fn append_batch(
+    connection: &mut Connection,
+    sql: &Sql,
+    rule: HashRule,
+    batch: &[&Append],
+) -> rusqlite::Result<Answers> {
+    match attempt(connection, sql, rule, batch, Ids::Callers) {
+        Err(error) if is_constraint(&error) => attempt(connection, sql, rule, batch, Ids::All),
+        other => other,
+    }
+}
+
+fn attempt(
+    connection: &mut Connection,
+    sql: &Sql,
+    rule: HashRule,
+    batch: &[&Append],
+    ids: Ids,
+) -> rusqlite::Result<Answers> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let answers = append_in(&tx, sql, rule, batch, ids)?;
+    tx.commit()?;
+    Ok(answers)
+}
+
+/// Stores a batch in the transaction that `tx` is in.
+pub(crate) fn append_in(
+    tx: &Connection,
+    sql: &Sql,
+    rule: HashRule,
+    batch: &[&Append],
+    ids: Ids,
+) -> rusqlite::Result<Answers> {
+    let known = look(tx, sql, batch, ids)?;
+    let decision = decide(batch.iter().copied(), known);
+    let positions = write(tx, sql, rule, &decision)?;
+    Ok(decision.settle(&positions))
+}
+
+/// Reads what the decision needs. The write lock is held already, so nothing changes meanwhile.
+fn look<'a>(
+    tx: &Connection,
+    sql: &Sql,
+    batch: &[&'a Append],
+    ids: Ids,
+) -> rusqlite::Result<Known<'a>> {
+    let events = &sql.events;
+    let version = format!("SELECT max(version) FROM {events} WHERE category = ?1 AND stream_id = ?2");
+    let by_id = format!("{} WHERE id = ?1", sql.event_columns);
+    let mut version = tx.prepare_cached(&version)?;
+    let mut known = Known::default();
+    for append in batch {
+        for part in append.parts() {
+            if known.versions.contains_key(&part.stream) {
+                continue;
+            }
+            let stream = (part.stream.category(), part.stream.id());
+            let found: Option<i64> = version.query_row(stream, |row| row.get(0))?;
+            known.versions.insert(&part.stream, found.unwrap_or(0) as u64);
+        }
+        for (_, event) in append.events() {
+            if ids == Ids::All || event.id_is_callers() {
+                let mut by_id = tx.prepare_cached(&by_id)?;
+                let stored =
+                    by_id.query_row([event.id().as_bytes()], read::event_of_row).optional()?;
+                known.ids.extend(stored.map(|stored| (event.id(), stored)));
+            }
+        }
+        known.matches.push(first_match(tx, sql, append)?);
+    }
+    Ok(known)
+}
+
+/// The first stored event that breaks an append's condition.
+fn first_match(
+    tx: &Connection,
+    sql: &Sql,
+    append: &Append,
+) -> rusqlite::Result<Option<Position>> {
+    let Some(condition) = append.condition() else {
+        return Ok(None);
+    };
+    let position = |row: &rusqlite::Row<'_>| Ok(Position::from_i64(row.get(0)?));
+    let after = condition.after.as_i64();
+    if condition.query.is_all() {
+        let first = format!("SELECT min(position) FROM {} WHERE position > ?1", sql.events);
+        let found: Option<i64> =
+            tx.prepare_cached(&first)?.query_row([after], |row| row.get(0))?;
+        return Ok(found.map(Position::from_i64));
+    }
+    let dialect = Dialect { placeholder: '?', events: &sql.events, tags: &sql.tags };
+    let matching = positions(&condition.query, dialect, false);
+    let mut statement = tx.prepare_cached(&matching.sql)?;
+    for (number, value) in [after, i64::MAX, 1].into_iter().enumerate() {
+        statement.raw_bind_parameter(number + 1, value)?;
+    }
+    for (number, text) in matching.texts.iter().enumerate() {
+        statement.raw_bind_parameter(number + 4, text)?;
+    }
+    let mut rows = statement.raw_query();
+    rows.next()?.map(position).transpose()
+}
+
+/// Writes the rows and returns their positions.
+fn write(
+    tx: &Connection,
+    sql: &Sql,
+    rule: HashRule,
+    decision: &Decision<'_>,
+) -> rusqlite::Result<Vec<Position>> {
+    if decision.rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let head = format!("SELECT coalesce(max(position), 0) FROM {}", sql.events);
+    let head: i64 = tx.prepare_cached(&head)?.query_row((), |row| row.get(0))?;
+    let mut event = tx.prepare_cached(&sql.insert_event)?;
+    let mut tag = tx.prepare_cached(&format!("INSERT INTO {} VALUES (?1, ?2)", sql.tags))?;
+    let recorded_us = now_us();
+    let mut positions = Vec::with_capacity(decision.rows.len());
+    for (row, position) in decision.rows.iter().zip(head + 1..) {
+        insert(&mut event, rule, row, position, recorded_us)?;
+        for name in row.event.tags() {
+            tag.execute(params![name, position])?;
+        }
+        positions.push(Position::from_i64(position));
+    }
+    Ok(positions)
+}
+
+fn insert(
+    statement: &mut rusqlite::Statement<'_>,
+    rule: HashRule,
+    row: &Row<'_>,
+    position: i64,
+    recorded_us: i64,
+) -> rusqlite::Result<usize> {
+    let body = row.event.body(row.stream);
+    let slots = Slots::of(rule, body.stream_id, body.customer, body.correlation);
+    statement.execute(params![
+        position,
+        row.event.id().as_bytes(),
+        body.category,
+        body.stream_id,
+        row.version as i64,
+        body.event_type,
+        body.schema_version,
+        body.data,
+        body.metadata,
+        body.correlation,
+        body.causation,
+        body.tenant,
+        body.customer,
+        body.tags.as_ref(),
+        recorded_us,
+        slots.entity.get(),
+        slots.customer.map(|slot| slot.get()),
+        slots.saga.map(|slot| slot.get()),
+    ])
+}
+
+fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}

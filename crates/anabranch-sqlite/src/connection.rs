@@ -1,0 +1,154 @@
+//! Connections: their pragmas, the one thread that writes, and the pool that reads.
+
+use crate::error::store_error;
+use anabranch_core::StoreError;
+use anabranch_store::Durability;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
+
+/// How long a connection waits for the write lock of another process.
+const BUSY_WAIT: Duration = Duration::from_secs(10);
+/// How many statements a connection keeps prepared.
+const STATEMENTS: usize = 64;
+
+/// Where the database is, and how its connections are opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// `None` for a database in memory.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) read_only: bool,
+    pub(crate) durability: Durability,
+    /// For messages.
+    pub(crate) at: String,
+}
+
+impl Place {
+    /// Opens a connection for writing, and makes sure that the file uses WAL.
+    pub(crate) fn open_writer(&self) -> Result<Connection, StoreError> {
+        let connection = self.open()?;
+        let prepare = || -> rusqlite::Result<()> {
+            if !self.read_only {
+                connection.pragma_update(None, "journal_mode", "WAL")?;
+            }
+            let synchronous = match self.durability {
+                Durability::Full => "FULL",
+                Durability::Relaxed => "NORMAL",
+            };
+            connection.pragma_update(None, "synchronous", synchronous)
+        };
+        prepare().map_err(|error| store_error(&self.at, error))?;
+        Ok(connection)
+    }
+
+    /// Opens a connection for reading.
+    pub(crate) fn open(&self) -> Result<Connection, StoreError> {
+        let open = || -> rusqlite::Result<Connection> {
+            let access = if self.read_only {
+                OpenFlags::SQLITE_OPEN_READ_ONLY
+            } else {
+                OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+            };
+            let memory = Path::new(":memory:");
+            let path = self.path.as_deref().unwrap_or(memory);
+            let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let mut connection = Connection::open_with_flags(path, flags)?;
+            connection.busy_handler(Some(wait_for_writer))?;
+            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+            Ok(connection)
+        };
+        open().map_err(|error| store_error(&self.at, error))
+    }
+}
+
+/// Looks again every millisecond: SQLite's own waits grow to 100 ms, which would be most of the time
+/// that several busy processes spend.
+fn wait_for_writer(tries: i32) -> bool {
+    std::thread::sleep(Duration::from_millis(1));
+    Duration::from_millis(tries.unsigned_abs().into()) < BUSY_WAIT
+}
+
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// The one thread that writes. It ends when the last handle is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Writer {
+    pub(crate) fn start(mut connection: Connection) -> std::io::Result<Self> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let work = move || queue.into_iter().for_each(|job| job(&mut connection));
+        std::thread::Builder::new().name("anabranch-sqlite".to_owned()).spawn(work)?;
+        Ok(Self { jobs })
+    }
+
+    /// Runs a job on the writing connection, after those that came before it.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Connection) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(move |connection: &mut Connection| {
+            let _ = reply.send(job(connection));
+        });
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)
+    }
+}
+
+/// Connections that read. A database in memory has one connection only, so it reads on the writer's.
+#[derive(Clone, Debug)]
+pub(crate) enum Readers {
+    Pool(Arc<Pool>),
+    Writer(Writer),
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    place: Place,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(crate) fn new(place: &Place, readers: usize, writer: &Writer) -> Self {
+        if place.path.is_none() {
+            return Self::Writer(writer.clone());
+        }
+        let permits = Arc::new(Semaphore::new(readers.max(1)));
+        let (place, idle) = (place.clone(), Mutex::new(Vec::new()));
+        Self::Pool(Arc::new(Pool { place, idle, permits }))
+    }
+
+    /// Runs a job on a connection that nobody else uses meanwhile.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let pool = match self {
+            Self::Writer(writer) => return writer.run(|connection| job(connection)).await,
+            Self::Pool(pool) => Arc::clone(pool),
+        };
+        let permits = Arc::clone(&pool.permits);
+        let permit = permits.acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let work = move || {
+            let _permit = permit;
+            let idle = pool.idle().pop();
+            let connection = idle.map_or_else(|| pool.place.open(), Ok)?;
+            let result = job(&connection);
+            pool.idle().push(connection);
+            Ok(result)
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+impl Pool {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

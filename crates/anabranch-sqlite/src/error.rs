@@ -1,0 +1,35 @@
+//! What SQLite's errors mean for the log.
+
+use anabranch_core::StoreError;
+use rusqlite::ErrorCode;
+
+/// The error of a call on the database `at`.
+pub(crate) fn store_error(at: &str, error: rusqlite::Error) -> StoreError {
+    let at = at.to_owned();
+    let code = error.sqlite_error_code();
+    let source = error.into();
+    match code {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { at, source },
+        Some(ErrorCode::ReadOnly) => {
+            let remedy = "check the permissions of the file and its directory, and that the URL \
+                          does not say mode=ro";
+            StoreError::ReadOnly { at, remedy, source }
+        }
+        Some(ErrorCode::DiskFull) => StoreError::Full { at, source },
+        Some(ErrorCode::PermissionDenied) => StoreError::Denied { at, source },
+        Some(ErrorCode::CannotOpen) => {
+            let remedy = "check that its directory exists and can be written to";
+            StoreError::CannotOpen { at, remedy, source }
+        }
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            let remedy = "check that the file is a SQLite database, and restore it if it is damaged";
+            StoreError::CannotOpen { at, remedy, source }
+        }
+        _ => StoreError::Other { at, source },
+    }
+}
+
+/// Whether a unique index refused a row.
+pub(crate) fn is_constraint(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+}

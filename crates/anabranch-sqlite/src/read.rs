@@ -1,0 +1,132 @@
+//! One page of events.
+
+use crate::schema::Sql;
+use anabranch_core::event::Body;
+use anabranch_core::{Event, Position, Slot, Slots};
+use anabranch_store::sql::{Dialect, positions};
+use anabranch_store::{Page, PageEnd, ReadRequest, Scope};
+use rusqlite::types::{FromSqlError, FromSqlResult, Type, ValueRef};
+use rusqlite::{CachedStatement, Connection, Row};
+use std::borrow::Cow;
+use uuid::Uuid;
+
+/// Reads a page.
+pub(crate) fn read(
+    connection: &Connection,
+    sql: &Sql,
+    request: &ReadRequest,
+) -> rusqlite::Result<Page> {
+    let max_events = request.max_events.min(Page::MAX_EVENTS);
+    let mut statement = prepare(connection, sql, request, max_events)?;
+    let mut rows = statement.raw_query();
+    let mut page = Page { events: Vec::new(), cursor: request.cursor, end: PageEnd::Last };
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let event = event_of_row(row)?;
+        bytes += event.text_bytes();
+        page.cursor = match request.scope {
+            Scope::Stream(_) => event.version(),
+            Scope::Log(_) => event.position().get(),
+        };
+        page.events.push(event);
+        if page.events.len() == max_events || bytes >= Page::MAX_BYTES {
+            page.end = PageEnd::More;
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// The statement of a request, with its values bound.
+fn prepare<'c>(
+    connection: &'c Connection,
+    sql: &Sql,
+    request: &ReadRequest,
+    max_events: usize,
+) -> rusqlite::Result<CachedStatement<'c>> {
+    let columns = &sql.event_columns;
+    let (beyond, order) = if request.backwards { ('<', "DESC") } else { ('>', "ASC") };
+    let cursor = Position::new(request.cursor).as_i64();
+    match &request.scope {
+        Scope::Stream(stream) => {
+            let mut statement = connection.prepare_cached(&format!(
+                "{columns} WHERE category = ?1 AND stream_id = ?2 AND version {beyond} ?3 \
+                 ORDER BY version {order} LIMIT ?4"
+            ))?;
+            statement.raw_bind_parameter(1, stream.category())?;
+            statement.raw_bind_parameter(2, stream.id())?;
+            statement.raw_bind_parameter(3, cursor)?;
+            statement.raw_bind_parameter(4, max_events as i64)?;
+            Ok(statement)
+        }
+        Scope::Log(query) if query.is_all() => {
+            let mut statement = connection.prepare_cached(&format!(
+                "{columns} WHERE position {beyond} ?1 ORDER BY position {order} LIMIT ?2"
+            ))?;
+            statement.raw_bind_parameter(1, cursor)?;
+            statement.raw_bind_parameter(2, max_events as i64)?;
+            Ok(statement)
+        }
+        Scope::Log(query) => {
+            let dialect = Dialect { placeholder: '?', events: &sql.events, tags: &sql.tags };
+            let matching = positions(query, dialect, request.backwards);
+            let mut statement = connection.prepare_cached(&format!(
+                "{columns} WHERE position IN ({}) ORDER BY position {order}",
+                matching.sql
+            ))?;
+            let bound = if request.backwards { 0 } else { i64::MAX };
+            statement.raw_bind_parameter(1, cursor)?;
+            statement.raw_bind_parameter(2, bound)?;
+            statement.raw_bind_parameter(3, max_events as i64)?;
+            for (number, text) in matching.texts.iter().enumerate() {
+                statement.raw_bind_parameter(number + 4, text)?;
+            }
+            Ok(statement)
+        }
+    }
+}
+
+/// The event of a row with the columns of `event_columns.sql`.
+pub(crate) fn event_of_row(row: &Row<'_>) -> rusqlite::Result<Event> {
+    let number = |column| at(column, row.get_ref(column)?.as_i64());
+    let text = |column| at(column, row.get_ref(column)?.as_str());
+    let optional = |column| match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        value => at(column, value.as_str()).map(Some),
+    };
+    let slot = |column| match row.get_ref(column)? {
+        ValueRef::Null => Ok(None),
+        value => at(column, value.as_i64().and_then(slot_of)).map(Some),
+    };
+    let id = at(2, row.get_ref(2)?.as_blob())?;
+    let id = at(2, Uuid::from_slice(id).map_err(FromSqlError::other))?;
+    let body = Body {
+        category: text(4)?,
+        stream_id: text(5)?,
+        event_type: text(6)?,
+        schema_version: number(7)? as u32,
+        data: text(8)?,
+        metadata: optional(9)?,
+        correlation: optional(10)?,
+        causation: optional(11)?,
+        tenant: optional(12)?,
+        customer: optional(13)?,
+        tags: Cow::Borrowed(text(14)?),
+    };
+    let entity = at(15, slot_of(number(15)?))?;
+    let slots = Slots { entity, customer: slot(16)?, saga: slot(17)? };
+    let (position, version) = (Position::from_i64(number(0)?), number(1)? as u64);
+    Ok(Event::from_row(position, version, id, number(3)?, slots, &body))
+}
+
+fn slot_of(number: i64) -> FromSqlResult<Slot> {
+    let slot = u16::try_from(number).ok().and_then(Slot::new);
+    slot.ok_or(FromSqlError::OutOfRange(number))
+}
+
+/// Names the column in which something unexpected stands.
+fn at<T>(column: usize, value: FromSqlResult<T>) -> rusqlite::Result<T> {
+    value.map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Null, Box::new(error))
+    })
+}

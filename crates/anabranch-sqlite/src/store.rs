@@ -1,0 +1,193 @@
+//! The backend, and how it is opened.
+
+use crate::append::{self, Ids};
+use crate::connection::{Place, Readers, Writer};
+use crate::error::store_error;
+use crate::schema::{self, Sql};
+use crate::{read, watch as watcher};
+use anabranch_core::{
+    Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
+};
+use anabranch_store::{LogStore, Options, Page, ReadRequest, Ticket};
+use futures_util::future::BoxFuture;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// A log in a SQLite database.
+#[derive(Debug)]
+pub struct Sqlite {
+    shared: Arc<Shared>,
+    writer: Writer,
+    readers: Readers,
+    wake: Arc<watch::Sender<u64>>,
+    limits: Limits,
+}
+
+/// What jobs on other threads need.
+#[derive(Debug)]
+struct Shared {
+    at: String,
+    sql: Sql,
+    rule: HashRule,
+}
+
+impl Sqlite {
+    /// Opens the log in a file, or in memory if the path is `:memory:`. After the path, `?mode=ro`
+    /// opens it for reading only.
+    pub async fn open(path: &str, options: &Options) -> Result<Self, StoreError> {
+        let (path, read_only) = parse(path)?;
+        let at = match &path {
+            Some(path) => format!("sqlite:{}", path.display()),
+            None => "sqlite::memory:".to_owned(),
+        };
+        let place = Place { path, read_only, durability: options.durability, at: at.clone() };
+        let options = options.clone();
+        let open = move || Self::open_place(place, &options);
+        let opened = tokio::task::spawn_blocking(open).await;
+        opened.map_err(|error| StoreError::Other { at, source: error.into() })?
+    }
+
+    fn open_place(place: Place, options: &Options) -> Result<Self, StoreError> {
+        let mut connection = place.open_writer()?;
+        let rule = schema::prepare(&mut connection, &place.at, options)?;
+        let no_thread = |error: std::io::Error| {
+            StoreError::Other { at: place.at.clone(), source: error.into() }
+        };
+        let writer = Writer::start(connection).map_err(no_thread)?;
+        let readers = Readers::new(&place, options.readers, &writer);
+        let wake = Arc::new(watch::Sender::new(0));
+        if place.path.is_some() {
+            watcher::start(place.clone(), &wake).map_err(no_thread)?;
+        }
+        let shared = Arc::new(Shared { at: place.at, sql: Sql::of(&options.namespace), rule });
+        Ok(Self { shared, writer, readers, wake, limits: options.limits })
+    }
+
+    /// Appends inside a transaction of yours, on a connection of yours to the same file: the events
+    /// are stored if and when that transaction commits, together with whatever else it does.
+    ///
+    /// A refused append writes nothing, and the transaction can go on. Begin the transaction as
+    /// `IMMEDIATE`, so that it cannot find the file changed between its reads and its writes.
+    ///
+    /// ```
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use anabranch_core::{Append, Expected, NewEvent, StreamId};
+    /// # use anabranch_sqlite::{Sqlite, rusqlite};
+    /// # use anabranch_store::Options;
+    /// use rusqlite::{Connection, TransactionBehavior};
+    /// let log = Sqlite::open("shop.db", &Options::default()).await?;
+    /// let mut connection = Connection::open("shop.db")?;
+    ///
+    /// let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// tx.execute("UPDATE stock SET left = left - 1 WHERE sku = 'sku-9'", ())?;
+    /// let order = StreamId::new("Order", "ord-123")?;
+    /// let placed = NewEvent::new("OrderPlaced", serde_json::json!({ "sku": "sku-9" }));
+    /// log.append_in(&tx, Append::new().to(&order, Expected::NoStream, [placed]))?;
+    /// tx.commit()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn append_in(
+        &self,
+        tx: &rusqlite::Transaction<'_>,
+        append: Append,
+    ) -> Result<Appended, AppendError> {
+        append.validate(&self.limits)?;
+        let Shared { at, sql, rule } = self.shared.as_ref();
+        let mut answers = append::append_in(tx, sql, *rule, &[&append], Ids::All)
+            .map_err(|error| store_error(at, error))?;
+        answers.remove(0)
+    }
+
+    async fn append_batch(&self, batch: Vec<Ticket>) {
+        let shared = Arc::clone(&self.shared);
+        let wake = Arc::clone(&self.wake);
+        let job = move |connection: &mut rusqlite::Connection| {
+            let appends: Vec<&Append> = batch.iter().map(|ticket| &ticket.append).collect();
+            let Shared { at, sql, rule } = shared.as_ref();
+            match append::append_batch(connection, sql, *rule, &appends) {
+                Ok(answers) => {
+                    wake.send_modify(|count| *count += 1);
+                    batch.into_iter().zip(answers).for_each(|(ticket, answer)| ticket.answer(answer));
+                }
+                Err(error) => fail(batch, at, &error),
+            }
+        };
+        // If the writer is gone, the tickets are dropped, which answers them with `Closed`.
+        let _ = self.writer.run(job).await;
+    }
+}
+
+/// A batch that the database refused as a whole: every caller is told why.
+fn fail(batch: Vec<Ticket>, at: &str, error: &rusqlite::Error) {
+    for ticket in batch {
+        let error = match error {
+            rusqlite::Error::SqliteFailure(code, message) => {
+                rusqlite::Error::SqliteFailure(*code, message.clone())
+            }
+            other => rusqlite::Error::ToSqlConversionFailure(other.to_string().into()),
+        };
+        ticket.answer(Err(store_error(at, error).into()));
+    }
+}
+
+impl LogStore for Sqlite {
+    fn append(&self, batch: Vec<Ticket>) -> BoxFuture<'_, ()> {
+        Box::pin(self.append_batch(batch))
+    }
+
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Page, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move |connection: &rusqlite::Connection| {
+            let page = read::read(connection, &shared.sql, &request);
+            page.map_err(|error| store_error(&shared.at, error))
+        };
+        Box::pin(async { self.readers.run(job).await? })
+    }
+
+    fn head(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move |connection: &rusqlite::Connection| {
+            let head = format!("SELECT coalesce(max(position), 0) FROM {}", shared.sql.events);
+            let head = connection.query_row(&head, (), |row| row.get(0));
+            head.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))
+        };
+        Box::pin(async { self.readers.run(job).await? })
+    }
+
+    fn wake(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    fn at(&self) -> &str {
+        &self.shared.at
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn hash_rule(&self) -> HashRule {
+        self.shared.rule
+    }
+}
+
+/// The file (`None`: in memory) and whether it is only read.
+fn parse(path: &str) -> Result<(Option<PathBuf>, bool), InputError> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let bad = |problem: &str| {
+        let subject = format!("URL `sqlite:{}`", path.escape_debug());
+        Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
+    };
+    let read_only = match query {
+        "" => false,
+        "mode=ro" => true,
+        _ => return bad("has unknown parameters; the one that exists is ?mode=ro"),
+    };
+    match path {
+        "" => bad("names no file; write sqlite:orders.db, or sqlite::memory: for one in memory"),
+        ":memory:" => Ok((None, false)),
+        path if path.contains('\0') => bad("holds a NUL character; remove it"),
+        path => Ok((Some(PathBuf::from(path)), read_only)),
+    }
+}

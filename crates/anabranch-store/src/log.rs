@@ -1,0 +1,164 @@
+//! The handle that users hold.
+
+use crate::coalesce::Appender;
+use crate::log_store::LogStore;
+use crate::read::{ReadLog, ReadStream};
+use anabranch_core::{
+    Append, AppendError, Appended, Expected, HashRule, Limits, NewEvent, Position, Query,
+    StoreError, StreamId,
+};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+/// A log of events: ordered, append-only, in streams. Cheap to clone; clones share connections and
+/// commits.
+#[derive(Clone)]
+pub struct Log {
+    store: Arc<dyn LogStore>,
+    appender: Appender,
+}
+
+impl Log {
+    /// A log on a backend. Must be called within a tokio runtime, which runs the log's tasks.
+    #[must_use]
+    pub fn new(store: impl LogStore) -> Self {
+        let store: Arc<dyn LogStore> = Arc::new(store);
+        let appender = Appender::start(Arc::clone(&store));
+        Self { store, appender }
+    }
+
+    /// Adds events to one stream, if it stands where the caller expects.
+    ///
+    /// The answer comes once the events are durable. Calls at the same time share a commit, and a
+    /// conflict of one is no concern of the others.
+    ///
+    /// ```
+    /// # use anabranch_core::{AppendError, Expected, NewEvent, StreamId};
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), AppendError> {
+    /// let order = StreamId::new("Order", "ord-123")?;
+    /// let placed = NewEvent::new("OrderPlaced", serde_json::json!({ "total": 40 }));
+    /// let appended = log.append(&order, Expected::NoStream, [placed]).await?;
+    /// assert_eq!(appended.version(), 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn append(
+        &self,
+        stream: &StreamId,
+        expected: Expected,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Result<Appended, AppendError> {
+        self.append_all(Append::new().to(stream, expected, events)).await
+    }
+
+    /// Adds events to several streams, or under a DCB condition: all or nothing.
+    ///
+    /// ```
+    /// # use anabranch_core::{Append, AppendError, Expected, NewEvent, Position, Query, StreamId};
+    /// # async fn f(log: anabranch_store::Log, seen: Position) -> Result<(), AppendError> {
+    /// let seat = StreamId::new("Seat", "12a")?;
+    /// let reserved = NewEvent::new("SeatReserved", ()).tag("seat:12a");
+    /// let append = Append::new()
+    ///     .to(&seat, Expected::Any, [reserved])
+    ///     .unless(Query::tags(["seat:12a"]), seen);
+    /// match log.append_all(append).await {
+    ///     Err(error) if error.is_conflict() => println!("somebody was faster"),
+    ///     other => drop(other?),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn append_all(&self, append: Append) -> Result<Appended, AppendError> {
+        append.validate(&self.store.limits())?;
+        self.appender.append(append).await
+    }
+
+    /// Reads one stream, from its first event on unless said otherwise.
+    ///
+    /// ```
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
+    /// let last_ten = log.read_stream(&"Order:ord-123".parse()?).backwards().limit(10).collect().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn read_stream(&self, stream: &StreamId) -> ReadStream {
+        ReadStream::new(Arc::clone(&self.store), stream.clone())
+    }
+
+    /// Reads the events of the log that match, in the order of their positions.
+    ///
+    /// A forward read sees every event that was stored before it began. It waits for matching
+    /// appends that are in flight below those, so the position of the last event that it returned is
+    /// safe to hand to [`Append::unless`].
+    ///
+    /// ```
+    /// # use anabranch_core::Query;
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut events = log.read(Query::tags(["seat:12a"])).events();
+    /// while let Some(event) = events.next().await {
+    ///     println!("{}", event?.event_type());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn read(&self, query: Query) -> ReadLog {
+        ReadLog::new(Arc::clone(&self.store), query)
+    }
+
+    /// Follows the log: first every event after `after` that matches, then each new one as it is
+    /// stored. Short outages of the database are waited out. It ends when it is dropped, or with an
+    /// error that waiting will not cure.
+    ///
+    /// ```
+    /// # use anabranch_core::{Position, Query};
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut events = log.subscribe(Query::types(["OrderPlaced"]), Position::START);
+    /// while let Some(event) = events.next().await {
+    ///     let event = event?;
+    ///     println!("{} {}", event.position(), event.data_json());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn subscribe(&self, query: Query, after: Position) -> crate::EventStream {
+        self.read(query).after(after).follow()
+    }
+
+    /// The last position that is visible now.
+    pub async fn head(&self) -> Result<Position, StoreError> {
+        self.store.head().await
+    }
+
+    /// Which database this is, for messages. Never holds a password.
+    #[must_use]
+    pub fn at(&self) -> &str {
+        self.store.at()
+    }
+
+    /// What an append may hold.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.store.limits()
+    }
+
+    /// How this log makes slots of keys.
+    #[must_use]
+    pub fn hash_rule(&self) -> HashRule {
+        self.store.hash_rule()
+    }
+
+    /// The backend, as the trait that every backend implements.
+    #[must_use]
+    pub fn store(&self) -> &dyn LogStore {
+        self.store.as_ref()
+    }
+
+    /// The backend, for what only it can do, such as appending inside a transaction of yours.
+    #[must_use]
+    pub fn backend<B: LogStore>(&self) -> Option<&B> {
+        let store: &dyn Any = self.store.as_ref();
+        store.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("at", &self.at()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! What a log can be opened with.
+
+use anabranch_core::{HashRule, InputError, InputProblem, Limits};
+use std::fmt;
+
+/// Options of a connection. The defaults suit most.
+///
+/// ```
+/// use anabranch_store::{Durability, Namespace, Options};
+/// let options = Options {
+///     namespace: Namespace::new("billing")?,
+///     durability: Durability::Relaxed,
+///     ..Options::default()
+/// };
+/// # Ok::<(), anabranch_core::InputError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Which log of the database: a schema of PostgreSQL, a prefix of SQLite's tables. Default
+    /// `anabranch`.
+    pub namespace: Namespace,
+    /// What an append may hold.
+    pub limits: Limits,
+    /// When an append counts as stored.
+    pub durability: Durability,
+    /// The hash rule of a log that does not exist yet. `None` means FNV-1a for a new log, and
+    /// whatever it has for an old one; anything else must agree with an old log.
+    pub hash_rule: Option<HashRule>,
+    /// Whether connecting creates the log or brings its schema up to date. Default `true`.
+    pub migrate: bool,
+    /// How many connections read at the same time. Default 4.
+    pub readers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            namespace: Namespace::default(),
+            limits: Limits::default(),
+            durability: Durability::default(),
+            hash_rule: None,
+            migrate: true,
+            readers: 4,
+        }
+    }
+}
+
+/// When an append counts as stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk: `synchronous=FULL` on SQLite, `synchronous_commit=on` on PostgreSQL.
+    #[default]
+    Full,
+    /// Soon on disk: a crash of the machine may lose the last appends, though never some of one
+    /// append or any before it.
+    Relaxed,
+}
+
+/// The name of a log inside a database: a plain identifier, so that it never needs escaping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace(String);
+
+impl Namespace {
+    const MAX_BYTES: usize = 40;
+
+    /// A namespace of lower-case letters, digits and underscores that begins with a letter.
+    pub fn new(name: impl Into<String>) -> Result<Self, InputError> {
+        let name = name.into();
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
+        if begins && name.chars().all(plain) && name.len() <= Self::MAX_BYTES {
+            return Ok(Self(name));
+        }
+        let subject = format!("namespace `{}`", name.escape_debug());
+        Err(InputError { subject, problem: InputProblem::NotAnIdentifier })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Namespace {
+    fn default() -> Self {
+        Self("anabranch".to_owned())
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_never_need_escaping() {
+        for good in ["a", "billing_2"] {
+            assert_eq!(Namespace::new(good).unwrap().as_str(), good);
+        }
+        for bad in ["", "2x", "_x", "Billing", "a-b", "a\"b", "ä", &"x".repeat(41)] {
+            let error = Namespace::new(bad).unwrap_err().to_string();
+            assert!(error.contains("is not a plain identifier"), "{error}");
+        }
+    }
+}
