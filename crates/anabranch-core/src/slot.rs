@@ -12,9 +12,7 @@ use std::str::FromStr;
 pub const SLOTS: u16 = 5040;
 
 /// One of the [`SLOTS`] slots.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Slot(u16);
 
@@ -22,7 +20,11 @@ impl Slot {
     /// The slot with this number, if there is one.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
-        if number < SLOTS { Some(Self(number)) } else { None }
+        if number < SLOTS {
+            Some(Self(number))
+        } else {
+            None
+        }
     }
 
     /// The number of this slot.
@@ -155,22 +157,38 @@ mod tests {
     #[test]
     fn golden_vectors() {
         for (key, fnv, md5) in [
-            ("", 0x811c_9dc5, 0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e_u128),
+            (
+                "",
+                0x811c_9dc5,
+                0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e_u128,
+            ),
             ("a", 0xe40c_292c, 0x0cc1_75b9_c0f1_b6a8_31c3_99e2_6977_2661),
-            ("foobar", 0xbf9c_f968, 0x3858_f622_30ac_3c91_5f30_0c66_4312_c63f),
+            (
+                "foobar",
+                0xbf9c_f968,
+                0x3858_f622_30ac_3c91_5f30_0c66_4312_c63f,
+            ),
         ] {
             assert_eq!(HashRule::fnv1a32(key), fnv, "FNV-1a of {key:?}");
             assert_eq!(HashRule::md5_128(key), md5, "MD5 of {key:?}");
         }
         assert_eq!(HashRule::Integer.slot("5041").get(), 1);
         assert_eq!(HashRule::Integer.slot("-1").get(), 5039);
-        assert_eq!(HashRule::Integer.slot("ord-1"), HashRule::Fnv1a.slot("ord-1"));
+        assert_eq!(
+            HashRule::Integer.slot("ord-1"),
+            HashRule::Fnv1a.slot("ord-1")
+        );
     }
 
     #[test]
     fn rules_are_found_by_name() {
         assert_eq!("md5".parse(), Ok(HashRule::Md5));
-        assert!("sha1".parse::<HashRule>().unwrap_err().contains("use fnv1a, md5 or integer"));
+        assert!(
+            "sha1"
+                .parse::<HashRule>()
+                .unwrap_err()
+                .contains("use fnv1a, md5 or integer")
+        );
     }
 
     proptest! {

@@ -1,1 +1,43 @@
-//! x
+//! The backend for many machines: a log in PostgreSQL.
+//!
+//! Appends of one process share a round trip and a commit; appends of different processes wait for
+//! each other only where they touch the same stream or the same DCB scope. Readers never pass an
+//! append in flight (**no skip**), and never wait for a transaction that appends nothing.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `store` | [`Postgres`]: the backend, and how it is connected |
+//! | `append` | a batch of appends: lock, look, decide, write |
+//! | `keys` | which advisory locks an append or a query touches |
+//! | `horizon` | up to which position everything is decided |
+//! | `read` | one page of events |
+//! | `row` | an event from a row |
+//! | `wake` | LISTEN and NOTIFY |
+//! | `connection` | URLs, pools, sessions |
+//! | `tls` | encryption |
+//! | `schema` | migrations, settings, statements |
+//! | `error` | what PostgreSQL's errors mean |
+//!
+//! ```
+//! # async fn f() -> Result<(), anabranch_core::StoreError> {
+//! use anabranch_postgres::Postgres;
+//! use anabranch_store::{Log, Options};
+//! let log = Log::new(Postgres::connect("postgres://app@localhost/shop", &Options::default()).await?);
+//! # Ok(()) }
+//! ```
+
+mod append;
+mod connection;
+mod error;
+mod horizon;
+mod keys;
+mod read;
+mod row;
+mod schema;
+mod store;
+mod tls;
+mod wake;
+
+pub use schema::MIGRATIONS;
+pub use store::Postgres;
+pub use tokio_postgres;

@@ -69,7 +69,8 @@ fn look<'a>(
     ids: Ids,
 ) -> rusqlite::Result<Known<'a>> {
     let events = &sql.events;
-    let version = format!("SELECT max(version) FROM {events} WHERE category = ?1 AND stream_id = ?2");
+    let version =
+        format!("SELECT max(version) FROM {events} WHERE category = ?1 AND stream_id = ?2");
     let by_id = format!("{} WHERE id = ?1", sql.event_columns);
     let mut version = tx.prepare_cached(&version)?;
     let mut known = Known::default();
@@ -80,13 +81,16 @@ fn look<'a>(
             }
             let stream = (part.stream.category(), part.stream.id());
             let found: Option<i64> = version.query_row(stream, |row| row.get(0))?;
-            known.versions.insert(&part.stream, found.unwrap_or(0) as u64);
+            known
+                .versions
+                .insert(&part.stream, found.unwrap_or(0) as u64);
         }
         for (_, event) in append.events() {
             if ids == Ids::All || event.id_is_callers() {
                 let mut by_id = tx.prepare_cached(&by_id)?;
-                let stored =
-                    by_id.query_row([event.id().as_bytes()], read::event_of_row).optional()?;
+                let stored = by_id
+                    .query_row([event.id().as_bytes()], read::event_of_row)
+                    .optional()?;
                 known.ids.extend(stored.map(|stored| (event.id(), stored)));
             }
         }
@@ -96,23 +100,27 @@ fn look<'a>(
 }
 
 /// The first stored event that breaks an append's condition.
-fn first_match(
-    tx: &Connection,
-    sql: &Sql,
-    append: &Append,
-) -> rusqlite::Result<Option<Position>> {
+fn first_match(tx: &Connection, sql: &Sql, append: &Append) -> rusqlite::Result<Option<Position>> {
     let Some(condition) = append.condition() else {
         return Ok(None);
     };
     let position = |row: &rusqlite::Row<'_>| Ok(Position::from_i64(row.get(0)?));
     let after = condition.after.as_i64();
     if condition.query.is_all() {
-        let first = format!("SELECT min(position) FROM {} WHERE position > ?1", sql.events);
-        let found: Option<i64> =
-            tx.prepare_cached(&first)?.query_row([after], |row| row.get(0))?;
+        let first = format!(
+            "SELECT min(position) FROM {} WHERE position > ?1",
+            sql.events
+        );
+        let found: Option<i64> = tx
+            .prepare_cached(&first)?
+            .query_row([after], |row| row.get(0))?;
         return Ok(found.map(Position::from_i64));
     }
-    let dialect = Dialect { placeholder: '?', events: &sql.events, tags: &sql.tags };
+    let dialect = Dialect {
+        placeholder: '?',
+        events: &sql.events,
+        tags: &sql.tags,
+    };
     let matching = positions(&condition.query, dialect, false);
     let mut statement = tx.prepare_cached(&matching.sql)?;
     for (number, value) in [after, i64::MAX, 1].into_iter().enumerate() {
@@ -183,6 +191,8 @@ fn insert(
 }
 
 fn now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

@@ -82,7 +82,9 @@ impl Writer {
     pub(crate) fn start(mut connection: Connection) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let work = move || queue.into_iter().for_each(|job| job(&mut connection));
-        std::thread::Builder::new().name("anabranch-sqlite".to_owned()).spawn(work)?;
+        std::thread::Builder::new()
+            .name("anabranch-sqlite".to_owned())
+            .spawn(work)?;
         Ok(Self { jobs })
     }
 
@@ -121,7 +123,11 @@ impl Readers {
         }
         let permits = Arc::new(Semaphore::new(readers.max(1)));
         let (place, idle) = (place.clone(), Mutex::new(Vec::new()));
-        Self::Pool(Arc::new(Pool { place, idle, permits }))
+        Self::Pool(Arc::new(Pool {
+            place,
+            idle,
+            permits,
+        }))
     }
 
     /// Runs a job on a connection that nobody else uses meanwhile.
@@ -134,7 +140,10 @@ impl Readers {
             Self::Pool(pool) => Arc::clone(pool),
         };
         let permits = Arc::clone(&pool.permits);
-        let permit = permits.acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = permits
+            .acquire_owned()
+            .await
+            .map_err(|_| StoreError::Closed)?;
         let work = move || {
             let _permit = permit;
             let idle = pool.idle().pop();
@@ -143,7 +152,9 @@ impl Readers {
             pool.idle().push(connection);
             Ok(result)
         };
-        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|_| StoreError::Closed)?
     }
 }
 

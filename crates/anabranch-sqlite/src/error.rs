@@ -9,7 +9,9 @@ pub(crate) fn store_error(at: &str, error: rusqlite::Error) -> StoreError {
     let code = error.sqlite_error_code();
     let source = error.into();
     match code {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { at, source },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::Busy { at, source }
+        }
         Some(ErrorCode::ReadOnly) => {
             let remedy = "check the permissions of the file and its directory, and that the URL \
                           does not say mode=ro";
@@ -22,7 +24,8 @@ pub(crate) fn store_error(at: &str, error: rusqlite::Error) -> StoreError {
             StoreError::CannotOpen { at, remedy, source }
         }
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            let remedy = "check that the file is a SQLite database, and restore it if it is damaged";
+            let remedy =
+                "check that the file is a SQLite database, and restore it if it is damaged";
             StoreError::CannotOpen { at, remedy, source }
         }
         _ => StoreError::Other { at, source },

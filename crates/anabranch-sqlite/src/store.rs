@@ -41,18 +41,27 @@ impl Sqlite {
             Some(path) => format!("sqlite:{}", path.display()),
             None => "sqlite::memory:".to_owned(),
         };
-        let place = Place { path, read_only, durability: options.durability, at: at.clone() };
+        let place = Place {
+            path,
+            read_only,
+            durability: options.durability,
+            at: at.clone(),
+        };
         let options = options.clone();
         let open = move || Self::open_place(place, &options);
         let opened = tokio::task::spawn_blocking(open).await;
-        opened.map_err(|error| StoreError::Other { at, source: error.into() })?
+        opened.map_err(|error| StoreError::Other {
+            at,
+            source: error.into(),
+        })?
     }
 
     fn open_place(place: Place, options: &Options) -> Result<Self, StoreError> {
         let mut connection = place.open_writer()?;
         let rule = schema::prepare(&mut connection, &place.at, options)?;
-        let no_thread = |error: std::io::Error| {
-            StoreError::Other { at: place.at.clone(), source: error.into() }
+        let no_thread = |error: std::io::Error| StoreError::Other {
+            at: place.at.clone(),
+            source: error.into(),
         };
         let writer = Writer::start(connection).map_err(no_thread)?;
         let readers = Readers::new(&place, options.readers, &writer);
@@ -60,8 +69,18 @@ impl Sqlite {
         if place.path.is_some() {
             watcher::start(place.clone(), &wake).map_err(no_thread)?;
         }
-        let shared = Arc::new(Shared { at: place.at, sql: Sql::of(&options.namespace), rule });
-        Ok(Self { shared, writer, readers, wake, limits: options.limits })
+        let shared = Arc::new(Shared {
+            at: place.at,
+            sql: Sql::of(&options.namespace),
+            rule,
+        });
+        Ok(Self {
+            shared,
+            writer,
+            readers,
+            wake,
+            limits: options.limits,
+        })
     }
 
     /// Appends inside a transaction of yours, on a connection of yours to the same file: the events
@@ -108,7 +127,10 @@ impl Sqlite {
             match append::append_batch(connection, sql, *rule, &appends) {
                 Ok(answers) => {
                     wake.send_modify(|count| *count += 1);
-                    batch.into_iter().zip(answers).for_each(|(ticket, answer)| ticket.answer(answer));
+                    batch
+                        .into_iter()
+                        .zip(answers)
+                        .for_each(|(ticket, answer)| ticket.answer(answer));
                 }
                 Err(error) => fail(batch, at, &error),
             }
@@ -148,9 +170,13 @@ impl LogStore for Sqlite {
     fn head(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &rusqlite::Connection| {
-            let head = format!("SELECT coalesce(max(position), 0) FROM {}", shared.sql.events);
+            let head = format!(
+                "SELECT coalesce(max(position), 0) FROM {}",
+                shared.sql.events
+            );
             let head = connection.query_row(&head, (), |row| row.get(0));
-            head.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))
+            head.map(Position::from_i64)
+                .map_err(|error| store_error(&shared.at, error))
         };
         Box::pin(async { self.readers.run(job).await? })
     }
@@ -177,7 +203,10 @@ fn parse(path: &str) -> Result<(Option<PathBuf>, bool), InputError> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let bad = |problem: &str| {
         let subject = format!("URL `sqlite:{}`", path.escape_debug());
-        Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
+        Err(InputError {
+            subject,
+            problem: InputProblem::BadUrl(problem.to_owned()),
+        })
     };
     let read_only = match query {
         "" => false,

@@ -18,14 +18,13 @@ pub(crate) fn start(place: Place, wake: &Arc<watch::Sender<u64>>) -> std::io::Re
             tracing::warn!(at = place.at, %error, "cannot watch the file; readers will poll");
         }
     };
-    std::thread::Builder::new().name("anabranch-sqlite-watch".to_owned()).spawn(look)?;
+    std::thread::Builder::new()
+        .name("anabranch-sqlite-watch".to_owned())
+        .spawn(look)?;
     Ok(())
 }
 
-fn run(
-    place: &Place,
-    wake: &Weak<watch::Sender<u64>>,
-) -> Result<(), Box<dyn std::error::Error>> {
+fn run(place: &Place, wake: &Weak<watch::Sender<u64>>) -> Result<(), Box<dyn std::error::Error>> {
     let connection = place.open()?;
     let mut version = connection.prepare("PRAGMA data_version")?;
     let mut last: i64 = -1;

@@ -47,15 +47,31 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn of(scope: Scope) -> Self {
-        Self { scope, cursor: 0, backwards: false, limit: usize::MAX, follow: false }
+        Self {
+            scope,
+            cursor: 0,
+            backwards: false,
+            limit: usize::MAX,
+            follow: false,
+        }
     }
 }
 
 impl EventStream {
     pub(crate) fn start(store: Arc<dyn LogStore>, plan: Plan) -> Self {
         let (sender, pages) = mpsc::channel(1);
-        tokio::spawn(Feeder { store, plan, sender }.run());
-        Self { page: Vec::new().into_iter(), pages }
+        tokio::spawn(
+            Feeder {
+                store,
+                plan,
+                sender,
+            }
+            .run(),
+        );
+        Self {
+            page: Vec::new().into_iter(),
+            pages,
+        }
     }
 
     /// The next event; `None` at the end.
@@ -117,17 +133,17 @@ impl Feeder {
             let _ = self.sender.send(Err(error.into())).await;
             return;
         }
-        let mut wake = self.store.wake();
+        let mut wake = self.plan.follow.then(|| self.store.wake());
         let mut pace = Pace::default();
         loop {
-            wake.borrow_and_update();
+            wake.as_mut().map(watch::Receiver::borrow_and_update);
             match self.step(&mut pace).await {
                 Next::Read => {}
                 Next::Done => return,
                 Next::Wait(longest) => {
                     tokio::select! {
                         () = self.sender.closed() => return,
-                        () = woken(&mut wake) => {}
+                        () = woken(wake.as_mut()) => {}
                         () = tokio::time::sleep(longest) => {}
                     }
                 }
@@ -143,7 +159,16 @@ impl Feeder {
         }
         let (scope, cursor) = (self.plan.scope.clone(), self.plan.cursor);
         let backwards = self.plan.backwards;
-        let page = match self.store.read(ReadRequest { scope, cursor, backwards, max_events }).await {
+        let page = match self
+            .store
+            .read(ReadRequest {
+                scope,
+                cursor,
+                backwards,
+                max_events,
+            })
+            .await
+        {
             Ok(page) => page,
             Err(error) if self.plan.follow && error.is_transient() => {
                 let wait = pace.outage();
@@ -196,11 +221,14 @@ impl Feeder {
     }
 }
 
-/// Resolves at the next wake; never, if the backend is going away.
-async fn woken(wake: &mut watch::Receiver<u64>) {
-    if wake.changed().await.is_err() {
-        std::future::pending::<()>().await;
+/// Resolves at the next wake; never, if nobody wakes.
+async fn woken(wake: Option<&mut watch::Receiver<u64>>) {
+    if let Some(wake) = wake
+        && wake.changed().await.is_ok()
+    {
+        return;
     }
+    std::future::pending().await
 }
 
 /// How large the next page is, and how long the next wait.

@@ -27,7 +27,9 @@ impl Migrations {
 
     /// The steps after a version.
     pub fn after(&self, version: u32) -> impl Iterator<Item = &Migration> {
-        self.0.iter().filter(move |migration| migration.version > version)
+        self.0
+            .iter()
+            .filter(move |migration| migration.version > version)
     }
 
     /// Refuses a log that is newer than this program; else says whether there are steps to apply.
@@ -35,7 +37,12 @@ impl Migrations {
         let known = self.newest();
         if found > known {
             let (at, namespace) = (at.to_owned(), namespace.to_string());
-            return Err(StoreError::SchemaTooNew { at, namespace, found, known });
+            return Err(StoreError::SchemaTooNew {
+                at,
+                namespace,
+                found,
+                known,
+            });
         }
         Ok(found < known)
     }
@@ -44,7 +51,12 @@ impl Migrations {
     #[must_use]
     pub fn too_old(&self, at: &str, namespace: &Namespace, found: u32) -> StoreError {
         let (at, namespace) = (at.to_owned(), namespace.to_string());
-        StoreError::SchemaTooOld { at, namespace, found, known: self.newest() }
+        StoreError::SchemaTooOld {
+            at,
+            namespace,
+            found,
+            known: self.newest(),
+        }
     }
 
     /// All steps as one script, for people who apply their own.
@@ -52,7 +64,10 @@ impl Migrations {
     pub fn script(&self, namespace: &Namespace) -> String {
         let step = |migration: &Migration| {
             let (version, name) = (migration.version, migration.name);
-            format!("-- migration {version}: {name}\n{}\n", migration.sql_for(namespace))
+            format!(
+                "-- migration {version}: {name}\n{}\n",
+                migration.sql_for(namespace)
+            )
         };
         self.0.iter().map(step).collect::<Vec<_>>().join("\n")
     }

@@ -9,6 +9,9 @@
 //! where the expression makes a fresh [`Harness`], on an empty log of its own, for each case. Cases
 //! never wait for time, only for conditions.
 
+// The suite is test code that ships: a case fails by panicking.
+#![allow(clippy::unwrap_used)]
+
 pub mod append;
 pub mod dcb;
 pub mod envelope;
@@ -39,7 +42,11 @@ impl Harness {
         keep: impl Any + Send + Sync,
         open: impl Fn(Options) -> BoxFuture<'static, Result<Log, StoreError>> + Send + Sync + 'static,
     ) -> Self {
-        Self { open: Box::new(open), shared, _keep: Box::new(keep) }
+        Self {
+            open: Box::new(open),
+            shared,
+            _keep: Box::new(keep),
+        }
     }
 
     /// Opens the log with options.
@@ -54,7 +61,11 @@ impl Harness {
 
     /// The same log through a second door, where the database has one.
     pub async fn again(&self, log: &Log) -> Log {
-        if self.shared { self.log().await } else { log.clone() }
+        if self.shared {
+            self.log().await
+        } else {
+            log.clone()
+        }
     }
 }
 
@@ -111,7 +122,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for something that must come.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what).await.expect("it came within a minute")
+    tokio::time::timeout(PATIENCE, what)
+        .await
+        .expect("it came within a minute")
 }
 
 /// A stream of category `Order`.
@@ -129,5 +142,8 @@ pub fn numbered(number: u64) -> NewEvent {
 /// The numbers of events made by [`numbered`].
 #[must_use]
 pub fn numbers(events: &[Event]) -> Vec<u64> {
-    events.iter().map(|event| event.data().expect("a number")).collect()
+    events
+        .iter()
+        .map(|event| event.data().expect("a number"))
+        .collect()
 }

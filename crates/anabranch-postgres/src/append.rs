@@ -1,0 +1,421 @@
+//! A batch of appends: lock, look, decide, write.
+//!
+//! Two round trips: the first begins the transaction, takes the locks and the mark, and reads what
+//! the decision needs; the second writes the rows and commits. Each statement has a snapshot of its
+//! own, so what is read after the locks is what they protect.
+
+use crate::keys::{self, Classes, Locks};
+use crate::row::event_of_row;
+use crate::schema::Sql;
+use anabranch_core::decide::{Decision, Known, decide};
+use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots, StreamId};
+use anabranch_store::sql::{Dialect, positions};
+use deadpool_postgres::Object;
+use futures_util::future::{try_join, try_join_all};
+use std::collections::{HashMap, HashSet};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row, Statement, Transaction};
+use uuid::Uuid;
+
+/// One append's answer; `Err` with the key that it would have had to wait for.
+pub(crate) type Answer = Result<Result<Appended, AppendError>, i32>;
+
+/// Which ids to look up before writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ids {
+    /// Those that callers chose. A fresh id is in the log only if the same `NewEvent` was appended
+    /// before; then the unique index says so, and the batch is done again with `All`.
+    Callers,
+    /// Every id.
+    All,
+}
+
+/// What to do about locks that others hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// Leave out the appends that would have to wait.
+    Try,
+    /// Wait for them.
+    Wait,
+}
+
+/// What all batches of a log have in common.
+#[derive(Debug)]
+pub(crate) struct Appending {
+    pub(crate) sql: Sql,
+    pub(crate) classes: Classes,
+    pub(crate) rule: HashRule,
+}
+
+/// Whose transaction it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Session<'a> {
+    /// One of our own, which this module begins and ends.
+    Own(&'a Object),
+    /// The caller's, which is only used.
+    Callers(&'a Transaction<'a>),
+}
+
+/// A statement that is ready to be sent without a round trip before it. All statements of a
+/// pipeline are prepared before the first one is sent; else one could overtake another.
+enum Ready<'a> {
+    Prepared(Statement),
+    Text(&'a str),
+}
+
+type Value<'a> = (&'a (dyn ToSql + Sync), Type);
+
+impl Session<'_> {
+    async fn ready<'s>(&self, sql: &'s str) -> Result<Ready<'s>, Error> {
+        match self {
+            Self::Own(session) => session.prepare_cached(sql).await.map(Ready::Prepared),
+            Self::Callers(_) => Ok(Ready::Text(sql)),
+        }
+    }
+
+    async fn query(&self, statement: &Ready<'_>, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+        match (self, statement) {
+            (Self::Own(session), Ready::Prepared(statement)) => {
+                let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+                session.query(statement, &values).await
+            }
+            (Self::Own(session), Ready::Text(sql)) => session.query_typed(sql, values).await,
+            (Self::Callers(tx), Ready::Text(sql)) => tx.query_typed(sql, values).await,
+            (Self::Callers(tx), Ready::Prepared(statement)) => {
+                let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+                tx.query(statement, &values).await
+            }
+        }
+    }
+
+    async fn begin(&self, locking: Locking) -> Result<(), Error> {
+        match (self, locking) {
+            (Self::Own(session), Locking::Try) => session.batch_execute("BEGIN").await,
+            (Self::Own(session), Locking::Wait) => {
+                session
+                    .batch_execute("BEGIN; SET LOCAL lock_timeout = '30s'")
+                    .await
+            }
+            (Self::Callers(_), _) => Ok(()),
+        }
+    }
+
+    async fn end(&self, how: &str) -> Result<(), Error> {
+        match self {
+            Self::Own(session) => session.batch_execute(how).await,
+            Self::Callers(_) => Ok(()),
+        }
+    }
+}
+
+impl Appending {
+    /// Stores a batch. After an error the session must not be used again.
+    pub(crate) async fn append(
+        &self,
+        session: Session<'_>,
+        batch: &[&Append],
+        ids: Ids,
+        locking: Locking,
+    ) -> Result<Vec<Answer>, Error> {
+        let (missed, mut looked) = self.look(session, batch, ids, locking).await?;
+        let mut answers: Vec<Option<Answer>> = Vec::with_capacity(batch.len());
+        let mut ready = Vec::with_capacity(batch.len());
+        let mut matches = Vec::with_capacity(batch.len());
+        for (append, found) in batch.iter().zip(std::mem::take(&mut looked.matches)) {
+            match waits_for(append, &missed) {
+                Some(key) => answers.push(Some(Err(key))),
+                None => {
+                    answers.push(None);
+                    ready.push(*append);
+                    matches.push(found);
+                }
+            }
+        }
+        let decision = decide(ready, Known { matches, ..looked });
+        let positions = if decision.rows.is_empty() {
+            session.end("ROLLBACK").await?;
+            Vec::new()
+        } else {
+            self.write(session, &decision).await?
+        };
+        let mut decided = decision.settle(&positions).into_iter();
+        let answer = |answer: Option<Answer>| {
+            answer.unwrap_or_else(|| Ok(decided.next().expect("one for each that was ready")))
+        };
+        Ok(answers.into_iter().map(answer).collect())
+    }
+
+    /// The first round trip.
+    async fn look<'a>(
+        &self,
+        session: Session<'_>,
+        batch: &[&'a Append],
+        ids: Ids,
+        locking: Locking,
+    ) -> Result<(HashSet<i32>, Known<'a>), Error> {
+        let mut locks = Locks::new();
+        batch
+            .iter()
+            .for_each(|append| keys::lock(&mut locks, append));
+        let (lock_keys, alone): (Vec<i32>, Vec<bool>) = locks.into_iter().unzip();
+        let streams = distinct_streams(batch);
+        let categories: Vec<&str> = streams.iter().map(|stream| stream.category()).collect();
+        let stream_ids: Vec<&str> = streams.iter().map(|stream| stream.id()).collect();
+        let ids = ids_to_look_up(batch, ids);
+        let by_id = format!("{} WHERE id = ANY ($1)", self.sql.event_columns);
+        let checks = batch
+            .iter()
+            .map(|append| Check::of(append, &self.sql))
+            .collect::<Vec<_>>();
+
+        let lock = match locking {
+            Locking::Try => session.ready(&self.sql.try_lock).await?,
+            Locking::Wait => session.ready(&self.sql.wait_lock).await?,
+        };
+        let mark = session.ready(&self.sql.mark).await?;
+        let versions = session.ready(&self.sql.stream_versions).await?;
+        let by_id = session.ready(&by_id).await?;
+        let mut check_statements = Vec::with_capacity(checks.len());
+        for check in &checks {
+            check_statements.push(match check {
+                Some(check) => Some(session.ready(&check.sql).await?),
+                None => None,
+            });
+        }
+
+        let lock_values: [Value<'_>; 3] = [
+            (&self.classes.keys, Type::INT4),
+            (&lock_keys, Type::INT4_ARRAY),
+            (&alone, Type::BOOL_ARRAY),
+        ];
+        let mark_values: [Value<'_>; 1] = [(&self.classes.marks, Type::INT4)];
+        let version_values: [Value<'_>; 2] = [
+            (&categories, Type::TEXT_ARRAY),
+            (&stream_ids, Type::TEXT_ARRAY),
+        ];
+        let id_values: [Value<'_>; 1] = [(&ids, Type::UUID_ARRAY)];
+        let stored = async {
+            if ids.is_empty() {
+                Ok(Vec::new())
+            } else {
+                session.query(&by_id, &id_values).await
+            }
+        };
+        let first_matches = try_join_all(checks.iter().zip(&check_statements).map(
+            |(check, statement)| async move {
+                match (check, statement) {
+                    (Some(check), Some(statement)) => check.first_match(session, statement).await,
+                    _ => Ok(None),
+                }
+            },
+        ));
+        // Polled in this order, so sent in this order.
+        let ((), locked, _, versions, stored, matches) = tokio::try_join!(
+            biased;
+            session.begin(locking),
+            session.query(&lock, &lock_values),
+            session.query(&mark, &mark_values),
+            session.query(&versions, &version_values),
+            stored,
+            first_matches,
+        )?;
+
+        let missed = match locking {
+            Locking::Wait => HashSet::new(),
+            Locking::Try => locked
+                .iter()
+                .filter(|row| !row.get::<_, bool>(1))
+                .map(|row| row.get(0))
+                .collect(),
+        };
+        let version = |row: &Row| row.get::<_, Option<i64>>(0).unwrap_or(0).unsigned_abs();
+        let versions = streams
+            .into_iter()
+            .zip(versions.iter().map(version))
+            .collect();
+        let mut ids = HashMap::new();
+        for row in &stored {
+            let event = event_of_row(row)?;
+            ids.insert(event.id(), event);
+        }
+        Ok((
+            missed,
+            Known {
+                versions,
+                ids,
+                matches,
+            },
+        ))
+    }
+
+    /// The second round trip.
+    async fn write(
+        &self,
+        session: Session<'_>,
+        decision: &Decision<'_>,
+    ) -> Result<Vec<Position>, Error> {
+        let columns = Columns::of(decision, self.rule);
+        let insert = session.ready(&self.sql.insert_events).await?;
+        let values = columns.values();
+        // If the insert fails, the server answers the COMMIT with a rollback.
+        let (rows, ()) = try_join(session.query(&insert, &values), session.end("COMMIT")).await?;
+        Ok(rows
+            .iter()
+            .map(|row| Position::from_i64(row.get(0)))
+            .collect())
+    }
+}
+
+fn distinct_streams<'a>(batch: &[&'a Append]) -> Vec<&'a StreamId> {
+    let mut seen = HashSet::new();
+    let streams = batch
+        .iter()
+        .flat_map(|append| append.parts())
+        .map(|part| &part.stream);
+    streams.filter(|stream| seen.insert(*stream)).collect()
+}
+
+fn ids_to_look_up(batch: &[&Append], ids: Ids) -> Vec<Uuid> {
+    let events = batch.iter().flat_map(|append| append.events());
+    let wanted = events.filter(|(_, event)| ids == Ids::All || event.id_is_callers());
+    wanted.map(|(_, event)| event.id()).collect()
+}
+
+/// A key that this append needs and the batch could not get.
+fn waits_for(append: &Append, missed: &HashSet<i32>) -> Option<i32> {
+    if missed.is_empty() {
+        return None;
+    }
+    let mut locks = Locks::new();
+    keys::lock(&mut locks, append);
+    locks.into_keys().find(|key| missed.contains(key))
+}
+
+/// The check of one condition.
+struct Check<'a> {
+    sql: String,
+    after: i64,
+    texts: Vec<&'a str>,
+}
+
+impl<'a> Check<'a> {
+    fn of(append: &'a Append, sql: &Sql) -> Option<Self> {
+        let condition = append.condition()?;
+        let after = condition.after.as_i64();
+        if condition.query.is_all() {
+            let sql = format!(
+                "SELECT position FROM {} WHERE position > $1 AND position <= $2 \
+                 ORDER BY position LIMIT $3",
+                sql.events
+            );
+            return Some(Self {
+                sql,
+                after,
+                texts: Vec::new(),
+            });
+        }
+        let dialect = Dialect {
+            placeholder: '$',
+            events: &sql.events,
+            tags: &sql.tags,
+        };
+        let matching = positions(&condition.query, dialect, false);
+        Some(Self {
+            sql: matching.sql,
+            after,
+            texts: matching.texts,
+        })
+    }
+
+    async fn first_match(
+        &self,
+        session: Session<'_>,
+        statement: &Ready<'_>,
+    ) -> Result<Option<Position>, Error> {
+        let mut values: Vec<Value<'_>> = vec![
+            (&self.after, Type::INT8),
+            (&i64::MAX, Type::INT8),
+            (&1i64, Type::INT8),
+        ];
+        values.extend(
+            self.texts
+                .iter()
+                .map(|text| -> Value<'_> { (text, Type::TEXT) }),
+        );
+        let rows = session.query(statement, &values).await?;
+        Ok(rows.first().map(|row| Position::from_i64(row.get(0))))
+    }
+}
+
+/// The rows of a decision, column by column, as `insert_events.sql` takes them.
+#[derive(Default)]
+struct Columns<'a> {
+    version: Vec<i64>,
+    id: Vec<Uuid>,
+    schema_version: Vec<i32>,
+    entity_slot: Vec<i16>,
+    customer_slot: Vec<Option<i16>>,
+    saga_slot: Vec<Option<i16>>,
+    category: Vec<&'a str>,
+    stream_id: Vec<&'a str>,
+    event_type: Vec<&'a str>,
+    data: Vec<&'a str>,
+    metadata: Vec<Option<&'a str>>,
+    correlation: Vec<Option<&'a str>>,
+    causation: Vec<Option<&'a str>>,
+    tenant: Vec<Option<&'a str>>,
+    customer: Vec<Option<&'a str>>,
+    tags: Vec<String>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(decision: &'a Decision<'_>, rule: HashRule) -> Self {
+        let mut columns = Self::default();
+        for row in &decision.rows {
+            let body = row.event.body(row.stream);
+            let slots = Slots::of(rule, body.stream_id, body.customer, body.correlation);
+            columns.version.push(row.version as i64);
+            columns.id.push(row.event.id());
+            columns.schema_version.push(body.schema_version as i32);
+            columns.entity_slot.push(slots.entity.get() as i16);
+            columns
+                .customer_slot
+                .push(slots.customer.map(|slot| slot.get() as i16));
+            columns
+                .saga_slot
+                .push(slots.saga.map(|slot| slot.get() as i16));
+            columns.category.push(body.category);
+            columns.stream_id.push(body.stream_id);
+            columns.event_type.push(body.event_type);
+            columns.data.push(body.data);
+            columns.metadata.push(body.metadata);
+            columns.correlation.push(body.correlation);
+            columns.causation.push(body.causation);
+            columns.tenant.push(body.tenant);
+            columns.customer.push(body.customer);
+            columns.tags.push(body.tags.into_owned());
+        }
+        columns
+    }
+
+    fn values(&self) -> [Value<'_>; 16] {
+        [
+            (&self.version, Type::INT8_ARRAY),
+            (&self.id, Type::UUID_ARRAY),
+            (&self.schema_version, Type::INT4_ARRAY),
+            (&self.entity_slot, Type::INT2_ARRAY),
+            (&self.customer_slot, Type::INT2_ARRAY),
+            (&self.saga_slot, Type::INT2_ARRAY),
+            (&self.category, Type::TEXT_ARRAY),
+            (&self.stream_id, Type::TEXT_ARRAY),
+            (&self.event_type, Type::TEXT_ARRAY),
+            (&self.data, Type::TEXT_ARRAY),
+            (&self.metadata, Type::TEXT_ARRAY),
+            (&self.correlation, Type::TEXT_ARRAY),
+            (&self.causation, Type::TEXT_ARRAY),
+            (&self.tenant, Type::TEXT_ARRAY),
+            (&self.customer, Type::TEXT_ARRAY),
+            (&self.tags, Type::TEXT_ARRAY),
+        ]
+    }
+}

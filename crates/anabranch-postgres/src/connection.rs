@@ -1,0 +1,142 @@
+//! URLs, pools and sessions.
+
+use crate::tls;
+use anabranch_core::{InputError, InputProblem, StoreError};
+use anabranch_store::Durability;
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts,
+};
+use std::time::Duration;
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How long to wait for the server, unless the URL says otherwise.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for a connection of the pool that others use.
+const POOL_WAIT: Duration = Duration::from_secs(60);
+
+/// A server, and how its sessions are opened.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    pub(crate) tls: MakeRustlsConnect,
+    /// For messages: without the password.
+    pub(crate) at: String,
+    session: &'static str,
+}
+
+impl Server {
+    pub(crate) fn parse(url: &str, durability: Durability) -> Result<Self, StoreError> {
+        let mut config: Config = url.parse().map_err(|error| bad_url(&error))?;
+        if config.get_hosts().is_empty() {
+            config.host("localhost");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_WAIT);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("anabranch");
+        }
+        config.keepalives_idle(Duration::from_secs(30));
+        let at = describe(&config);
+        let tls = tls::connector(config.get_ssl_mode()).map_err(|error| StoreError::Other {
+            at: at.clone(),
+            source: error.into(),
+        })?;
+        let session = match durability {
+            Durability::Full => include_str!("../queries/session_full.sql"),
+            Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
+        };
+        Ok(Self {
+            config,
+            tls,
+            at,
+            session,
+        })
+    }
+
+    /// A pool of at most so many sessions, opened when they are needed.
+    pub(crate) fn pool(&self, size: usize) -> Result<Pool, StoreError> {
+        let manager = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
+        let manager = Manager::from_config(self.config.clone(), self.tls.clone(), manager);
+        let session = self.session;
+        let prepare = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
+            Box::pin(async move {
+                client
+                    .batch_execute(session)
+                    .await
+                    .map_err(HookError::Backend)
+            })
+        });
+        let timeouts = Timeouts {
+            wait: Some(POOL_WAIT),
+            ..Timeouts::default()
+        };
+        Pool::builder(manager)
+            .max_size(size.max(1))
+            .runtime(Runtime::Tokio1)
+            .timeouts(timeouts)
+            .post_create(prepare)
+            .build()
+            .map_err(|error| StoreError::Other {
+                at: self.at.clone(),
+                source: error.into(),
+            })
+    }
+}
+
+/// The URL is not repeated: it may hold a password.
+fn bad_url(error: &tokio_postgres::Error) -> InputError {
+    let cause = std::error::Error::source(error).map_or(error.to_string(), ToString::to_string);
+    let problem = InputProblem::BadUrl(format!(
+        "{cause}; write it as postgres://user:password@host:5432/database"
+    ));
+    InputError {
+        subject: "PostgreSQL URL".to_owned(),
+        problem,
+    }
+}
+
+/// `postgres://user@host:port/database`.
+fn describe(config: &Config) -> String {
+    let user = config
+        .get_user()
+        .map(|user| format!("{user}@"))
+        .unwrap_or_default();
+    let ports = config.get_ports();
+    let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
+        let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
+        match host {
+            Host::Tcp(host) => format!("{host}:{port}"),
+            Host::Unix(path) => format!("{}:{port}", path.display()),
+        }
+    });
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    let database = config
+        .get_dbname()
+        .or(config.get_user())
+        .unwrap_or_default();
+    format!("postgres://{user}{hosts}/{database}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_never_hold_the_password() {
+        let server = Server::parse("postgres://app:secret@db:6543/shop", Durability::Full).unwrap();
+        assert_eq!(server.at, "postgres://app@db:6543/shop");
+        let Err(error) = Server::parse("postgres://app:secret@db:x/shop", Durability::Full) else {
+            panic!("that is no port")
+        };
+        assert!(!error.to_string().contains("secret"), "{error}");
+        assert!(
+            error.to_string().contains("write it as postgres://"),
+            "{error}"
+        );
+    }
+}

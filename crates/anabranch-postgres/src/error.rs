@@ -1,0 +1,118 @@
+//! What PostgreSQL's errors mean for the log.
+
+use anabranch_core::StoreError;
+use deadpool_postgres::{HookError, PoolError};
+use std::sync::Arc;
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+/// Why a call failed. The cause is shared, since one failed commit is told to every append that was
+/// in it.
+#[derive(Clone, Debug)]
+pub(crate) enum Failure {
+    /// There is no session.
+    Connect(Arc<Error>),
+    /// The pool gave none.
+    Pool(Arc<PoolError>),
+    /// A statement failed.
+    Query(Arc<Error>),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Query(Arc::new(error))
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                Self::Connect(Arc::new(error))
+            }
+            other => Self::Pool(Arc::new(other)),
+        }
+    }
+}
+
+impl Failure {
+    /// What it means for the log in the database `at`.
+    pub(crate) fn at(&self, at: &str) -> StoreError {
+        match self {
+            Self::Query(error) => store_error(at, error),
+            // Where there was no session yet, a broken connection means that nobody is there.
+            Self::Connect(error) => match store_error(at, error) {
+                StoreError::ConnectionLost { at, source } => StoreError::Unreachable { at, source },
+                other => other,
+            },
+            Self::Pool(error) => {
+                let (at, source) = (at.to_owned(), Box::new(Arc::clone(error)));
+                match error.as_ref() {
+                    PoolError::Timeout(_) => StoreError::Busy { at, source },
+                    _ => StoreError::Other { at, source },
+                }
+            }
+        }
+    }
+
+    /// Whether a unique index refused a row.
+    pub(crate) fn is_collision(&self) -> bool {
+        matches!(self, Self::Query(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
+    }
+}
+
+fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
+    let at = at.to_owned();
+    let code = error.code().cloned();
+    let source = Box::new(Arc::clone(error));
+    let Some(code) = code else {
+        return without_code(at, error);
+    };
+    match code {
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
+            StoreError::LoginRefused { at, source }
+        }
+        SqlState::INVALID_CATALOG_NAME => {
+            let remedy = "create it (createdb NAME), or correct the name in the URL";
+            StoreError::CannotOpen { at, remedy, source }
+        }
+        SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Denied { at, source },
+        SqlState::READ_ONLY_SQL_TRANSACTION => {
+            let remedy = "connect to the primary, and check default_transaction_read_only";
+            StoreError::ReadOnly { at, remedy, source }
+        }
+        SqlState::DISK_FULL => StoreError::Full { at, source },
+        SqlState::LOCK_NOT_AVAILABLE
+        | SqlState::T_R_SERIALIZATION_FAILURE
+        | SqlState::T_R_DEADLOCK_DETECTED
+        | SqlState::TOO_MANY_CONNECTIONS => StoreError::Busy { at, source },
+        SqlState::CANNOT_CONNECT_NOW => StoreError::Unreachable { at, source },
+        SqlState::ADMIN_SHUTDOWN
+        | SqlState::CRASH_SHUTDOWN
+        | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => {
+            StoreError::ConnectionLost { at, source }
+        }
+        _ => StoreError::Other { at, source },
+    }
+}
+
+/// The driver's own errors carry no code, only causes.
+fn without_code(at: String, error: &Arc<Error>) -> StoreError {
+    let source = Box::new(Arc::clone(error));
+    let mut cause: Option<&dyn std::error::Error> = Some(error.as_ref());
+    while let Some(error) = cause {
+        if error.is::<std::io::Error>() {
+            return StoreError::ConnectionLost { at, source };
+        }
+        cause = error.source();
+    }
+    match error.to_string() {
+        text if error.is_closed() || text.contains("closed") => {
+            StoreError::ConnectionLost { at, source }
+        }
+        text if text.contains("password") || text.contains("authentication") => {
+            StoreError::LoginRefused { at, source }
+        }
+        _ => StoreError::Other { at, source },
+    }
+}

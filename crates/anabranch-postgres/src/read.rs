@@ -1,0 +1,293 @@
+//! One page of events.
+
+use crate::horizon::{self, Horizon};
+use crate::keys::{self, Classes};
+use crate::row::event_of_row;
+use crate::schema::Sql;
+use anabranch_core::{Event, Position, Query, StreamId};
+use anabranch_store::sql::{Dialect, positions};
+use anabranch_store::{Page, PageEnd, ReadRequest, Scope};
+use deadpool_postgres::Object;
+use futures_util::future::try_join;
+use futures_util::{StreamExt, pin_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio_postgres::Error;
+use tokio_postgres::types::ToSql;
+
+/// Reads pages over one session.
+pub(crate) struct Reader<'a> {
+    pub(crate) session: &'a Object,
+    pub(crate) sql: &'a Sql,
+    pub(crate) classes: Classes,
+    /// The position up to which all events are known to be decided, shared by all readers. It is
+    /// always that of a visible event: an event is on disk, and so is every position before it,
+    /// while the sequence alone may fall back when the server crashes.
+    pub(crate) decided: &'a AtomicU64,
+}
+
+/// Rows that were read, and whether the page ended before the rows did.
+struct Rows {
+    events: Vec<Event>,
+    full: bool,
+}
+
+impl Rows {
+    fn last(&self) -> Option<Position> {
+        self.events.last().map(Event::position)
+    }
+}
+
+impl Reader<'_> {
+    pub(crate) async fn read(&self, request: &ReadRequest) -> Result<Page, Error> {
+        let max_events = request.max_events.min(Page::MAX_EVENTS) as i64;
+        let cursor = Position::new(request.cursor);
+        match &request.scope {
+            Scope::Stream(stream) => {
+                self.stream(stream, cursor, request.backwards, max_events)
+                    .await
+            }
+            Scope::Log(query) if request.backwards => {
+                let rows = self
+                    .rows(query, cursor, Position::START, true, max_events)
+                    .await?;
+                let end = if rows.full {
+                    PageEnd::More
+                } else {
+                    PageEnd::Last
+                };
+                let cursor = rows.last().unwrap_or(Position::START);
+                Ok(Page {
+                    events: rows.events,
+                    cursor: cursor.get(),
+                    end,
+                })
+            }
+            Scope::Log(query) => self.forward(query, cursor, max_events).await,
+        }
+    }
+
+    /// Versions of a stream become visible in order, since its appends wait for each other.
+    async fn stream(
+        &self,
+        stream: &StreamId,
+        cursor: Position,
+        backwards: bool,
+        max_events: i64,
+    ) -> Result<Page, Error> {
+        let (beyond, order) = if backwards {
+            ('<', "DESC")
+        } else {
+            ('>', "ASC")
+        };
+        let columns = &self.sql.event_columns;
+        let sql = format!(
+            "{columns} WHERE category = $1 AND stream_id = $2 AND version {beyond} $3 \
+             ORDER BY version {order} LIMIT $4"
+        );
+        let values: [&(dyn ToSql + Sync); 4] = [
+            &stream.category(),
+            &stream.id(),
+            &cursor.as_i64(),
+            &max_events,
+        ];
+        let rows = self.query(&sql, &values, max_events).await?;
+        let cursor = rows.events.last().map_or(cursor.get(), Event::version);
+        let end = if rows.full {
+            PageEnd::More
+        } else {
+            PageEnd::Last
+        };
+        Ok(Page {
+            events: rows.events,
+            cursor,
+            end,
+        })
+    }
+
+    async fn forward(
+        &self,
+        query: &Query,
+        cursor: Position,
+        max_events: i64,
+    ) -> Result<Page, Error> {
+        let decided = Position::new(self.decided.load(Ordering::Acquire));
+        if cursor < decided {
+            let rows = self.rows(query, cursor, decided, false, max_events).await?;
+            let looked_at = if rows.full {
+                rows.last()
+            } else {
+                Some(decided)
+            };
+            return Ok(page(
+                rows.events,
+                looked_at.unwrap_or(cursor),
+                PageEnd::More,
+            ));
+        }
+        if query.is_all() {
+            let mut rows = self
+                .rows(query, cursor, Position::END, false, max_events)
+                .await?;
+            let without_gap = count_without_gap(cursor, &rows.events);
+            if without_gap == rows.events.len() {
+                let end = if rows.full {
+                    PageEnd::More
+                } else {
+                    PageEnd::Last
+                };
+                let last = rows.last().unwrap_or(cursor);
+                return Ok(page(rows.events, last, end));
+            }
+            if without_gap > 0 {
+                rows.events.truncate(without_gap);
+                let last = rows.last().unwrap_or(cursor);
+                return Ok(page(rows.events, last, PageEnd::More));
+            }
+        }
+        self.up_to_horizon(query, cursor, max_events).await
+    }
+
+    /// The rows up to the horizon, read in a statement after it.
+    async fn up_to_horizon(
+        &self,
+        query: &Query,
+        cursor: Position,
+        max_events: i64,
+    ) -> Result<Page, Error> {
+        let scope = (!query.is_all()).then(|| keys::scope(query));
+        let Horizon {
+            bound,
+            of_all,
+            pending,
+        } = horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await?;
+        let end = if pending {
+            PageEnd::Pending
+        } else {
+            PageEnd::Last
+        };
+        if bound <= cursor {
+            return Ok(page(Vec::new(), cursor, end));
+        }
+        let (rows, (visible, decided)) = try_join(
+            self.rows(query, cursor, bound, false, max_events),
+            self.last_visible(bound, of_all),
+        )
+        .await?;
+        self.decided.fetch_max(decided.get(), Ordering::AcqRel);
+        if rows.full {
+            let last = rows.last().unwrap_or(cursor);
+            return Ok(page(rows.events, last, PageEnd::More));
+        }
+        Ok(page(rows.events, visible.max(cursor), end))
+    }
+
+    /// The last visible positions up to two bounds.
+    async fn last_visible(
+        &self,
+        bound: Position,
+        of_all: Position,
+    ) -> Result<(Position, Position), Error> {
+        let last = format!(
+            "SELECT coalesce((SELECT max(position) FROM {events} WHERE position <= $1), 0), \
+                    coalesce((SELECT max(position) FROM {events} WHERE position <= $2), 0)",
+            events = self.sql.events
+        );
+        let last = self.session.prepare_cached(&last).await?;
+        let row = self
+            .session
+            .query_one(&last, &[&bound.as_i64(), &of_all.as_i64()])
+            .await?;
+        Ok((
+            Position::from_i64(row.get(0)),
+            Position::from_i64(row.get(1)),
+        ))
+    }
+
+    /// Matching rows between a cursor and a bound.
+    async fn rows(
+        &self,
+        query: &Query,
+        cursor: Position,
+        bound: Position,
+        backwards: bool,
+        max_events: i64,
+    ) -> Result<Rows, Error> {
+        let columns = &self.sql.event_columns;
+        let order = if backwards { "DESC" } else { "ASC" };
+        let (cursor, bound) = (cursor.as_i64(), bound.as_i64());
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&cursor, &bound, &max_events];
+        if query.is_all() {
+            let range = if backwards {
+                "position < $1 AND position >= $2"
+            } else {
+                "position > $1 AND position <= $2"
+            };
+            let sql = format!("{columns} WHERE {range} ORDER BY position {order} LIMIT $3");
+            return self.query(&sql, &values, max_events).await;
+        }
+        let dialect = Dialect {
+            placeholder: '$',
+            events: &self.sql.events,
+            tags: &self.sql.tags,
+        };
+        let matching = positions(query, dialect, backwards);
+        values.extend(
+            matching
+                .texts
+                .iter()
+                .map(|text| text as &(dyn ToSql + Sync)),
+        );
+        let sql = format!(
+            "{columns} WHERE position IN ({}) ORDER BY position {order}",
+            matching.sql
+        );
+        self.query(&sql, &values, max_events).await
+    }
+
+    /// Takes rows until the page is full. Rows beyond that are dropped by the driver as they
+    /// arrive; readers ask for fewer when events are large.
+    async fn query(
+        &self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+        max_events: i64,
+    ) -> Result<Rows, Error> {
+        let statement = self.session.prepare_cached(sql).await?;
+        let stream = self
+            .session
+            .query_raw(&statement, values.iter().copied())
+            .await?;
+        pin_mut!(stream);
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = stream.next().await {
+            let event = event_of_row(&row?)?;
+            bytes += event.text_bytes();
+            events.push(event);
+            if events.len() as i64 == max_events || bytes >= Page::MAX_BYTES {
+                return Ok(Rows { events, full: true });
+            }
+        }
+        Ok(Rows {
+            events,
+            full: false,
+        })
+    }
+}
+
+fn page(events: Vec<Event>, cursor: Position, end: PageEnd) -> Page {
+    Page {
+        events,
+        cursor: cursor.get(),
+        end,
+    }
+}
+
+/// How many events follow the cursor without a hole: they are decided, and so is all before them.
+fn count_without_gap(cursor: Position, events: &[Event]) -> usize {
+    let expected = cursor.get() + 1..;
+    events
+        .iter()
+        .zip(expected)
+        .take_while(|(event, next)| event.position().get() == *next)
+        .count()
+}

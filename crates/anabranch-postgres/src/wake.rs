@@ -1,0 +1,164 @@
+//! LISTEN and NOTIFY: readers learn of new events at once, whichever machine appended them.
+//!
+//! A NOTIFY takes a lock of the whole server when it commits, so it is never part of an append:
+//! one task sends it afterwards, at most every few milliseconds. A lost one costs a reader the wait
+//! until its next poll, nothing else.
+
+use crate::connection::Server;
+use crate::error::Failure;
+use anabranch_store::Namespace;
+use futures_util::{StreamExt, stream};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio_postgres::{AsyncMessage, Client};
+
+/// How long after a NOTIFY the next one may follow.
+const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
+/// How long to wait before connecting again.
+const RECONNECT_WAIT: Duration = Duration::from_millis(100);
+const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Wakes readers of this process and of others.
+pub(crate) struct Wake {
+    server: Server,
+    channel: String,
+    local: Arc<watch::Sender<u64>>,
+    to_notify: Arc<Notify>,
+    listener: OnceLock<Task>,
+    notifier: OnceLock<Task>,
+}
+
+impl Wake {
+    pub(crate) fn new(server: &Server, namespace: &Namespace) -> Self {
+        Self {
+            server: server.clone(),
+            channel: channel(namespace),
+            local: Arc::new(watch::Sender::new(0)),
+            to_notify: Arc::new(Notify::new()),
+            listener: OnceLock::new(),
+            notifier: OnceLock::new(),
+        }
+    }
+
+    /// Events have been stored: tell everybody.
+    pub(crate) fn appended(&self) {
+        self.local.send_modify(|count| *count += 1);
+        self.to_notify.notify_one();
+        self.notifier.get_or_init(|| {
+            let (server, channel) = (self.server.clone(), self.channel.clone());
+            Task::spawn(notify(server, channel, Arc::clone(&self.to_notify)))
+        });
+    }
+
+    /// Changes when there may be new events. The first reader starts the listener.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.listener.get_or_init(|| {
+            let (server, channel) = (self.server.clone(), self.channel.clone());
+            Task::spawn(listen(server, channel, Arc::clone(&self.local)))
+        });
+        self.local.subscribe()
+    }
+}
+
+/// The channel of a log.
+pub(crate) fn channel(namespace: &Namespace) -> String {
+    format!("{namespace}_appended")
+}
+
+/// A task that ends with its owner.
+struct Task(JoinHandle<()>);
+
+impl Task {
+    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(future))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends notifications as they are asked for, over a session of its own.
+async fn notify(server: Server, channel: String, asked: Arc<Notify>) {
+    let mut session: Option<(Client, Task)> = None;
+    loop {
+        asked.notified().await;
+        let (client, _driver) = match session.take().filter(|(client, _)| !client.is_closed()) {
+            Some(open) => open,
+            None => match connect(&server, || {}).await {
+                Ok(open) => open,
+                Err(error) => {
+                    // Appends fail and retry by themselves; readers poll.
+                    let error = error.at(&server.at);
+                    tracing::debug!(%error, "cannot notify other processes");
+                    tokio::time::sleep(RECONNECT_WAIT).await;
+                    continue;
+                }
+            },
+        };
+        // Nothing is stored, so there is nothing to wait for on disk.
+        let send = format!("SET synchronous_commit = off; NOTIFY {channel}");
+        if client.batch_execute(&send).await.is_ok() {
+            session = Some((client, _driver));
+        }
+        tokio::time::sleep(NOTIFY_PAUSE).await;
+    }
+}
+
+/// Listens for ever, with a new session whenever the old one ends.
+async fn listen(server: Server, channel: String, wake: Arc<watch::Sender<u64>>) {
+    let mut wait = RECONNECT_WAIT;
+    loop {
+        let woken = {
+            let wake = Arc::clone(&wake);
+            move || wake.send_modify(|count| *count += 1)
+        };
+        match listen_once(&server, &channel, woken).await {
+            Ok(()) => wait = RECONNECT_WAIT,
+            Err(error) => {
+                let error = error.at(&server.at);
+                tracing::warn!(%error, ?wait, "cannot listen; readers poll meanwhile");
+            }
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(RECONNECT_WAIT_MAX);
+    }
+}
+
+/// Listens until the session ends.
+async fn listen_once(
+    server: &Server,
+    channel: &str,
+    woken: impl Fn() + Clone + Send + 'static,
+) -> Result<(), Failure> {
+    let (client, mut driver) = connect(server, woken.clone()).await?;
+    let listen = format!("LISTEN {channel}");
+    client.batch_execute(&listen).await?;
+    // Whatever was appended before the LISTEN took effect.
+    woken();
+    let _ = (&mut driver.0).await;
+    Ok(())
+}
+
+/// A session outside the pools, and the task that drives it.
+async fn connect(
+    server: &Server,
+    woken: impl Fn() + Send + 'static,
+) -> Result<(Client, Task), Failure> {
+    let connected = server.config.connect(server.tls.clone()).await;
+    let (client, connection) = connected.map_err(|error| Failure::Connect(Arc::new(error)))?;
+    let driver = Task::spawn(async move {
+        let mut connection = connection;
+        let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
+        while let Some(Ok(message)) = messages.next().await {
+            if matches!(message, AsyncMessage::Notification(_)) {
+                woken();
+            }
+        }
+    });
+    Ok((client, driver))
+}

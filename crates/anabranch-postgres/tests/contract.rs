@@ -1,0 +1,5 @@
+//! The contract suite, against a real server.
+
+mod server;
+
+anabranch_store::contract!(server::harness());
