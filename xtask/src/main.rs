@@ -1,2 +1,106 @@
-//! x
-fn main() {}
+//! The project's own tasks, so that a machine with Rust and a C compiler needs nothing else.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `test` | everything that is tested, with a throwaway PostgreSQL |
+//! | `postgres` | a throwaway server |
+//! | `ladder` | where its programs come from |
+//! | `deps` | licences, sources and known advisories of dependencies, offline |
+//! | `tidy` | the house rules that a machine can keep |
+
+#![allow(clippy::print_stdout)]
+
+mod deps;
+mod ladder;
+mod postgres;
+mod test;
+mod tidy;
+
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <task>
+
+  test [--postgres-from RUNG] [-- ARGS]
+                  everything: unit, contract, fault and end-to-end tests, doc examples.
+                  ARGS go to the test runner (cargo nextest if installed, else cargo test).
+  postgres [--postgres-from RUNG]
+                  a throwaway PostgreSQL until Ctrl-C; prints its URL.
+  deps            licences, sources and known advisories of all dependencies, offline.
+  tidy            the house rules.
+
+RUNG is where PostgreSQL comes from: env (ANABRANCH_TEST_POSTGRES), machine, system, npm or pip.
+Without it they are tried in that order.";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let task = if arguments.is_empty() {
+        String::new()
+    } else {
+        arguments.remove(0)
+    };
+    match task.as_str() {
+        "test" => test::run(&rung(&mut arguments)?, after_dashes(&arguments)?),
+        "postgres" => {
+            let rung = rung(&mut arguments)?;
+            no_more(&arguments)?;
+            postgres::run_until_interrupted(&rung)
+        }
+        "deps" => no_more(&arguments).and_then(|()| deps::check(&root())),
+        "tidy" => no_more(&arguments).and_then(|()| tidy::check(&root())),
+        "" | "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(())
+        }
+        other => bail!("there is no task `{other}`\n\n{HELP}"),
+    }
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent()
+        .expect("xtask lies in the workspace")
+        .to_owned()
+}
+
+fn rung(arguments: &mut Vec<String>) -> Result<Vec<ladder::Rung>> {
+    if arguments
+        .first()
+        .is_none_or(|first| first != "--postgres-from")
+    {
+        return Ok(ladder::ALL.to_vec());
+    }
+    arguments.remove(0);
+    if arguments.is_empty() {
+        bail!("--postgres-from needs one of env, machine, system, npm, pip");
+    }
+    Ok(vec![arguments.remove(0).parse()?])
+}
+
+fn after_dashes(arguments: &[String]) -> Result<&[String]> {
+    match arguments {
+        [] => Ok(&[]),
+        [dashes, rest @ ..] if dashes == "--" => Ok(rest),
+        [unknown, ..] => bail!("`{unknown}` is not known; arguments of the runner follow after --"),
+    }
+}
+
+fn no_more(arguments: &[String]) -> Result<()> {
+    match arguments.first() {
+        None => Ok(()),
+        Some(unknown) => bail!("`{unknown}` is not known\n\n{HELP}"),
+    }
+}

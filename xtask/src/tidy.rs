@@ -1,0 +1,200 @@
+//! The house rules that a machine can keep.
+
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+
+/// The longest source file. Most are far below.
+const MAX_LINES: usize = 500;
+
+/// The layers from the bottom up: a crate depends only on those before it.
+const LAYERS: [&str; 6] = [
+    "anabranch-core",
+    "anabranch-store",
+    "anabranch-sqlite",
+    "anabranch-postgres",
+    "anabranch",
+    "anabranch-cli",
+];
+
+/// Backends know nothing of each other.
+const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
+
+/// Where SQL may stand: the backends, the one statement that they share, and the bare driver that
+/// the benchmark compares them with.
+const SQL_PLACES: [&str; 4] = [
+    "crates/anabranch-sqlite/",
+    "crates/anabranch-postgres/",
+    "crates/anabranch-store/src/sql.rs",
+    "crates/anabranch-cli/src/bench/",
+];
+
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut problems = Vec::new();
+    for path in sources(root) {
+        let name = path
+            .strip_prefix(root)
+            .unwrap_or(&path)
+            .to_string_lossy()
+            .into_owned();
+        let text = std::fs::read_to_string(&path)?;
+        problems.extend(file_problems(&name, &text));
+    }
+    for (number, layer) in LAYERS.iter().enumerate() {
+        let manifest = root.join("crates").join(layer).join("Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest)?;
+        problems.extend(layer_problems(layer, number, &manifest));
+    }
+    let crates = std::fs::read_dir(root.join("crates"))?.flatten();
+    for entry in crates.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
+        if !LAYERS.contains(&entry.as_str()) {
+            problems.push(format!(
+                "crates/{entry} has no layer; give it one in xtask/src/tidy.rs"
+            ));
+        }
+    }
+    if !problems.is_empty() {
+        bail!(
+            "{} house rules are broken:\n  {}",
+            problems.len(),
+            problems.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+fn file_problems(name: &str, text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let lines = text.lines().count();
+    if lines > MAX_LINES {
+        problems.push(format!(
+            "{name} has {lines} lines; make it two files of one subject each"
+        ));
+    }
+    if !text.starts_with("//!") && !name.ends_with("/tests.rs") {
+        problems.push(format!(
+            "{name} does not begin by saying what it is about (`//! …`)"
+        ));
+    }
+    for word in ["util", "helper", "common", "manager", "misc"] {
+        if name.ends_with(&format!("{word}s.rs")) || name.ends_with(&format!("/{word}.rs")) {
+            problems.push(format!("{name}: name it after its subject"));
+        }
+    }
+    if name.starts_with("crates/anabranch-core/src") {
+        for impure in [
+            "std::time",
+            "std::fs",
+            "std::net",
+            "tokio",
+            "SystemTime",
+            "Instant::now",
+        ] {
+            if code(text).any(|line| line.contains(impure)) {
+                problems.push(format!(
+                    "{name} uses {impure}; the core does no I/O and reads no clock"
+                ));
+            }
+        }
+    }
+    let sql = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE "];
+    let is_place = SQL_PLACES.iter().any(|place| name.starts_with(place));
+    if name.starts_with("crates/") && !is_place && !name.contains("/tests/") {
+        for word in sql {
+            if code(text).any(|line| line.contains(word)) {
+                problems.push(format!(
+                    "{name} holds SQL ({word}…), which belongs in a backend"
+                ));
+            }
+        }
+    }
+    problems
+}
+
+/// The lines that are not comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+}
+
+fn layer_problems(layer: &str, number: usize, manifest: &str) -> Vec<String> {
+    let depends = |other: &str| {
+        manifest.lines().any(|line| {
+            line.split([' ', '.', '=']).next() == Some(other)
+                && !line.contains("features = [\"dep:")
+        })
+    };
+    let above = LAYERS[number + 1..].iter().filter(|other| depends(other));
+    let mut problems: Vec<String> = above
+        .map(|other| format!("{layer} depends on {other}, which is above it"))
+        .collect();
+    for (one, other) in APART {
+        if layer == one && depends(other) {
+            problems.push(format!(
+                "{one} depends on {other}; backends stand beside each other"
+            ));
+        }
+    }
+    problems
+}
+
+/// The Rust sources of the project.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![
+        root.join("crates"),
+        root.join("xtask"),
+        root.join("examples"),
+    ];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_house_is_tidy() {
+        check(&crate::root()).unwrap();
+    }
+
+    #[test]
+    fn each_rule_can_fail() {
+        let broken = |name: &str, text: &str| file_problems(name, text).len();
+        assert_eq!(broken("crates/anabranch-core/src/a.rs", "//! Fine."), 0);
+        assert_eq!(broken("crates/anabranch-core/src/a.rs", "fn a() {}"), 1);
+        assert_eq!(
+            broken(
+                "crates/anabranch-core/src/a.rs",
+                "//! A.\nuse std::time::Instant;"
+            ),
+            1
+        );
+        assert_eq!(
+            broken(
+                "crates/anabranch-store/src/a.rs",
+                "//! A.\nlet a = \"SELECT 1\";"
+            ),
+            1
+        );
+        assert_eq!(broken("crates/anabranch/src/utils.rs", "//! A."), 1);
+        assert_eq!(
+            broken("xtask/src/a.rs", &format!("//! A.{}", "\n".repeat(501))),
+            1
+        );
+        let upwards = "[dependencies]\nanabranch-sqlite.workspace = true";
+        assert_eq!(layer_problems("anabranch-core", 0, upwards).len(), 1);
+        assert_eq!(layer_problems("anabranch-postgres", 3, upwards).len(), 1);
+        assert_eq!(layer_problems("anabranch", 4, upwards).len(), 0);
+    }
+}
