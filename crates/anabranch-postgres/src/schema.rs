@@ -9,11 +9,14 @@ use deadpool_postgres::Object;
 use tokio_postgres::{Client, Error};
 
 /// The schema of the PostgreSQL backend, step by step.
-pub const MIGRATIONS: Migrations = Migrations(&[Migration {
-    version: 1,
-    name: "log",
-    sql: include_str!("../migrations/0001_log.sql"),
-}]);
+pub const MIGRATIONS: Migrations = Migrations {
+    steps: &[Migration {
+        version: 1,
+        name: "log",
+        sql: include_str!("../migrations/0001_log.sql"),
+    }],
+    keep_rule: "INSERT INTO {ns}.settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
+};
 
 /// The statements of one log, with its namespace filled in.
 #[derive(Debug)]

@@ -2,12 +2,20 @@
 
 use anabranch_core::StoreError;
 use rusqlite::ErrorCode;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// What SQLite said. It is the last cause of an error: what lies below is only a number. It is
+/// shared, since one failed commit is told to every append that was in it.
+#[derive(Debug, Error)]
+#[error("{0}")]
+struct Said(Arc<rusqlite::Error>);
 
 /// The error of a call on the database `at`.
-pub(crate) fn store_error(at: &str, error: rusqlite::Error) -> StoreError {
-    let at = at.to_owned();
+pub(crate) fn store_error(at: &str, error: impl Into<Arc<rusqlite::Error>>) -> StoreError {
+    let (at, error) = (at.to_owned(), error.into());
     let code = error.sqlite_error_code();
-    let source = error.into();
+    let source = Box::new(Said(error));
     match code {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::Busy { at, source }

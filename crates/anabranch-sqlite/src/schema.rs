@@ -7,11 +7,14 @@ use anabranch_store::{Namespace, Options};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 /// The schema of the SQLite backend, step by step.
-pub const MIGRATIONS: Migrations = Migrations(&[Migration {
-    version: 1,
-    name: "log",
-    sql: include_str!("../migrations/0001_log.sql"),
-}]);
+pub const MIGRATIONS: Migrations = Migrations {
+    steps: &[Migration {
+        version: 1,
+        name: "log",
+        sql: include_str!("../migrations/0001_log.sql"),
+    }],
+    keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
+};
 
 /// The statements of one log, with its namespace filled in.
 #[derive(Debug)]
@@ -95,8 +98,8 @@ fn migrate(
             .map_err(failed)?;
         tracing::info!(at, %namespace, version = migration.version, "applied a migration");
     }
-    let keep = format!("INSERT OR IGNORE INTO {namespace}_settings VALUES ('hash_rule', ?1)");
-    tx.execute(&keep, [rule.name()]).map_err(failed)?;
+    tx.execute(&MIGRATIONS.keep_rule(namespace, rule), ())
+        .map_err(failed)?;
     tx.commit().map_err(failed)
 }
 

@@ -132,24 +132,17 @@ impl Sqlite {
                         .zip(answers)
                         .for_each(|(ticket, answer)| ticket.answer(answer));
                 }
-                Err(error) => fail(batch, at, &error),
+                Err(error) => {
+                    let error = Arc::new(error);
+                    let tell = |ticket: Ticket| {
+                        ticket.answer(Err(store_error(at, Arc::clone(&error)).into()));
+                    };
+                    batch.into_iter().for_each(tell);
+                }
             }
         };
         // If the writer is gone, the tickets are dropped, which answers them with `Closed`.
         let _ = self.writer.run(job).await;
-    }
-}
-
-/// A batch that the database refused as a whole: every caller is told why.
-fn fail(batch: Vec<Ticket>, at: &str, error: &rusqlite::Error) {
-    for ticket in batch {
-        let error = match error {
-            rusqlite::Error::SqliteFailure(code, message) => {
-                rusqlite::Error::SqliteFailure(*code, message.clone())
-            }
-            other => rusqlite::Error::ToSqlConversionFailure(other.to_string().into()),
-        };
-        ticket.answer(Err(store_error(at, error).into()));
     }
 }
 

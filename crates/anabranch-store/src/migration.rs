@@ -1,7 +1,7 @@
 //! Versioned SQL: embedded, applied in order, printable.
 
 use crate::options::Namespace;
-use anabranch_core::StoreError;
+use anabranch_core::{HashRule, StoreError};
 
 /// One step of a backend's schema. Steps are never changed once released, only added.
 #[derive(Clone, Copy, Debug)]
@@ -16,18 +16,23 @@ pub struct Migration {
 
 /// The steps of one backend, in order.
 #[derive(Clone, Copy, Debug)]
-pub struct Migrations(pub &'static [Migration]);
+pub struct Migrations {
+    /// The steps.
+    pub steps: &'static [Migration],
+    /// How the hash rule is kept, with `{ns}` and `{rule}` to fill in.
+    pub keep_rule: &'static str,
+}
 
 impl Migrations {
     /// The newest version that this program knows.
     #[must_use]
     pub fn newest(&self) -> u32 {
-        self.0.last().map_or(0, |migration| migration.version)
+        self.steps.last().map_or(0, |migration| migration.version)
     }
 
     /// The steps after a version.
     pub fn after(&self, version: u32) -> impl Iterator<Item = &Migration> {
-        self.0
+        self.steps
             .iter()
             .filter(move |migration| migration.version > version)
     }
@@ -59,9 +64,9 @@ impl Migrations {
         }
     }
 
-    /// All steps as one script, for people who apply their own.
+    /// All steps as one script, with the settings of a new log, for people who apply their own.
     #[must_use]
-    pub fn script(&self, namespace: &Namespace) -> String {
+    pub fn script(&self, namespace: &Namespace, rule: HashRule) -> String {
         let step = |migration: &Migration| {
             let (version, name) = (migration.version, migration.name);
             format!(
@@ -69,7 +74,17 @@ impl Migrations {
                 migration.sql_for(namespace)
             )
         };
-        self.0.iter().map(step).collect::<Vec<_>>().join("\n")
+        let steps: String = self.steps.iter().map(step).collect();
+        let keep = self.keep_rule(namespace, rule);
+        format!("{steps}-- the hash rule of a new log\n{keep};\n")
+    }
+
+    /// The statement that keeps the hash rule of a new log and leaves that of an old one alone.
+    #[must_use]
+    pub fn keep_rule(&self, namespace: &Namespace, rule: HashRule) -> String {
+        self.keep_rule
+            .replace("{ns}", namespace.as_str())
+            .replace("{rule}", rule.name())
     }
 }
 

@@ -1,1 +1,157 @@
-//! x
+//! **Anabranch**: partitioned, elastic event processing that people can trust with their money.
+//!
+//! This crate is what applications depend on. So far it holds the **log**: an event store on SQLite
+//! (embedded) and PostgreSQL (many machines), chosen by URL.
+//!
+//! # A tour
+//!
+//! Connect, append, read back:
+//!
+//! ```
+//! use anabranch::prelude::*;
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let log = anabranch::connect("sqlite::memory:").await?;
+//!
+//! let order = StreamId::new("Order", "ord-123")?;
+//! let placed = NewEvent::new("OrderPlaced", json!({ "total": 40 })).with_customer("cust-7");
+//! log.append(&order, Expected::NoStream, [placed]).await?;
+//!
+//! // Somebody who believes that the order does not exist yet is told otherwise.
+//! let again = NewEvent::new("OrderPlaced", json!({ "total": 41 }));
+//! let error = log.append(&order, Expected::NoStream, [again]).await.unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "conflict on stream Order:ord-123: expected no events, but it stands at version 1; \
+//!      read it again and decide anew"
+//! );
+//!
+//! let events = log.read_stream(&order).collect().await?;
+//! assert_eq!(events[0].event_type(), "OrderPlaced");
+//! # Ok(()) }
+//! ```
+//!
+//! Follow the log; what is there comes first, then each new event as it is stored:
+//!
+//! ```
+//! # use anabranch::prelude::*;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let log = anabranch::connect("sqlite::memory:").await?;
+//! # log.append(&"Order:1".parse()?, Expected::Any, [NewEvent::new("OrderPlaced", ())]).await?;
+//! let mut events = log.subscribe(Query::types(["OrderPlaced"]), Position::START);
+//! while let Some(event) = events.next().await {
+//!     let event = event?;
+//!     println!("{} {}", event.position(), event.stream());
+//! #   break;
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! Decide on more than one stream (DCB): read what the decision depends on, and append only if
+//! nothing of that has happened since:
+//!
+//! ```
+//! # use anabranch::prelude::*;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let log = anabranch::connect("sqlite::memory:").await?;
+//! let scope = Query::types(["SeatReserved", "SeatReleased"]).tagged(["seat:12a"]);
+//! let seen = log.read(scope.clone()).collect().await?;
+//! let taken = seen.last().is_some_and(|event| event.event_type() == "SeatReserved");
+//! if !taken {
+//!     let after = seen.last().map_or(Position::START, |event| event.position());
+//!     let reserved = NewEvent::new("SeatReserved", ()).tag("seat:12a").tag("show:7");
+//!     let append = Append::new()
+//!         .to(&StreamId::new("Seat", "12a")?, Expected::Any, [reserved])
+//!         .unless(scope, after);
+//!     log.append_all(append).await?; // AppendError::ConditionFailed if somebody was faster
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! Typed events with upcasters: [`EventSchema`]. Appending inside a transaction of your own:
+//! [`sqlite::Sqlite::append_in`] and [`postgres::Postgres::append_in`], reached by
+//! [`Log::backend`].
+//!
+//! # What is guaranteed
+//!
+//! - An append is stored whole or not at all, and is durable before it is answered
+//!   ([`Durability`]).
+//! - The same event id appended twice is one event, so a call may always be repeated.
+//! - A condition ([`Append::unless`]) is free of races, between tasks and between machines.
+//! - Reading forwards, nobody passes a position that may still be filled (**no skip**): a
+//!   subscriber sees every event once, in the order of positions.
+
+pub use anabranch_core::*;
+pub use anabranch_store::{
+    Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, migration,
+};
+
+#[cfg(feature = "postgres")]
+pub use anabranch_postgres as postgres;
+#[cfg(feature = "sqlite")]
+pub use anabranch_sqlite as sqlite;
+
+mod url;
+
+/// What most programs need: `use anabranch::prelude::*;`.
+pub mod prelude {
+    pub use crate::{
+        Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, Log, NewEvent,
+        Options, Position, Query, StoreError, StreamId,
+    };
+}
+
+/// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
+/// `postgres://user@host/database`. The log is created if it does not exist yet.
+///
+/// Call it once and clone the [`Log`]: clones share connections, and their appends share commits.
+pub async fn connect(url: &str) -> Result<Log, StoreError> {
+    connect_with(url, &Options::default()).await
+}
+
+/// Connects to a log with options.
+///
+/// ```
+/// use anabranch::{HashRule, Namespace, Options};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), anabranch::StoreError> {
+/// let options = Options {
+///     namespace: Namespace::new("billing")?,
+///     hash_rule: Some(HashRule::Md5),
+///     ..Options::default()
+/// };
+/// let log = anabranch::connect_with("sqlite::memory:", &options).await?;
+/// # Ok(()) }
+/// ```
+pub async fn connect_with(url: &str, options: &Options) -> Result<Log, StoreError> {
+    match url::parse(url)? {
+        #[cfg(feature = "sqlite")]
+        url::Backend::Sqlite(path) => Ok(Log::new(sqlite::Sqlite::open(path, options).await?)),
+        #[cfg(feature = "postgres")]
+        url::Backend::Postgres(url) => {
+            Ok(Log::new(postgres::Postgres::connect(url, options).await?))
+        }
+    }
+}
+
+/// The schema of the backend that the URL names, for people who apply their own migrations.
+///
+/// ```
+/// use anabranch::{HashRule, Namespace};
+/// let migrations = anabranch::migrations("sqlite:orders.db")?;
+/// let script = migrations.script(&Namespace::default(), HashRule::Fnv1a);
+/// assert!(script.contains("CREATE TABLE anabranch_events"));
+/// # Ok::<(), anabranch::StoreError>(())
+/// ```
+pub fn migrations(url: &str) -> Result<migration::Migrations, StoreError> {
+    Ok(match url::parse(url)? {
+        #[cfg(feature = "sqlite")]
+        url::Backend::Sqlite(_) => sqlite::MIGRATIONS,
+        #[cfg(feature = "postgres")]
+        url::Backend::Postgres(_) => postgres::MIGRATIONS,
+    })
+}

@@ -1,0 +1,111 @@
+//! The limit on PostgreSQL: one connection, one prepared multi-row insert, one row stream.
+
+use super::bare::BareRow;
+use anabranch::Namespace;
+use anabranch::postgres::tokio_postgres::types::{FromSql, ToSql, Type};
+use anabranch::postgres::tokio_postgres::{Client, NoTls, Row, connect};
+use futures_util::{StreamExt, pin_mut};
+use std::error::Error;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+pub(crate) struct BarePostgres {
+    client: Client,
+    namespace: Namespace,
+}
+
+impl BarePostgres {
+    pub(crate) async fn connect(url: &str, namespace: &Namespace) -> anyhow::Result<Self> {
+        let (client, connection) = connect(url, NoTls).await?;
+        tokio::spawn(connection);
+        client.batch_execute("SET synchronous_commit = on").await?;
+        Ok(Self {
+            client,
+            namespace: namespace.clone(),
+        })
+    }
+
+    pub(crate) async fn write(
+        &self,
+        mut batch: impl FnMut() -> Vec<BareRow>,
+        time: Duration,
+    ) -> anyhow::Result<u64> {
+        let sql = format!(
+            "INSERT INTO {}.events (version, recorded_at, id, schema_version, entity_slot, \
+             customer_slot, category, stream_id, type, data, customer, tags) \
+             SELECT version, now(), id, 1, 17, 18, 'Order', stream, 'OrderPlaced', data::json, \
+             customer, '{{}}' \
+             FROM unnest($1::int8[], $2::uuid[], $3::text[], $4::text[], $5::text[]) \
+             AS new (version, id, stream, data, customer)",
+            self.namespace
+        );
+        let insert = self.client.prepare(&sql).await?;
+        let (started, mut written) = (Instant::now(), 0);
+        while started.elapsed() < time {
+            let rows = batch();
+            let versions: Vec<i64> = rows.iter().map(|row| row.version).collect();
+            let ids: Vec<Uuid> = rows.iter().map(|_| Uuid::now_v7()).collect();
+            let streams: Vec<&str> = rows.iter().map(|row| row.stream.as_str()).collect();
+            let data: Vec<&str> = rows.iter().map(|row| row.data.as_str()).collect();
+            let customers: Vec<&str> = rows.iter().map(|row| row.customer.as_str()).collect();
+            self.client
+                .execute(&insert, &[&versions, &ids, &streams, &data, &customers])
+                .await?;
+            written += rows.len() as u64;
+        }
+        Ok(written)
+    }
+
+    pub(crate) async fn read(&self) -> anyhow::Result<u64> {
+        let sql = format!("SELECT * FROM {}.events ORDER BY position", self.namespace);
+        let none: [&(dyn ToSql + Sync); 0] = [];
+        let rows = self.client.query_raw(&sql, none).await?;
+        pin_mut!(rows);
+        let mut read = 0;
+        while let Some(row) = rows.next().await {
+            black_box(columns(&row?)?);
+            read += 1;
+        }
+        Ok(read)
+    }
+
+    pub(crate) async fn drop_log(&self) -> anyhow::Result<()> {
+        let sql = format!("DROP SCHEMA {} CASCADE", self.namespace);
+        Ok(self.client.batch_execute(&sql).await?)
+    }
+}
+
+/// Every column, as values that a program can keep.
+fn columns(row: &Row) -> anyhow::Result<(i64, Uuid, Vec<Option<String>>, Vec<String>, i64)> {
+    let mut texts = Vec::with_capacity(9);
+    for column in [8, 9, 10, 13, 14, 15, 16] {
+        texts.push(row.try_get::<_, Option<String>>(column)?);
+    }
+    for column in [11, 12] {
+        texts.push(row.try_get::<_, Option<Text>>(column)?.map(|text| text.0));
+    }
+    let numbers = row.try_get::<_, i64>(1)? + i64::from(row.try_get::<_, i32>(4)?);
+    let slots = [5, 6, 7].map(|column| row.try_get::<_, Option<i16>>(column));
+    let slots: i64 = slots.into_iter().flatten().flatten().map(i64::from).sum();
+    Ok((
+        row.try_get(0)?,
+        row.try_get(3)?,
+        texts,
+        row.try_get(17)?,
+        numbers + slots,
+    ))
+}
+
+/// The text of a `json` column.
+struct Text(String);
+
+impl<'a> FromSql<'a> for Text {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(std::str::from_utf8(raw)?.to_owned()))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::JSON
+    }
+}

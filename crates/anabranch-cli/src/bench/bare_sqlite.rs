@@ -1,0 +1,96 @@
+//! The limit on SQLite: one connection, prepared statements.
+
+use super::bare::BareRow;
+use anabranch::Namespace;
+use anabranch::sqlite::rusqlite::{Connection, Row, TransactionBehavior, params};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+pub(crate) struct BareSqlite {
+    connection: Connection,
+    namespace: Namespace,
+}
+
+impl BareSqlite {
+    pub(crate) fn open(path: &str, namespace: &Namespace) -> anyhow::Result<Self> {
+        let connection = Connection::open(path)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.busy_timeout(Duration::from_secs(30))?;
+        Ok(Self {
+            connection,
+            namespace: namespace.clone(),
+        })
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        mut batch: impl FnMut() -> Vec<BareRow>,
+        time: Duration,
+    ) -> anyhow::Result<u64> {
+        let namespace = &self.namespace;
+        let sql = format!(
+            "INSERT INTO {namespace}_events VALUES \
+             (NULL, ?1, 'Order', ?2, ?3, 'OrderPlaced', 1, ?4, NULL, NULL, NULL, NULL, ?5, '', \
+              0, 17, 18, NULL)"
+        );
+        let (started, mut written) = (Instant::now(), 0);
+        while started.elapsed() < time {
+            let rows = batch();
+            let tx = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut insert = tx.prepare_cached(&sql)?;
+            for row in &rows {
+                let id = uuid::Uuid::now_v7();
+                let BareRow {
+                    stream,
+                    version,
+                    data,
+                    customer,
+                } = row;
+                insert.execute(params![id.as_bytes(), stream, version, data, customer])?;
+            }
+            drop(insert);
+            tx.commit()?;
+            written += rows.len() as u64;
+        }
+        Ok(written)
+    }
+
+    pub(crate) fn read(&self) -> anyhow::Result<u64> {
+        let sql = format!("SELECT * FROM {}_events ORDER BY position", self.namespace);
+        let mut statement = self.connection.prepare(&sql)?;
+        let mut rows = statement.query(())?;
+        let mut read = 0;
+        while let Some(row) = rows.next()? {
+            black_box(columns(row)?);
+            read += 1;
+        }
+        Ok(read)
+    }
+
+    pub(crate) fn drop_log(&self) -> anyhow::Result<()> {
+        for table in ["events", "event_tags", "settings", "migrations"] {
+            let sql = format!("DROP TABLE {}_{table}", self.namespace);
+            self.connection.execute(&sql, ())?;
+        }
+        Ok(())
+    }
+}
+
+/// Every column, as values that a program can keep.
+fn columns(row: &Row<'_>) -> anyhow::Result<(i64, [u8; 16], Vec<Option<String>>, i64)> {
+    let mut texts = Vec::with_capacity(10);
+    for column in [2, 3, 5, 7, 8, 9, 10, 11, 12, 13] {
+        texts.push(row.get::<_, Option<String>>(column)?);
+    }
+    let mut numbers = 0;
+    for column in [4, 6, 14, 15] {
+        numbers += row.get::<_, i64>(column)?;
+    }
+    for column in [16, 17] {
+        numbers += row.get::<_, Option<i64>>(column)?.unwrap_or(0);
+    }
+    Ok((row.get(0)?, row.get(1)?, texts, numbers))
+}

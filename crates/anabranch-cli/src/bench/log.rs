@@ -1,0 +1,269 @@
+//! Appending and reading.
+
+use super::bare::{Bare, BareRow};
+use super::report::{self, Case, Rates};
+use anabranch::{Expected, Log, Namespace, NewEvent, Options, Position, Query, StreamId};
+use clap::Args;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many streams the events are spread over.
+const STREAMS: u64 = 10_000;
+const BATCH: u64 = 100;
+const TASKS: usize = 64;
+const FILL_BATCH: u64 = 1000;
+
+/// Appending and reading the log
+///
+/// single: one task, one event an append. concurrent: 64 tasks, one event an append; its limit is a
+/// bare commit of 64 rows. batch: one task, 100 events an append; its limit is a bare multi-row
+/// insert. read: the whole log; its limit is the bare row stream with every column fetched. Works
+/// in tables of its own and removes them at the end.
+#[derive(Args)]
+pub(crate) struct BenchLog {
+    /// The database: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(
+        long,
+        env = "ANABRANCH_URL",
+        hide_env_values = true,
+        default_value = "sqlite:anabranch-bench.db"
+    )]
+    url: String,
+
+    /// How many events the log that is read has
+    #[arg(long, default_value_t = 500_000)]
+    events: u64,
+
+    /// How long each measurement of an append takes
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+
+    /// How often each measurement is repeated; the median counts
+    #[arg(long, default_value_t = 3)]
+    repeats: usize,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl BenchLog {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        anyhow::ensure!(
+            self.url != "sqlite::memory:",
+            "a database in memory has no second connection for the limit; use sqlite:FILE"
+        );
+        anyhow::ensure!(
+            self.seconds > 0.0 && self.seconds.is_finite() && self.repeats > 0,
+            "--seconds and --repeats must be more than 0"
+        );
+        let mut ours = Place::new(&self.url, "ours").await?;
+        let mut bare = Place::new(&self.url, "bare").await?;
+        let measured = self.measure(&mut ours, &mut bare).await;
+        ours.bare.drop_log().await?;
+        bare.bare.drop_log().await?;
+        measured.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn measure(&self, ours: &mut Place, bare: &mut Place) -> anyhow::Result<()> {
+        if !self.json {
+            eprintln!(
+                "{}: {} repeats, the median counts",
+                ours.log.at(),
+                self.repeats
+            );
+            report::print_header();
+        }
+        let what = "1 event an append; limit: bare insert, 1 row a commit";
+        let single = Case::new(
+            "log",
+            "single",
+            1,
+            what,
+            self.appends(ours, bare, 1, 1, 1).await?,
+        );
+        single.print(self.json)?;
+
+        let what = "1 event an append; limit: bare insert, 64 rows a commit";
+        let rates = self.appends(ours, bare, TASKS, 1, TASKS as u64).await?;
+        let mut concurrent = Case::new("log", "concurrent", TASKS, what, rates);
+        concurrent.times_single = Some((concurrent.rate / single.rate * 10.0).round() / 10.0);
+        concurrent.print(self.json)?;
+
+        let what = "100 events an append; limit: bare insert, 100 rows a commit";
+        let rates = self.appends(ours, bare, 1, BATCH, BATCH).await?;
+        Case::new("log", "batch", 1, what, rates).print(self.json)?;
+
+        ours.fill(self.events).await?;
+        let what = "the whole log; limit: bare row stream, every column";
+        let mut rates = Rates::default();
+        let mut peak = None::<f64>;
+        for _ in 0..self.repeats {
+            report::reset_peak_rss();
+            rates.ours.push(ours.read().await?);
+            peak = peak
+                .into_iter()
+                .chain(report::peak_rss_mb())
+                .reduce(f64::max);
+            rates.bare.push(ours.read_bare().await?);
+        }
+        let mut read = Case::new("log", "read", 1, what, rates);
+        read.peak_rss_mb = peak;
+        read.print(self.json)
+    }
+
+    /// The rates of `tasks` tasks that append `each` events at once, and of bare commits of `rows`.
+    async fn appends(
+        &self,
+        ours: &Place,
+        bare: &mut Place,
+        tasks: usize,
+        each: u64,
+        rows: u64,
+    ) -> anyhow::Result<Rates> {
+        let time = Duration::from_secs_f64(self.seconds);
+        let mut rates = Rates::default();
+        for _ in 0..self.repeats {
+            let started = Instant::now();
+            let appended = ours.append(tasks, each, time).await?;
+            rates
+                .ours
+                .push(appended as f64 / started.elapsed().as_secs_f64());
+            let started = Instant::now();
+            let written = bare.write_bare(rows, time).await?;
+            rates
+                .bare
+                .push(written as f64 / started.elapsed().as_secs_f64());
+        }
+        Ok(rates)
+    }
+}
+
+/// A log of its own, with a bare connection beside it.
+struct Place {
+    log: Log,
+    bare: Bare,
+    next: Arc<AtomicU64>,
+}
+
+impl Place {
+    async fn new(url: &str, name: &str) -> anyhow::Result<Self> {
+        let namespace = Namespace::new(format!("bench_{name}_{}", std::process::id()))?;
+        let options = Options {
+            namespace: namespace.clone(),
+            ..Options::default()
+        };
+        let log = anabranch::connect_with(url, &options).await?;
+        let bare = Bare::connect(url, &namespace).await?;
+        Ok(Self {
+            log,
+            bare,
+            next: Arc::default(),
+        })
+    }
+
+    async fn append(&self, tasks: usize, each: u64, time: Duration) -> anyhow::Result<u64> {
+        let started = Instant::now();
+        let tasks: Vec<_> = (0..tasks)
+            .map(|_| {
+                let (log, next) = (self.log.clone(), Arc::clone(&self.next));
+                tokio::spawn(async move {
+                    let mut appended = 0;
+                    while started.elapsed() < time {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let stream = StreamId::new("Order", stream(number))?;
+                        let events = (0..each).map(|step| event(number + step));
+                        log.append(&stream, Expected::Any, events).await?;
+                        appended += each;
+                    }
+                    anyhow::Ok(appended)
+                })
+            })
+            .collect();
+        let mut appended = 0;
+        for task in tasks {
+            appended += task.await??;
+        }
+        Ok(appended)
+    }
+
+    async fn write_bare(&mut self, rows: u64, time: Duration) -> anyhow::Result<u64> {
+        let next = Arc::clone(&self.next);
+        let batch = || {
+            let first = next.fetch_add(rows, Ordering::Relaxed);
+            (first..first + rows).map(bare_row).collect()
+        };
+        self.bare.write(batch, time).await
+    }
+
+    /// Appends until the log has so many events.
+    async fn fill(&self, events: u64) -> anyhow::Result<()> {
+        let mut have = self
+            .log
+            .read(Query::all())
+            .backwards()
+            .limit(1)
+            .collect()
+            .await?;
+        let mut have = have.pop().map_or(0, |event| event.position().get());
+        while have < events {
+            let count = FILL_BATCH.min(events - have);
+            let number = self.next.fetch_add(count, Ordering::Relaxed);
+            let stream = StreamId::new("Order", stream(number))?;
+            let events = (0..count).map(|step| event(number + step));
+            self.log.append(&stream, Expected::Any, events).await?;
+            have += count;
+        }
+        Ok(())
+    }
+
+    async fn read(&self) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let mut events = self.log.read(Query::all()).events();
+        let (mut read, mut last) = (0u64, Position::START);
+        while let Some(event) = events.next().await {
+            let position = event?.position();
+            anyhow::ensure!(position > last, "position {position} follows {last}");
+            last = position;
+            read += 1;
+        }
+        Ok(read as f64 / started.elapsed().as_secs_f64())
+    }
+
+    async fn read_bare(&mut self) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let read = self.bare.read().await?;
+        Ok(read as f64 / started.elapsed().as_secs_f64())
+    }
+}
+
+fn stream(number: u64) -> String {
+    format!("ord-{}", number % STREAMS)
+}
+
+/// About 195 bytes.
+fn data(number: u64) -> String {
+    format!(
+        r#"{{"order":"ord-{number}","customer":"cust-{}","currency":"EUR","total":{}.50,"lines":[{{"sku":"sku-{}","quantity":2,"price":19.95}},{{"sku":"sku-{}","quantity":1,"price":7.25}}],"note":"leave at the door"}}"#,
+        number % 1000,
+        number % 500,
+        number % 300,
+        number % 700,
+    )
+}
+
+fn event(number: u64) -> NewEvent {
+    NewEvent::from_json("OrderPlaced", data(number))
+        .with_customer(format!("cust-{}", number % 1000))
+}
+
+fn bare_row(number: u64) -> BareRow {
+    BareRow {
+        stream: stream(number),
+        version: (number / STREAMS + 1) as i64,
+        data: data(number),
+        customer: format!("cust-{}", number % 1000),
+    }
+}
