@@ -45,35 +45,17 @@ struct Package {
 pub(crate) fn check(root: &Path) -> Result<()> {
     let rules = std::fs::read_to_string(root.join("deps.toml")).context("deps.toml")?;
     let rules: Rules = toml::from_str(&rules).context("deps.toml")?;
-    let arguments = [
-        "metadata",
-        "--format-version=1",
-        "--locked",
-        "--all-features",
-    ];
-    let output = Command::new("cargo")
-        .args(arguments)
-        .current_dir(root)
-        .output()?;
+    let arguments = ["metadata", "--format-version=1", "--locked", "--all-features"];
+    let output = Command::new("cargo").args(arguments).current_dir(root).output()?;
     if !output.status.success() {
-        bail!(
-            "cargo metadata failed: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     }
     let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
     let problems = problems(&rules, &metadata);
     if !problems.is_empty() {
-        bail!(
-            "{} problems with dependencies:\n  {}",
-            problems.len(),
-            problems.join("\n  ")
-        );
+        bail!("{} problems with dependencies:\n  {}", problems.len(), problems.join("\n  "));
     }
-    println!(
-        "{} packages: licences, sources and advisories are fine",
-        metadata.packages.len()
-    );
+    println!("{} packages: licences, sources and advisories are fine", metadata.packages.len());
     Ok(())
 }
 
@@ -83,10 +65,7 @@ fn problems(rules: &Rules, metadata: &Metadata) -> Vec<String> {
     for package in &metadata.packages {
         let name = format!("{} {}", package.name, package.version);
         if !metadata.workspace_members.contains(&package.id) {
-            versions
-                .entry(&package.name)
-                .or_default()
-                .push(&package.version);
+            versions.entry(&package.name).or_default().push(&package.version);
             let source = package.source.as_deref().unwrap_or("a path");
             if !source.contains("crates.io-index") {
                 problems.push(format!("{name} comes from {source}, not from the registry"));
@@ -98,25 +77,15 @@ fn problems(rules: &Rules, metadata: &Metadata) -> Vec<String> {
         if let Some(why) = rules.banned.get(&package.name) {
             problems.push(format!("{name} is banned: {why}"));
         }
-        for advisory in rules
-            .advisory
-            .iter()
-            .filter(|advisory| advisory.krate == package.name)
-        {
+        for advisory in rules.advisory.iter().filter(|advisory| advisory.krate == package.name) {
             if numbers(&package.version) < numbers(&advisory.below) {
-                problems.push(format!(
-                    "{name} is below {}: {}",
-                    advisory.below, advisory.why
-                ));
+                problems.push(format!("{name} is below {}: {}", advisory.below, advisory.why));
             }
         }
     }
     for (name, versions) in versions {
         if versions.len() > 1 && !rules.several.contains_key(name) {
-            problems.push(format!(
-                "{name} is there in several versions: {}",
-                versions.join(", ")
-            ));
+            problems.push(format!("{name} is there in several versions: {}", versions.join(", ")));
         }
     }
     problems
@@ -127,10 +96,7 @@ fn licence(rules: &Rules, licence: Option<&str>) -> Result<()> {
     let expression = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX)
         .map_err(|error| anyhow::anyhow!("licence `{licence}`: {}", error.reason))?;
     let allowed = |requirement: &spdx::LicenseReq| {
-        requirement
-            .license
-            .id()
-            .is_some_and(|id| rules.licences.contains(id.name))
+        requirement.license.id().is_some_and(|id| rules.licences.contains(id.name))
     };
     if !expression.evaluate(allowed) {
         bail!("the licence `{licence}` is not in deps.toml");
@@ -141,10 +107,7 @@ fn licence(rules: &Rules, licence: Option<&str>) -> Result<()> {
 /// The numbers of a version, for comparing.
 fn numbers(version: &str) -> Vec<u64> {
     let plain = version.split(['-', '+']).next().unwrap_or_default();
-    plain
-        .split('.')
-        .map(|number| number.parse().unwrap_or(0))
-        .collect()
+    plain.split('.').map(|number| number.parse().unwrap_or(0)).collect()
 }
 
 #[cfg(test)]
@@ -169,13 +132,7 @@ mod tests {
             license: licence.map(str::to_owned),
             source: Some(source.to_owned()),
         };
-        problems(
-            &rules,
-            &Metadata {
-                packages: vec![package],
-                workspace_members: BTreeSet::new(),
-            },
-        )
+        problems(&rules, &Metadata { packages: vec![package], workspace_members: BTreeSet::new() })
     }
 
     #[test]

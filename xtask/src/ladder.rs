@@ -67,29 +67,20 @@ pub(crate) fn climb(rungs: &[Rung], cache: &Path) -> Result<Found> {
 }
 
 fn is_complete(bin: &Path) -> bool {
-    ["postgres", "initdb"]
-        .iter()
-        .all(|program| bin.join(program).is_file())
+    ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file())
 }
 
 fn on_this_machine() -> Option<PathBuf> {
     let configured = output(Command::new("pg_config").arg("--bindir"));
     let mut places: Vec<PathBuf> = configured.iter().map(|path| path.trim().into()).collect();
-    for parent in [
-        "/usr/lib/postgresql",
-        "/usr/pgsql",
-        "/opt/homebrew/opt",
-        "/usr/local/opt",
-    ] {
+    for parent in ["/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt", "/usr/local/opt"] {
         let versions = std::fs::read_dir(parent).into_iter().flatten().flatten();
         let mut bins: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
         bins.sort();
         places.extend(bins.into_iter().rev());
     }
     places.push("/usr/local/pgsql/bin".into());
-    places.extend(std::env::split_paths(
-        &std::env::var_os("PATH").unwrap_or_default(),
-    ));
+    places.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     places.into_iter().find(|bin| is_complete(bin))
 }
 
@@ -101,10 +92,7 @@ fn from_system() -> Option<PathBuf> {
     eprintln!("installing PostgreSQL with apt-get");
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
-        command
-            .args(arguments)
-            .env("DEBIAN_FRONTEND", "noninteractive")
-            .stdout(Stdio::null());
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
     apt(&["update"]);
@@ -128,17 +116,10 @@ fn from_npm(cache: &Path) -> Option<PathBuf> {
     if !is_complete(&native.join("bin")) {
         eprintln!("fetching PostgreSQL: npm pack {name}");
         std::fs::create_dir_all(&home).ok()?;
-        let packed = output(
-            Command::new("npm")
-                .args(["pack", "--silent", &name])
-                .current_dir(&home),
-        )?;
+        let packed =
+            output(Command::new("npm").args(["pack", "--silent", &name]).current_dir(&home))?;
         let archive = packed.lines().last()?.trim().to_owned();
-        output(
-            Command::new("tar")
-                .args(["xzf", &archive])
-                .current_dir(&home),
-        )?;
+        output(Command::new("tar").args(["xzf", &archive]).current_dir(&home))?;
         link(&native).ok()?;
     }
     let bin = native.join("bin");
@@ -170,49 +151,21 @@ fn from_pip(cache: &Path) -> Option<PathBuf> {
     if !is_complete(&bin) {
         eprintln!("fetching PostgreSQL: pip download pgserver");
         std::fs::create_dir_all(&home).ok()?;
-        let pip = [
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--only-binary=:all:",
-            "pgserver",
-        ];
+        let pip = ["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "pgserver"];
         output(Command::new("python3").args(pip).current_dir(&home))?;
-        let wheels = std::fs::read_dir(&home)
-            .ok()?
-            .flatten()
-            .map(|entry| entry.path());
-        let wheel = wheels
-            .into_iter()
-            .find(|path| path.extension().is_some_and(|it| it == "whl"))?;
+        let wheels = std::fs::read_dir(&home).ok()?.flatten().map(|entry| entry.path());
+        let wheel =
+            wheels.into_iter().find(|path| path.extension().is_some_and(|it| it == "whl"))?;
         let unzip = ["-m", "zipfile", "-e"];
-        output(
-            Command::new("python3")
-                .args(unzip)
-                .arg(wheel)
-                .arg(".")
-                .current_dir(&home),
-        )?;
+        output(Command::new("python3").args(unzip).arg(wheel).arg(".").current_dir(&home))?;
         let make_executable = "chmod -R a+rX . && chmod a+x pgserver/pginstall/bin/*";
-        output(
-            Command::new("sh")
-                .args(["-c", make_executable])
-                .current_dir(&home),
-        )?;
+        output(Command::new("sh").args(["-c", make_executable]).current_dir(&home))?;
     }
     is_complete(&bin).then_some(bin)
 }
 
 /// What a command printed, if it worked.
 fn output(command: &mut Command) -> Option<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    output
-        .status
-        .success()
-        .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

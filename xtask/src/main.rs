@@ -46,11 +46,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let task = if arguments.is_empty() {
-        String::new()
-    } else {
-        arguments.remove(0)
-    };
+    let task = if arguments.is_empty() { String::new() } else { arguments.remove(0) };
     match task.as_str() {
         "test" => test::run(&rung(&mut arguments)?, after_dashes(&arguments)?),
         "postgres" => {
@@ -71,16 +67,11 @@ fn run() -> Result<()> {
 /// The root of the workspace.
 fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    here.parent()
-        .expect("xtask lies in the workspace")
-        .to_owned()
+    here.parent().expect("xtask lies in the workspace").to_owned()
 }
 
 fn rung(arguments: &mut Vec<String>) -> Result<Vec<ladder::Rung>> {
-    if arguments
-        .first()
-        .is_none_or(|first| first != "--postgres-from")
-    {
+    if arguments.first().is_none_or(|first| first != "--postgres-from") {
         return Ok(ladder::ALL.to_vec());
     }
     arguments.remove(0);

@@ -50,19 +50,10 @@ impl Server {
         fs::write(&password, PASSWORD)?;
         user.own(&password)?;
         let mut initdb = Command::new(bin.join("initdb"));
-        initdb.args([
-            "--username=postgres",
-            "--auth=scram-sha-256",
-            "--encoding=UTF8",
-        ]);
-        initdb
-            .args(["--locale=C", "--no-sync", "--pgdata"])
-            .arg(&data);
+        initdb.args(["--username=postgres", "--auth=scram-sha-256", "--encoding=UTF8"]);
+        initdb.args(["--locale=C", "--no-sync", "--pgdata"]).arg(&data);
         initdb.arg("--pwfile").arg(&password).current_dir(home);
-        let output = user
-            .become_in(&mut initdb)
-            .output()
-            .context("cannot run initdb")?;
+        let output = user.become_in(&mut initdb).output().context("cannot run initdb")?;
         if !output.status.success() {
             bail!("initdb failed: {}", String::from_utf8_lossy(&output.stderr));
         }
@@ -71,11 +62,7 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = home.join("server.log");
         let mut supervisor = Command::new("sh");
-        supervisor
-            .args(["-c", SUPERVISOR, "sh"])
-            .arg(bin.join("postgres"))
-            .arg("-D")
-            .arg(&data);
+        supervisor.args(["-c", SUPERVISOR, "sh"]).arg(bin.join("postgres")).arg("-D").arg(&data);
         for setting in [
             "listen_addresses=127.0.0.1",
             &format!("port={port}"),
@@ -84,16 +71,10 @@ impl Server {
         ] {
             supervisor.args(["-c", setting]);
         }
-        supervisor
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(&log)?);
+        supervisor.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
         let child = user.become_in(supervisor.current_dir(home)).spawn()?;
         let url = format!("postgres://postgres:{PASSWORD}@127.0.0.1:{port}/postgres");
-        let server = Self {
-            url,
-            ours: Some((child, home.to_owned())),
-        };
+        let server = Self { url, ours: Some((child, home.to_owned())) };
         wait_until_ready(&log)?;
         Ok(server)
     }
@@ -127,11 +108,7 @@ impl Drop for Server {
 pub(crate) fn run_until_interrupted(rungs: &[Rung]) -> Result<()> {
     let server = Server::provide(rungs)?;
     println!("{}", server.url);
-    eprintln!(
-        "export {}='{}'; Ctrl-C stops the server",
-        ladder::URL_VARIABLE,
-        server.url
-    );
+    eprintln!("export {}='{}'; Ctrl-C stops the server", ladder::URL_VARIABLE, server.url);
     std::io::stdin().read_to_end(&mut Vec::new())?;
     Ok(())
 }
@@ -148,41 +125,29 @@ impl Account {
         }
         let accounts = fs::read_to_string("/etc/passwd")?;
         let find = |name: &str| {
-            let line = accounts
-                .lines()
-                .find(|line| line.split(':').next() == Some(name))?;
+            let line = accounts.lines().find(|line| line.split(':').next() == Some(name))?;
             let mut fields = line.split(':').skip(2);
             Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
         };
         let ids = find("postgres").or_else(|| find("nobody"));
-        Ok(Self {
-            ids: Some(ids.context("run as root, and there is no user postgres or nobody")?),
-        })
+        Ok(Self { ids: Some(ids.context("run as root, and there is no user postgres or nobody")?) })
     }
 
     /// A directory of its own for the server: under `target/`, unless the other user cannot get
     /// there.
     fn home(&self, target: &Path, bin: &Path) -> Result<PathBuf> {
         let reachable = |path: &Path| {
-            path.ancestors()
-                .all(|dir| fs::metadata(dir).is_ok_and(|meta| meta.mode() & 0o001 != 0))
+            path.ancestors().all(|dir| fs::metadata(dir).is_ok_and(|meta| meta.mode() & 0o001 != 0))
         };
         let parent = if self.ids.is_none() || reachable(target) {
             target.to_owned()
         } else {
             let parent = std::env::temp_dir();
-            eprintln!(
-                "{} is closed to other users; using {}",
-                target.display(),
-                parent.display()
-            );
+            eprintln!("{} is closed to other users; using {}", target.display(), parent.display());
             parent
         };
         if self.ids.is_some() && !reachable(bin) {
-            bail!(
-                "{} is closed to the user that the server must run as",
-                bin.display()
-            );
+            bail!("{} is closed to the user that the server must run as", bin.display());
         }
         let home = parent.join(format!("anabranch-postgres-{}", std::process::id()));
         let _ = fs::remove_dir_all(&home);

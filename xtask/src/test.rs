@@ -11,10 +11,7 @@ pub(crate) fn run(rungs: &[Rung], runner_arguments: &[String]) -> Result<()> {
     tests.args(runner_arguments);
     cargo(&mut tests, &server)?;
     if runner_arguments.is_empty() {
-        cargo(
-            Command::new("cargo").args(["test", "--workspace", "--doc"]),
-            &server,
-        )?;
+        cargo(Command::new("cargo").args(["test", "--workspace", "--doc"]), &server)?;
     }
     Ok(())
 }
@@ -22,10 +19,7 @@ pub(crate) fn run(rungs: &[Rung], runner_arguments: &[String]) -> Result<()> {
 /// `cargo nextest` where it is installed, since it runs test binaries in parallel.
 fn runner() -> Command {
     let mut nextest = Command::new("cargo");
-    nextest
-        .args(["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    nextest.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut command = Command::new("cargo");
     if nextest.status().is_ok_and(|status| status.success()) {
         command.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
@@ -36,9 +30,7 @@ fn runner() -> Command {
 }
 
 fn cargo(command: &mut Command, server: &Server) -> Result<()> {
-    command
-        .current_dir(crate::root())
-        .env(URL_VARIABLE, &server.url);
+    command.current_dir(crate::root()).env(URL_VARIABLE, &server.url);
     let status = command.status()?;
     if !status.success() {
         bail!("{command:?} failed ({status})");

@@ -31,11 +31,7 @@ const SQL_PLACES: [&str; 4] = [
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut problems = Vec::new();
     for path in sources(root) {
-        let name = path
-            .strip_prefix(root)
-            .unwrap_or(&path)
-            .to_string_lossy()
-            .into_owned();
+        let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
         let text = std::fs::read_to_string(&path)?;
         problems.extend(file_problems(&name, &text));
     }
@@ -47,17 +43,11 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let crates = std::fs::read_dir(root.join("crates"))?.flatten();
     for entry in crates.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
         if !LAYERS.contains(&entry.as_str()) {
-            problems.push(format!(
-                "crates/{entry} has no layer; give it one in xtask/src/tidy.rs"
-            ));
+            problems.push(format!("crates/{entry} has no layer; give it one in xtask/src/tidy.rs"));
         }
     }
     if !problems.is_empty() {
-        bail!(
-            "{} house rules are broken:\n  {}",
-            problems.len(),
-            problems.join("\n  ")
-        );
+        bail!("{} house rules are broken:\n  {}", problems.len(), problems.join("\n  "));
     }
     Ok(())
 }
@@ -66,14 +56,10 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let lines = text.lines().count();
     if lines > MAX_LINES {
-        problems.push(format!(
-            "{name} has {lines} lines; make it two files of one subject each"
-        ));
+        problems.push(format!("{name} has {lines} lines; make it two files of one subject each"));
     }
     if !text.starts_with("//!") && !name.ends_with("/tests.rs") {
-        problems.push(format!(
-            "{name} does not begin by saying what it is about (`//! …`)"
-        ));
+        problems.push(format!("{name} does not begin by saying what it is about (`//! …`)"));
     }
     for word in ["util", "helper", "common", "manager", "misc"] {
         if name.ends_with(&format!("{word}s.rs")) || name.ends_with(&format!("/{word}.rs")) {
@@ -81,18 +67,10 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
         }
     }
     if name.starts_with("crates/anabranch-core/src") {
-        for impure in [
-            "std::time",
-            "std::fs",
-            "std::net",
-            "tokio",
-            "SystemTime",
-            "Instant::now",
-        ] {
+        for impure in ["std::time", "std::fs", "std::net", "tokio", "SystemTime", "Instant::now"] {
             if code(text).any(|line| line.contains(impure)) {
-                problems.push(format!(
-                    "{name} uses {impure}; the core does no I/O and reads no clock"
-                ));
+                problems
+                    .push(format!("{name} uses {impure}; the core does no I/O and reads no clock"));
             }
         }
     }
@@ -101,9 +79,7 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
     if name.starts_with("crates/") && !is_place && !name.contains("/tests/") {
         for word in sql {
             if code(text).any(|line| line.contains(word)) {
-                problems.push(format!(
-                    "{name} holds SQL ({word}…), which belongs in a backend"
-                ));
+                problems.push(format!("{name} holds SQL ({word}…), which belongs in a backend"));
             }
         }
     }
@@ -112,8 +88,7 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
 
 /// The lines that are not comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
+    text.lines().filter(|line| !line.trim_start().starts_with("//"))
 }
 
 fn layer_problems(layer: &str, number: usize, manifest: &str) -> Vec<String> {
@@ -124,14 +99,11 @@ fn layer_problems(layer: &str, number: usize, manifest: &str) -> Vec<String> {
         })
     };
     let above = LAYERS[number + 1..].iter().filter(|other| depends(other));
-    let mut problems: Vec<String> = above
-        .map(|other| format!("{layer} depends on {other}, which is above it"))
-        .collect();
+    let mut problems: Vec<String> =
+        above.map(|other| format!("{layer} depends on {other}, which is above it")).collect();
     for (one, other) in APART {
         if layer == one && depends(other) {
-            problems.push(format!(
-                "{one} depends on {other}; backends stand beside each other"
-            ));
+            problems.push(format!("{one} depends on {other}; backends stand beside each other"));
         }
     }
     problems
@@ -140,11 +112,7 @@ fn layer_problems(layer: &str, number: usize, manifest: &str) -> Vec<String> {
 /// The Rust sources of the project.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![
-        root.join("crates"),
-        root.join("xtask"),
-        root.join("examples"),
-    ];
+    let mut folders = vec![root.join("crates"), root.join("xtask"), root.join("examples")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -173,25 +141,10 @@ mod tests {
         let broken = |name: &str, text: &str| file_problems(name, text).len();
         assert_eq!(broken("crates/anabranch-core/src/a.rs", "//! Fine."), 0);
         assert_eq!(broken("crates/anabranch-core/src/a.rs", "fn a() {}"), 1);
-        assert_eq!(
-            broken(
-                "crates/anabranch-core/src/a.rs",
-                "//! A.\nuse std::time::Instant;"
-            ),
-            1
-        );
-        assert_eq!(
-            broken(
-                "crates/anabranch-store/src/a.rs",
-                "//! A.\nlet a = \"SELECT 1\";"
-            ),
-            1
-        );
+        assert_eq!(broken("crates/anabranch-core/src/a.rs", "//! A.\nuse std::time::Instant;"), 1);
+        assert_eq!(broken("crates/anabranch-store/src/a.rs", "//! A.\nlet a = \"SELECT 1\";"), 1);
         assert_eq!(broken("crates/anabranch/src/utils.rs", "//! A."), 1);
-        assert_eq!(
-            broken("xtask/src/a.rs", &format!("//! A.{}", "\n".repeat(501))),
-            1
-        );
+        assert_eq!(broken("xtask/src/a.rs", &format!("//! A.{}", "\n".repeat(501))), 1);
         let upwards = "[dependencies]\nanabranch-sqlite.workspace = true";
         assert_eq!(layer_problems("anabranch-core", 0, upwards).len(), 1);
         assert_eq!(layer_problems("anabranch-postgres", 3, upwards).len(), 1);

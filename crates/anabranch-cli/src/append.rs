@@ -70,9 +70,7 @@ impl AppendEvent {
         let data = match self.data.as_str() {
             "-" => {
                 let mut text = String::new();
-                std::io::stdin()
-                    .read_to_string(&mut text)
-                    .context("cannot read the data")?;
+                std::io::stdin().read_to_string(&mut text).context("cannot read the data")?;
                 text
             }
             data => data.to_owned(),

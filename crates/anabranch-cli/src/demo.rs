@@ -60,11 +60,7 @@ impl Demo {
         } else {
             print!("{}", report(&outcome));
         }
-        Ok(if outcome.is_good() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
@@ -80,9 +76,7 @@ async fn play(log: &Log) -> anyhow::Result<Outcome> {
     let expected = TASKS * ORDERS_EACH * 3 + SEATS;
     let subscriber = tokio::spawn(follow(log.clone(), expected));
     let started = Instant::now();
-    let tasks: Vec<_> = (0..TASKS)
-        .map(|task| tokio::spawn(work(log.clone(), task)))
-        .collect();
+    let tasks: Vec<_> = (0..TASKS).map(|task| tokio::spawn(work(log.clone(), task))).collect();
     let mut appended = Vec::new();
     for task in tasks {
         appended.push(task.await??);
@@ -103,29 +97,17 @@ async fn work(log: Log, task: u64) -> anyhow::Result<Appended> {
                 serde_json::json!({ "order": number, "step": version, "total": 40 + number });
             NewEvent::new(name, data).with_customer(customer.clone())
         };
-        log.append(&order, Expected::NoStream, [event("OrderPlaced", 1)])
+        log.append(&order, Expected::NoStream, [event("OrderPlaced", 1)]).await?;
+        log.append(&order, Expected::Exact(1), [event("OrderPaid", 2), event("OrderShipped", 3)])
             .await?;
-        log.append(
-            &order,
-            Expected::Exact(1),
-            [event("OrderPaid", 2), event("OrderShipped", 3)],
-        )
-        .await?;
         appended.orders.push(order);
     }
     for seat in 0..SEATS {
         let tag = format!("seat:{seat}");
         let reserved = NewEvent::new("SeatReserved", seat).tag(tag.clone());
         let append = Append::new()
-            .to(
-                &StreamId::new("Guest", task.to_string())?,
-                Expected::Any,
-                [reserved],
-            )
-            .unless(
-                Query::types(["SeatReserved"]).tagged([tag]),
-                Position::START,
-            );
+            .to(&StreamId::new("Guest", task.to_string())?, Expected::Any, [reserved])
+            .unless(Query::types(["SeatReserved"]).tagged([tag]), Position::START);
         match log.append_all(append).await {
             Ok(_) => appended.seats.push(seat),
             Err(error) if error.is_conflict() => appended.conflicts += 1,
@@ -163,34 +145,23 @@ async fn verify(
         ..Outcome::default()
     };
     let mut seen = HashMap::new();
-    received
-        .iter()
-        .for_each(|event| *seen.entry(event.id()).or_insert(0u64) += 1);
+    received.iter().for_each(|event| *seen.entry(event.id()).or_insert(0u64) += 1);
     outcome.doubled = seen.values().map(|times| times - 1).sum();
-    outcome.lost = stored
-        .iter()
-        .filter(|event| !seen.contains_key(&event.id()))
-        .count() as u64;
+    outcome.lost = stored.iter().filter(|event| !seen.contains_key(&event.id())).count() as u64;
     let backwards = |pair: &[Event]| pair[0].position() >= pair[1].position();
     outcome.out_of_order = received.windows(2).filter(|pair| backwards(pair)).count() as u64;
 
     for order in appended.iter().flat_map(|task| &task.orders) {
         let events = log.read_stream(order).collect().await?;
-        let steps: Vec<(u64, &str)> = events
-            .iter()
-            .map(|event| (event.version(), event.event_type()))
-            .collect();
+        let steps: Vec<(u64, &str)> =
+            events.iter().map(|event| (event.version(), event.event_type())).collect();
         outcome.lost += 3u64.saturating_sub(steps.len() as u64);
         if steps != [(1, "OrderPlaced"), (2, "OrderPaid"), (3, "OrderShipped")] {
             outcome.out_of_order += 1;
         }
     }
     for seat in 0..SEATS {
-        let sold = log
-            .read(Query::tags([format!("seat:{seat}")]))
-            .collect()
-            .await?
-            .len() as u64;
+        let sold = log.read(Query::tags([format!("seat:{seat}")])).collect().await?.len() as u64;
         outcome.seats_oversold += sold.saturating_sub(1);
         ensure!(sold > 0, "nobody got seat {seat}");
     }
@@ -198,27 +169,9 @@ async fn verify(
 }
 
 fn report(outcome: &Outcome) -> String {
-    let Outcome {
-        events,
-        handled,
-        lost,
-        doubled,
-        out_of_order,
-        ..
-    } = outcome;
-    let Outcome {
-        seats,
-        seats_oversold,
-        conflicts,
-        seconds,
-        events_per_second,
-        ..
-    } = outcome;
-    let verdict = if outcome.is_good() {
-        "all good"
-    } else {
-        "BROKEN"
-    };
+    let Outcome { events, handled, lost, doubled, out_of_order, .. } = outcome;
+    let Outcome { seats, seats_oversold, conflicts, seconds, events_per_second, .. } = outcome;
+    let verdict = if outcome.is_good() { "all good" } else { "BROKEN" };
     format!(
         "appended      {events} events in {seconds:.2} s, {events_per_second:.0}/s, each durable\n\
          followed      {handled}\n\

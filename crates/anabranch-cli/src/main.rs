@@ -12,10 +12,7 @@
 //! | `migrate` | create or upgrade a log, or print how |
 //! | `bench` | how fast, beside the bare driver |
 
-#![allow(
-    clippy::print_stdout,
-    reason = "standard output is what this program is for"
-)]
+#![allow(clippy::print_stdout, reason = "standard output is what this program is for")]
 
 mod append;
 mod bench;

@@ -45,12 +45,7 @@ impl Tail {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.target.connect(true, None).await?;
         if let Some(stream) = &self.stream {
-            let last = log
-                .read_stream(stream)
-                .backwards()
-                .limit(self.lines)
-                .collect()
-                .await?;
+            let last = log.read_stream(stream).backwards().limit(self.lines).collect().await?;
             last.iter().rev().try_for_each(|event| self.print(event))?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -66,8 +61,7 @@ impl Tail {
                 interrupted = tokio::signal::ctrl_c() => interrupted?,
             }
         } else if self.after.is_some() {
-            self.print_all(log.read(query).after(after).events())
-                .await?;
+            self.print_all(log.read(query).after(after).events()).await?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -77,22 +71,13 @@ impl Tail {
             [] => Query::all(),
             types => Query::types(types),
         };
-        if self.tags.is_empty() {
-            query
-        } else {
-            query.tagged(&self.tags)
-        }
+        if self.tags.is_empty() { query } else { query.tagged(&self.tags) }
     }
 
     /// Prints the last events and returns where the next ones begin.
     async fn print_last(&self, log: &Log, query: &Query) -> anyhow::Result<Position> {
         let head = log.head().await?;
-        let last = log
-            .read(query.clone())
-            .backwards()
-            .limit(self.lines)
-            .collect()
-            .await?;
+        let last = log.read(query.clone()).backwards().limit(self.lines).collect().await?;
         last.iter().rev().try_for_each(|event| self.print(event))?;
         Ok(last.first().map_or(head, Event::position))
     }

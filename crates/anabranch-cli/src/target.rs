@@ -29,12 +29,7 @@ impl Target {
         hash_rule: Option<HashRule>,
     ) -> Result<Log, StoreError> {
         let namespace = self.namespace.clone();
-        let options = Options {
-            namespace,
-            migrate,
-            hash_rule,
-            ..Options::default()
-        };
+        let options = Options { namespace, migrate, hash_rule, ..Options::default() };
         anabranch::connect_with(&self.url, &options).await
     }
 }

@@ -90,11 +90,7 @@ impl Append {
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Self {
         let (stream, events) = (stream.clone(), events.into_iter().collect());
-        self.parts.push(StreamAppend {
-            stream,
-            expected,
-            events,
-        });
+        self.parts.push(StreamAppend { stream, expected, events });
         self
     }
 
@@ -119,9 +115,7 @@ impl Append {
 
     /// Every event with its stream, in order.
     pub fn events(&self) -> impl Iterator<Item = (&StreamId, &NewEvent)> {
-        self.parts
-            .iter()
-            .flat_map(|part| part.events.iter().map(|event| (&part.stream, event)))
+        self.parts.iter().flat_map(|part| part.events.iter().map(|event| (&part.stream, event)))
     }
 
     /// How many events there are.
@@ -132,38 +126,24 @@ impl Append {
 
     /// Refuses what no database should see.
     pub fn validate(&self, limits: &Limits) -> Result<(), InputError> {
-        let refuse = |problem| {
-            Err(InputError {
-                subject: "append".to_owned(),
-                problem,
-            })
-        };
+        let refuse = |problem| Err(InputError { subject: "append".to_owned(), problem });
         let count = self.event_count();
         if count == 0 {
             return refuse(InputProblem::NoEvents);
         }
         if let Some(empty) = self.parts.iter().find(|part| part.events.is_empty()) {
             let subject = format!("append to stream {}", empty.stream);
-            return Err(InputError {
-                subject,
-                problem: InputProblem::NoEvents,
-            });
+            return Err(InputError { subject, problem: InputProblem::NoEvents });
         }
         if count > limits.events_per_append {
             let remedy = "append in several steps";
             let limit = limits.events_per_append;
-            return refuse(InputProblem::TooMany {
-                count,
-                limit,
-                remedy,
-            });
+            return refuse(InputProblem::TooMany { count, limit, remedy });
         }
         for (which, (_, event)) in self.events().enumerate() {
             event.validate(limits, which)?;
         }
-        self.condition
-            .as_ref()
-            .map_or(Ok(()), |condition| condition.query.validate())
+        self.condition.as_ref().map_or(Ok(()), |condition| condition.query.validate())
     }
 }
 
@@ -200,10 +180,7 @@ impl Appended {
     /// The last event: its position is the one to read up to, or to hand to the next condition.
     #[must_use]
     pub fn last(&self) -> Recorded {
-        *self
-            .events
-            .last()
-            .expect("an append has at least one event")
+        *self.events.last().expect("an append has at least one event")
     }
 
     /// The position of the last event.

@@ -88,10 +88,7 @@ fn decide_one<'a>(
     let mut conflict = None;
     for part in append.parts() {
         let stands_at = |rows: &[Row<'a>]| {
-            let mine = rows[before..]
-                .iter()
-                .rev()
-                .find(|row| row.stream == &part.stream);
+            let mine = rows[before..].iter().rev().find(|row| row.stream == &part.stream);
             let stored = || known.versions.get(&part.stream).copied().unwrap_or(0);
             mine.map_or_else(stored, |row| row.version)
         };
@@ -105,20 +102,12 @@ fn decide_one<'a>(
             }
             if !expected_holds && conflict.is_none() {
                 let (stream, expected) = (part.stream.clone(), part.expected);
-                conflict = Some(AppendError::Conflict {
-                    stream,
-                    expected,
-                    actual,
-                });
+                conflict = Some(AppendError::Conflict { stream, expected, actual });
             }
             version += 1;
             rows_by_id.insert(event.id(), rows.len());
             places.push(Place::Row(rows.len()));
-            rows.push(Row {
-                stream: &part.stream,
-                version,
-                event,
-            });
+            rows.push(Row { stream: &part.stream, version, event });
         }
     }
     if rows.len() == before {
@@ -147,17 +136,10 @@ fn find<'a>(
     if let Some(stored) = known.ids.get(&id) {
         let (version, position) = (stored.version(), stored.position());
         return match differs(&stored.body()) {
-            None => Ok(Some(Place::Stored(Recorded {
-                id,
-                version,
-                position,
-            }))),
-            Some(differs) => Err(AppendError::IdReused {
-                id,
-                stream: stored.stream(),
-                version,
-                differs,
-            }),
+            None => Ok(Some(Place::Stored(Recorded { id, version, position }))),
+            Some(differs) => {
+                Err(AppendError::IdReused { id, stream: stored.stream(), version, differs })
+            }
         };
     }
     let Some(&number) = rows_by_id.get(&id) else {
@@ -168,20 +150,11 @@ fn find<'a>(
         None => Ok(Some(Place::Row(number))),
         Some(_) if number >= before => {
             let subject = format!("event id {id}");
-            Err(InputError {
-                subject,
-                problem: InputProblem::IdTwice,
-            }
-            .into())
+            Err(InputError { subject, problem: InputProblem::IdTwice }.into())
         }
         Some(differs) => {
             let (stream, version) = (row.stream.clone(), row.version);
-            Err(AppendError::IdReused {
-                id,
-                stream,
-                version,
-                differs,
-            })
+            Err(AppendError::IdReused { id, stream, version, differs })
         }
     }
 }
@@ -218,33 +191,19 @@ impl Decision<'_> {
     /// order of the log must not report success.
     #[must_use]
     pub fn settle(self, positions: &[Position]) -> Vec<Result<Appended, AppendError>> {
-        assert_eq!(
-            positions.len(),
-            self.rows.len(),
-            "one position for each row"
-        );
-        assert!(
-            positions.is_sorted_by(|a, b| a < b),
-            "positions grow in the order of the rows"
-        );
+        assert_eq!(positions.len(), self.rows.len(), "one position for each row");
+        assert!(positions.is_sorted_by(|a, b| a < b), "positions grow in the order of the rows");
         let rows = self.rows;
         let settle = |place| match place {
             Place::Stored(recorded) => recorded,
             Place::Row(number) => {
                 let row: &Row<'_> = &rows[number];
                 let (id, version) = (row.event.id(), row.version);
-                Recorded {
-                    id,
-                    version,
-                    position: positions[number],
-                }
+                Recorded { id, version, position: positions[number] }
             }
         };
         let answer = |places: Vec<Place>| Appended::new(places.into_iter().map(settle).collect());
-        self.outcomes
-            .into_iter()
-            .map(|outcome| outcome.map(answer))
-            .collect()
+        self.outcomes.into_iter().map(|outcome| outcome.map(answer)).collect()
     }
 }
 

@@ -24,10 +24,7 @@ pub struct InputError {
 impl InputError {
     pub(crate) fn not_a_stream(text: &str) -> Self {
         let subject = format!("stream `{}`", text.escape_debug());
-        Self {
-            subject,
-            problem: InputProblem::NoColon,
-        }
+        Self { subject, problem: InputProblem::NoColon }
     }
 }
 
@@ -339,10 +336,7 @@ impl StoreError {
     /// Whether the same call may succeed later without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(
-            self,
-            Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::Busy { .. }
-        )
+        matches!(self, Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::Busy { .. })
     }
 }
 

@@ -47,15 +47,9 @@ impl Body<'_> {
             (a, b) => a == b,
         };
         [
-            (
-                "stream",
-                self.category == other.category && self.stream_id == other.stream_id,
-            ),
+            ("stream", self.category == other.category && self.stream_id == other.stream_id),
             ("type", self.event_type == other.event_type),
-            (
-                "schema version",
-                self.schema_version == other.schema_version,
-            ),
+            ("schema version", self.schema_version == other.schema_version),
             ("data", json::same_meaning(self.data, other.data)),
             ("metadata", same_metadata),
             ("correlation", self.correlation == other.correlation),
@@ -140,26 +134,12 @@ impl Event {
         }
         let schema_version = body.schema_version;
         let text = text.into_boxed_str();
-        Self {
-            position,
-            version,
-            id,
-            schema_version,
-            recorded_us,
-            slots,
-            text,
-            ends,
-            present,
-        }
+        Self { position, version, id, schema_version, recorded_us, slots, text, ends, present }
     }
 
     fn part(&self, part: Part) -> &str {
         let number = part as usize;
-        let start = if number == 0 {
-            0
-        } else {
-            self.ends[number - 1]
-        };
+        let start = if number == 0 { 0 } else { self.ends[number - 1] };
         &self.text[start as usize..self.ends[number] as usize]
     }
 
@@ -329,10 +309,8 @@ impl Serialize for Event {
         let raw = |text| serde_json::from_str::<&RawValue>(text).map_err(serde::ser::Error::custom);
         let mut envelope = serializer.serialize_struct("Event", 14)?;
         envelope.serialize_field("position", &self.position)?;
-        envelope.serialize_field(
-            "stream",
-            &format_args!("{}:{}", self.category(), self.stream_id()),
-        )?;
+        envelope
+            .serialize_field("stream", &format_args!("{}:{}", self.category(), self.stream_id()))?;
         envelope.serialize_field("version", &self.version)?;
         envelope.serialize_field("id", &self.id)?;
         envelope.serialize_field("type", self.event_type())?;

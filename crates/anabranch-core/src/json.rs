@@ -61,11 +61,7 @@ fn not_json(error: serde_json::Error) -> InputProblem {
 fn has_nul_escape(text: &str) -> bool {
     let mut rest = text;
     while let Some(at) = rest.find("\\u0000") {
-        let backslashes = rest[..at]
-            .bytes()
-            .rev()
-            .take_while(|&byte| byte == b'\\')
-            .count();
+        let backslashes = rest[..at].bytes().rev().take_while(|&byte| byte == b'\\').count();
         if backslashes % 2 == 0 {
             return true;
         }
@@ -81,19 +77,13 @@ mod tests {
 
     #[test]
     fn lone_surrogates_are_not_json() {
-        assert!(matches!(
-            Json::parse(r#""\ud800""#),
-            Err(InputProblem::NotJson(_))
-        ));
+        assert!(matches!(Json::parse(r#""\ud800""#), Err(InputProblem::NotJson(_))));
     }
 
     #[test]
     fn values_that_json_cannot_hold_are_refused() {
         let keys_of_bytes = std::collections::HashMap::from([(vec![1u8], 1)]);
-        assert!(matches!(
-            Json::of(&keys_of_bytes),
-            Err(InputProblem::NotJson(_))
-        ));
+        assert!(matches!(Json::of(&keys_of_bytes), Err(InputProblem::NotJson(_))));
     }
 
     #[test]

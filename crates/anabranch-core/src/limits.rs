@@ -28,10 +28,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            data_bytes: 1 << 20,
-            events_per_append: 10_000,
-        }
+        Self { data_bytes: 1 << 20, events_per_append: 10_000 }
     }
 }
 
@@ -47,19 +44,13 @@ pub(crate) fn check_name(
     let problem = if name.is_empty() {
         InputProblem::Empty
     } else if name.len() > limit {
-        InputProblem::TooLong {
-            bytes: name.len(),
-            limit,
-        }
+        InputProblem::TooLong { bytes: name.len(), limit }
     } else if let Some((at, character)) = name.char_indices().find(|(_, c)| c.is_control()) {
         InputProblem::ControlCharacter { character, at }
     } else {
         return Ok(());
     };
-    Err(InputError {
-        subject: subject(),
-        problem,
-    })
+    Err(InputError { subject: subject(), problem })
 }
 
 /// Checks a category: a name without the `:` that separates it from the id.
@@ -67,10 +58,7 @@ pub(crate) fn check_category(category: &str) -> Result<(), InputError> {
     let subject = || format!("category `{}`", category.escape_debug());
     check_name(category, MAX_CATEGORY_BYTES, subject)?;
     if category.contains(':') {
-        return Err(InputError {
-            subject: subject(),
-            problem: InputProblem::ColonInCategory,
-        });
+        return Err(InputError { subject: subject(), problem: InputProblem::ColonInCategory });
     }
     Ok(())
 }

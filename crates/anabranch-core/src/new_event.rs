@@ -83,9 +83,7 @@ impl NewEvent {
             if json.as_str().starts_with('{') {
                 Ok(json)
             } else {
-                Err(InputProblem::NotJson(
-                    "metadata must be an object".to_owned(),
-                ))
+                Err(InputProblem::NotJson("metadata must be an object".to_owned()))
             }
         });
         self.metadata = Some(json);
@@ -214,11 +212,7 @@ impl NewEvent {
     /// Refuses what no database should see. `which` says which event it is, for the message.
     pub(crate) fn validate(&self, limits: &Limits, which: usize) -> Result<(), InputError> {
         let whose = |part: &str| {
-            format!(
-                "{part} of event {} (`{}`)",
-                which + 1,
-                self.event_type.escape_debug()
-            )
+            format!("{part} of event {} (`{}`)", which + 1, self.event_type.escape_debug())
         };
         limits::check_name(&self.event_type, MAX_NAME_BYTES, || {
             format!("type of event {}", which + 1)
@@ -228,21 +222,11 @@ impl NewEvent {
                 InputProblem::VersionZero
             } else {
                 let (count, limit) = (self.schema_version as usize, i32::MAX as usize);
-                InputProblem::TooMany {
-                    count,
-                    limit,
-                    remedy: "count versions from 1",
-                }
+                InputProblem::TooMany { count, limit, remedy: "count versions from 1" }
             };
-            return Err(InputError {
-                subject: whose("schema version"),
-                problem,
-            });
+            return Err(InputError { subject: whose("schema version"), problem });
         }
-        for (part, json) in [
-            ("data", Some(&self.data)),
-            ("metadata", self.metadata.as_ref()),
-        ] {
+        for (part, json) in [("data", Some(&self.data)), ("metadata", self.metadata.as_ref())] {
             let problem = match json {
                 Some(Err(problem)) => problem.clone(),
                 Some(Ok(json)) if json.as_str().len() > limits.data_bytes => {
@@ -251,10 +235,7 @@ impl NewEvent {
                 }
                 _ => continue,
             };
-            return Err(InputError {
-                subject: whose(part),
-                problem,
-            });
+            return Err(InputError { subject: whose(part), problem });
         }
         for (part, name) in [
             ("correlation", &self.correlation),
@@ -268,15 +249,8 @@ impl NewEvent {
         }
         if self.tags.len() > MAX_TAGS {
             let (count, remedy) = (self.tags.len(), "keep only those that decisions query");
-            let problem = InputProblem::TooMany {
-                count,
-                limit: MAX_TAGS,
-                remedy,
-            };
-            return Err(InputError {
-                subject: whose("tags"),
-                problem,
-            });
+            let problem = InputProblem::TooMany { count, limit: MAX_TAGS, remedy };
+            return Err(InputError { subject: whose("tags"), problem });
         }
         for tag in &self.tags {
             limits::check_name(tag, MAX_NAME_BYTES, || {

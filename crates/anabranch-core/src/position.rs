@@ -26,11 +26,7 @@ impl Position {
     /// The position with this number; numbers beyond [`Position::END`] mean the end.
     #[must_use]
     pub const fn new(number: u64) -> Self {
-        if number > Self::END.0 {
-            Self::END
-        } else {
-            Self(number)
-        }
+        if number > Self::END.0 { Self::END } else { Self(number) }
     }
 
     /// The number of this position.
@@ -48,11 +44,7 @@ impl Position {
     /// The position from a database's number; negative numbers mean the start.
     #[must_use]
     pub const fn from_i64(number: i64) -> Self {
-        if number < 0 {
-            Self::START
-        } else {
-            Self(number as u64)
-        }
+        if number < 0 { Self::START } else { Self(number as u64) }
     }
 }
 

@@ -41,23 +41,13 @@ impl Query {
     /// Events of one of these types.
     pub fn types<T: Into<String>>(types: impl IntoIterator<Item = T>) -> Self {
         let types = types.into_iter().map(Into::into).collect();
-        Self {
-            items: vec![QueryItem {
-                types,
-                tags: Vec::new(),
-            }],
-        }
+        Self { items: vec![QueryItem { types, tags: Vec::new() }] }
     }
 
     /// Events with all of these tags.
     pub fn tags<T: Into<String>>(tags: impl IntoIterator<Item = T>) -> Self {
         let tags = tags.into_iter().map(Into::into).collect();
-        Self {
-            items: vec![QueryItem {
-                types: Vec::new(),
-                tags,
-            }],
-        }
+        Self { items: vec![QueryItem { types: Vec::new(), tags }] }
     }
 
     /// The same, but only events that have all of these tags as well.
@@ -101,11 +91,7 @@ impl Query {
         event_type: &str,
         tags: impl IntoIterator<Item = &'a str> + Clone,
     ) -> bool {
-        self.is_all()
-            || self
-                .items
-                .iter()
-                .any(|item| item.matches(event_type, tags.clone()))
+        self.is_all() || self.items.iter().any(|item| item.matches(event_type, tags.clone()))
     }
 
     /// Refuses names that no event can have, and queries too large for one statement.
@@ -115,10 +101,7 @@ impl Query {
             let subject = || format!("query item {}", number + 1);
             if item.types.is_empty() && item.tags.is_empty() {
                 let problem = InputProblem::EmptyQueryItem;
-                return Err(InputError {
-                    subject: subject(),
-                    problem,
-                });
+                return Err(InputError { subject: subject(), problem });
             }
             check_count(item.types.len().max(item.tags.len()), subject)?;
             for name in item.types.iter().chain(&item.tags) {
@@ -136,15 +119,8 @@ fn check_count(count: usize, subject: impl FnOnce() -> String) -> Result<(), Inp
         return Ok(());
     }
     let remedy = "split it into several queries";
-    let problem = InputProblem::TooMany {
-        count,
-        limit: MAX_QUERY_TERMS,
-        remedy,
-    };
-    Err(InputError {
-        subject: subject(),
-        problem,
-    })
+    let problem = InputProblem::TooMany { count, limit: MAX_QUERY_TERMS, remedy };
+    Err(InputError { subject: subject(), problem })
 }
 
 impl QueryItem {
@@ -154,10 +130,7 @@ impl QueryItem {
         tags: impl IntoIterator<Item = &'a str> + Clone,
     ) -> bool {
         (self.types.is_empty() || self.types.iter().any(|wanted| wanted == event_type))
-            && self
-                .tags
-                .iter()
-                .all(|wanted| tags.clone().into_iter().any(|tag| tag == wanted))
+            && self.tags.iter().all(|wanted| tags.clone().into_iter().any(|tag| tag == wanted))
     }
 }
 
@@ -189,9 +162,7 @@ mod tests {
 
     #[test]
     fn a_query_reads_as_a_sentence() {
-        let query = Query::types(["A", "B"])
-            .tagged(["x"])
-            .or(Query::tags(["y", "z"]));
+        let query = Query::types(["A", "B"]).tagged(["x"]).or(Query::tags(["y", "z"]));
         assert_eq!(query.to_string(), "type A or B with tag x; or tag y and z");
         assert_eq!(Query::all().to_string(), "every event");
     }
@@ -203,23 +174,14 @@ mod tests {
 
     #[test]
     fn bad_queries_are_refused_by_name() {
-        let empty_item = Query {
-            items: vec![QueryItem::default()],
-        };
-        assert_eq!(
-            empty_item.validate().unwrap_err().problem,
-            InputProblem::EmptyQueryItem
-        );
+        let empty_item = Query { items: vec![QueryItem::default()] };
+        assert_eq!(empty_item.validate().unwrap_err().problem, InputProblem::EmptyQueryItem);
         let message = Query::tags(["a\0b"]).validate().unwrap_err().to_string();
         assert!(message.contains("`a\\0b` in query item 1"), "{message}");
         let many = Query::tags((0..65).map(|n| n.to_string()));
         assert!(matches!(
             many.validate().unwrap_err().problem,
-            InputProblem::TooMany {
-                count: 65,
-                limit: 64,
-                ..
-            }
+            InputProblem::TooMany { count: 65, limit: 64, .. }
         ));
     }
 }

@@ -111,33 +111,21 @@ pub enum DecodeError {
 impl DecodeError {
     pub(crate) fn body(event: &Event, source: serde_json::Error) -> Self {
         let (event_type, position) = (event.event_type().to_owned(), event.position());
-        Self::Body {
-            event_type,
-            position,
-            source,
-        }
+        Self::Body { event_type, position, source }
     }
 }
 
 impl<E> Default for EventSchema<E> {
     fn default() -> Self {
-        Self {
-            upcasters: HashMap::new(),
-            events: PhantomData,
-        }
+        Self { upcasters: HashMap::new(), events: PhantomData }
     }
 }
 
 impl<E> fmt::Debug for EventSchema<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let versions: HashMap<&str, usize> = self
-            .upcasters
-            .iter()
-            .map(|(name, steps)| (name.as_str(), steps.len() + 1))
-            .collect();
-        f.debug_struct("EventSchema")
-            .field("versions", &versions)
-            .finish()
+        let versions: HashMap<&str, usize> =
+            self.upcasters.iter().map(|(name, steps)| (name.as_str(), steps.len() + 1)).collect();
+        f.debug_struct("EventSchema").field("versions", &versions).finish()
     }
 }
 
@@ -163,10 +151,7 @@ impl<E: Serialize + DeserializeOwned> EventSchema<E> {
         let event_type = event_type.into();
         let steps = self.upcasters.entry(event_type.clone()).or_default();
         let next = steps.len() as u32 + 1;
-        assert_eq!(
-            from, next,
-            "the next upcaster of `{event_type}` starts from version {next}"
-        );
+        assert_eq!(from, next, "the next upcaster of `{event_type}` starts from version {next}");
         steps.push(Box::new(step));
         self
     }
@@ -210,47 +195,29 @@ impl<E: Serialize + DeserializeOwned> EventSchema<E> {
         let body = |source| DecodeError::body(event, source);
         let read = if found == known {
             let mut data = serde_json::Deserializer::from_str(event.data_json());
-            E::deserialize(Variant {
-                name,
-                data: &mut data,
-            })
+            E::deserialize(Variant { name, data: &mut data })
         } else if found > known {
             // A type without upcasters has version 1 here, whether or not `E` knows it at all.
-            match E::deserialize(Variant {
-                name,
-                data: Value::Null,
-            }) {
+            match E::deserialize(Variant { name, data: Value::Null }) {
                 Err(Failure::Unknown { known }) => Err(Failure::Unknown { known }),
                 _ => {
                     let event_type = event_type();
-                    return Err(DecodeError::NewerVersion {
-                        event_type,
-                        position,
-                        found,
-                        known,
-                    });
+                    return Err(DecodeError::NewerVersion { event_type, position, found, known });
                 }
             }
         } else {
             let mut data: Value = event.data()?;
             for from in found..known {
                 self.upcasters[name][from as usize - 1](&mut data).map_err(|reason| {
-                    DecodeError::Upcast {
-                        event_type: event_type(),
-                        position,
-                        from,
-                        reason,
-                    }
+                    DecodeError::Upcast { event_type: event_type(), position, from, reason }
                 })?;
             }
             E::deserialize(Variant { name, data })
         };
         read.map_err(|failure| match failure {
-            Failure::Unknown { known } => DecodeError::UnknownType {
-                event_type: event_type(),
-                position,
-                known,
-            },
+            Failure::Unknown { known } => {
+                DecodeError::UnknownType { event_type: event_type(), position, known }
+            }
             Failure::Body(source) => body(source),
         })
     }
@@ -286,9 +253,7 @@ impl de::Error for Failure {
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
-        Self::Unknown {
-            known: expected.join(", "),
-        }
+        Self::Unknown { known: expected.join(", ") }
     }
 }
 
@@ -327,9 +292,7 @@ impl<'de, D: Deserializer<'de, Error = serde_json::Error>> VariantAccess<'de> fo
 
     fn unit_variant(self) -> Result<(), Failure> {
         // Data of a type that has become a unit variant is ignored, as serde ignores old fields.
-        de::Deserialize::deserialize(self.0)
-            .map(|de::IgnoredAny| ())
-            .map_err(Failure::Body)
+        de::Deserialize::deserialize(self.0).map(|de::IgnoredAny| ()).map_err(Failure::Body)
     }
 
     fn newtype_variant_seed<T: de::DeserializeSeed<'de>>(
@@ -344,9 +307,7 @@ impl<'de, D: Deserializer<'de, Error = serde_json::Error>> VariantAccess<'de> fo
         len: usize,
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        self.0
-            .deserialize_tuple(len, visitor)
-            .map_err(Failure::Body)
+        self.0.deserialize_tuple(len, visitor).map_err(Failure::Body)
     }
 
     fn struct_variant<V: de::Visitor<'de>>(
@@ -354,9 +315,7 @@ impl<'de, D: Deserializer<'de, Error = serde_json::Error>> VariantAccess<'de> fo
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Failure> {
-        self.0
-            .deserialize_struct("", fields, visitor)
-            .map_err(Failure::Body)
+        self.0.deserialize_struct("", fields, visitor).map_err(Failure::Body)
     }
 }
 

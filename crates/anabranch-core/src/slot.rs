@@ -20,11 +20,7 @@ impl Slot {
     /// The slot with this number, if there is one.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {
-        if number < SLOTS {
-            Some(Self(number))
-        } else {
-            None
-        }
+        if number < SLOTS { Some(Self(number)) } else { None }
     }
 
     /// The number of this slot.
@@ -81,9 +77,8 @@ impl HashRule {
     /// FNV-1a, 32 bits.
     #[must_use]
     pub fn fnv1a32(key: &str) -> u32 {
-        key.bytes().fold(0x811c_9dc5, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        })
+        key.bytes()
+            .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 
     /// MD5 as a 128-bit big-endian number.
@@ -157,38 +152,22 @@ mod tests {
     #[test]
     fn golden_vectors() {
         for (key, fnv, md5) in [
-            (
-                "",
-                0x811c_9dc5,
-                0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e_u128,
-            ),
+            ("", 0x811c_9dc5, 0xd41d_8cd9_8f00_b204_e980_0998_ecf8_427e_u128),
             ("a", 0xe40c_292c, 0x0cc1_75b9_c0f1_b6a8_31c3_99e2_6977_2661),
-            (
-                "foobar",
-                0xbf9c_f968,
-                0x3858_f622_30ac_3c91_5f30_0c66_4312_c63f,
-            ),
+            ("foobar", 0xbf9c_f968, 0x3858_f622_30ac_3c91_5f30_0c66_4312_c63f),
         ] {
             assert_eq!(HashRule::fnv1a32(key), fnv, "FNV-1a of {key:?}");
             assert_eq!(HashRule::md5_128(key), md5, "MD5 of {key:?}");
         }
         assert_eq!(HashRule::Integer.slot("5041").get(), 1);
         assert_eq!(HashRule::Integer.slot("-1").get(), 5039);
-        assert_eq!(
-            HashRule::Integer.slot("ord-1"),
-            HashRule::Fnv1a.slot("ord-1")
-        );
+        assert_eq!(HashRule::Integer.slot("ord-1"), HashRule::Fnv1a.slot("ord-1"));
     }
 
     #[test]
     fn rules_are_found_by_name() {
         assert_eq!("md5".parse(), Ok(HashRule::Md5));
-        assert!(
-            "sha1"
-                .parse::<HashRule>()
-                .unwrap_err()
-                .contains("use fnv1a, md5 or integer")
-        );
+        assert!("sha1".parse::<HashRule>().unwrap_err().contains("use fnv1a, md5 or integer"));
     }
 
     proptest! {

@@ -100,21 +100,12 @@ mod tests {
         assert_eq!(problem("Order"), InputProblem::NoColon);
         assert_eq!(problem(":x"), InputProblem::Empty);
         assert_eq!(problem("Order:"), InputProblem::Empty);
-        assert!(matches!(
-            problem("Order:a\0b"),
-            InputProblem::ControlCharacter { at: 1, .. }
-        ));
+        assert!(matches!(problem("Order:a\0b"), InputProblem::ControlCharacter { at: 1, .. }));
         assert!(matches!(
             problem(&format!("Order:{}", "x".repeat(256))),
-            InputProblem::TooLong {
-                bytes: 256,
-                limit: 255
-            }
+            InputProblem::TooLong { bytes: 256, limit: 255 }
         ));
         let message = "Order:".parse::<StreamId>().unwrap_err().to_string();
-        assert!(
-            message.contains("stream id of category `Order`"),
-            "{message}"
-        );
+        assert!(message.contains("stream id of category `Order`"), "{message}");
     }
 }

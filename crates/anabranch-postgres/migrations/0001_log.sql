@@ -1,7 +1,7 @@
 CREATE SCHEMA IF NOT EXISTS {ns};
 
 -- Positions. The cache stays at 1 and 0 is drawn here, so that last_value is always the last
--- position drawn: the no-skip protocol reads it (queries/mark.sql, queries/horizon_head.sql).
+-- position drawn: the no-skip protocol reads it (queries/try_lock.sql, queries/horizon_head.sql).
 CREATE SEQUENCE {ns}.events_position MINVALUE 0 START 0 CACHE 1 NO CYCLE;
 SELECT nextval('{ns}.events_position');
 

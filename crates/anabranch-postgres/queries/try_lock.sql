@@ -5,3 +5,8 @@ SELECT key, CASE WHEN exclusive
     ELSE pg_try_advisory_xact_lock_shared($1, key)
 END
 FROM unnest($2::int4[], $3::bool[]) AS wanted (key, exclusive)
+-- The mark: before an append draws its positions, it says so by a shared lock that carries the last
+-- position drawn by anybody (its low 32 bits). All positions of this append will be beyond it.
+UNION ALL
+SELECT -1, pg_advisory_xact_lock_shared($4, last_value::bit(32)::int4)::text IS NOT NULL
+FROM {ns}.events_position

@@ -92,9 +92,7 @@ impl Session<'_> {
         match (self, locking) {
             (Self::Own(session), Locking::Try) => session.batch_execute("BEGIN").await,
             (Self::Own(session), Locking::Wait) => {
-                session
-                    .batch_execute("BEGIN; SET LOCAL lock_timeout = '30s'")
-                    .await
+                session.batch_execute("BEGIN; SET LOCAL lock_timeout = '30s'").await
             }
             (Self::Callers(_), _) => Ok(()),
         }
@@ -154,25 +152,19 @@ impl Appending {
         locking: Locking,
     ) -> Result<(HashSet<i32>, Known<'a>), Error> {
         let mut locks = Locks::new();
-        batch
-            .iter()
-            .for_each(|append| keys::lock(&mut locks, append));
+        batch.iter().for_each(|append| keys::lock(&mut locks, append));
         let (lock_keys, alone): (Vec<i32>, Vec<bool>) = locks.into_iter().unzip();
         let streams = distinct_streams(batch);
         let categories: Vec<&str> = streams.iter().map(|stream| stream.category()).collect();
         let stream_ids: Vec<&str> = streams.iter().map(|stream| stream.id()).collect();
         let ids = ids_to_look_up(batch, ids);
         let by_id = format!("{} WHERE id = ANY ($1)", self.sql.event_columns);
-        let checks = batch
-            .iter()
-            .map(|append| Check::of(append, &self.sql))
-            .collect::<Vec<_>>();
+        let checks = batch.iter().map(|append| Check::of(append, &self.sql)).collect::<Vec<_>>();
 
         let lock = match locking {
             Locking::Try => session.ready(&self.sql.try_lock).await?,
             Locking::Wait => session.ready(&self.sql.wait_lock).await?,
         };
-        let mark = session.ready(&self.sql.mark).await?;
         let versions = session.ready(&self.sql.stream_versions).await?;
         let by_id = session.ready(&by_id).await?;
         let mut check_statements = Vec::with_capacity(checks.len());
@@ -183,23 +175,17 @@ impl Appending {
             });
         }
 
-        let lock_values: [Value<'_>; 3] = [
+        let lock_values: [Value<'_>; 4] = [
             (&self.classes.keys, Type::INT4),
             (&lock_keys, Type::INT4_ARRAY),
             (&alone, Type::BOOL_ARRAY),
+            (&self.classes.marks, Type::INT4),
         ];
-        let mark_values: [Value<'_>; 1] = [(&self.classes.marks, Type::INT4)];
-        let version_values: [Value<'_>; 2] = [
-            (&categories, Type::TEXT_ARRAY),
-            (&stream_ids, Type::TEXT_ARRAY),
-        ];
+        let version_values: [Value<'_>; 2] =
+            [(&categories, Type::TEXT_ARRAY), (&stream_ids, Type::TEXT_ARRAY)];
         let id_values: [Value<'_>; 1] = [(&ids, Type::UUID_ARRAY)];
         let stored = async {
-            if ids.is_empty() {
-                Ok(Vec::new())
-            } else {
-                session.query(&by_id, &id_values).await
-            }
+            if ids.is_empty() { Ok(Vec::new()) } else { session.query(&by_id, &id_values).await }
         };
         let first_matches = try_join_all(checks.iter().zip(&check_statements).map(
             |(check, statement)| async move {
@@ -210,42 +196,25 @@ impl Appending {
             },
         ));
         // Polled in this order, so sent in this order.
-        let ((), locked, _, versions, stored, matches) = tokio::try_join!(
+        let ((), locked, versions, stored, matches) = tokio::try_join!(
             biased;
             session.begin(locking),
             session.query(&lock, &lock_values),
-            session.query(&mark, &mark_values),
             session.query(&versions, &version_values),
             stored,
             first_matches,
         )?;
 
-        let missed = match locking {
-            Locking::Wait => HashSet::new(),
-            Locking::Try => locked
-                .iter()
-                .filter(|row| !row.get::<_, bool>(1))
-                .map(|row| row.get(0))
-                .collect(),
-        };
+        let missed =
+            locked.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect();
         let version = |row: &Row| row.get::<_, Option<i64>>(0).unwrap_or(0).unsigned_abs();
-        let versions = streams
-            .into_iter()
-            .zip(versions.iter().map(version))
-            .collect();
+        let versions = streams.into_iter().zip(versions.iter().map(version)).collect();
         let mut ids = HashMap::new();
         for row in &stored {
             let event = event_of_row(row)?;
             ids.insert(event.id(), event);
         }
-        Ok((
-            missed,
-            Known {
-                versions,
-                ids,
-                matches,
-            },
-        ))
+        Ok((missed, Known { versions, ids, matches }))
     }
 
     /// The second round trip.
@@ -259,19 +228,13 @@ impl Appending {
         let values = columns.values();
         // If the insert fails, the server answers the COMMIT with a rollback.
         let (rows, ()) = try_join(session.query(&insert, &values), session.end("COMMIT")).await?;
-        Ok(rows
-            .iter()
-            .map(|row| Position::from_i64(row.get(0)))
-            .collect())
+        Ok(rows.iter().map(|row| Position::from_i64(row.get(0))).collect())
     }
 }
 
 fn distinct_streams<'a>(batch: &[&'a Append]) -> Vec<&'a StreamId> {
     let mut seen = HashSet::new();
-    let streams = batch
-        .iter()
-        .flat_map(|append| append.parts())
-        .map(|part| &part.stream);
+    let streams = batch.iter().flat_map(|append| append.parts()).map(|part| &part.stream);
     streams.filter(|stream| seen.insert(*stream)).collect()
 }
 
@@ -308,23 +271,11 @@ impl<'a> Check<'a> {
                  ORDER BY position LIMIT $3",
                 sql.events
             );
-            return Some(Self {
-                sql,
-                after,
-                texts: Vec::new(),
-            });
+            return Some(Self { sql, after, texts: Vec::new() });
         }
-        let dialect = Dialect {
-            placeholder: '$',
-            events: &sql.events,
-            tags: &sql.tags,
-        };
+        let dialect = Dialect { placeholder: '$', events: &sql.events, tags: &sql.tags };
         let matching = positions(&condition.query, dialect, false);
-        Some(Self {
-            sql: matching.sql,
-            after,
-            texts: matching.texts,
-        })
+        Some(Self { sql: matching.sql, after, texts: matching.texts })
     }
 
     async fn first_match(
@@ -332,16 +283,9 @@ impl<'a> Check<'a> {
         session: Session<'_>,
         statement: &Ready<'_>,
     ) -> Result<Option<Position>, Error> {
-        let mut values: Vec<Value<'_>> = vec![
-            (&self.after, Type::INT8),
-            (&i64::MAX, Type::INT8),
-            (&1i64, Type::INT8),
-        ];
-        values.extend(
-            self.texts
-                .iter()
-                .map(|text| -> Value<'_> { (text, Type::TEXT) }),
-        );
+        let mut values: Vec<Value<'_>> =
+            vec![(&self.after, Type::INT8), (&i64::MAX, Type::INT8), (&1i64, Type::INT8)];
+        values.extend(self.texts.iter().map(|text| -> Value<'_> { (text, Type::TEXT) }));
         let rows = session.query(statement, &values).await?;
         Ok(rows.first().map(|row| Position::from_i64(row.get(0))))
     }
@@ -378,12 +322,8 @@ impl<'a> Columns<'a> {
             columns.id.push(row.event.id());
             columns.schema_version.push(body.schema_version as i32);
             columns.entity_slot.push(slots.entity.get() as i16);
-            columns
-                .customer_slot
-                .push(slots.customer.map(|slot| slot.get() as i16));
-            columns
-                .saga_slot
-                .push(slots.saga.map(|slot| slot.get() as i16));
+            columns.customer_slot.push(slots.customer.map(|slot| slot.get() as i16));
+            columns.saga_slot.push(slots.saga.map(|slot| slot.get() as i16));
             columns.category.push(body.category);
             columns.stream_id.push(body.stream_id);
             columns.event_type.push(body.event_type);

@@ -40,51 +40,31 @@ impl Server {
         }
         config.keepalives_idle(Duration::from_secs(30));
         let at = describe(&config);
-        let tls = tls::connector(config.get_ssl_mode()).map_err(|error| StoreError::Other {
-            at: at.clone(),
-            source: error.into(),
-        })?;
+        let tls = tls::connector(config.get_ssl_mode())
+            .map_err(|error| StoreError::Other { at: at.clone(), source: error.into() })?;
         let session = match durability {
             Durability::Full => include_str!("../queries/session_full.sql"),
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
         };
-        Ok(Self {
-            config,
-            tls,
-            at,
-            session,
-        })
+        Ok(Self { config, tls, at, session })
     }
 
     /// A pool of at most so many sessions, opened when they are needed.
     pub(crate) fn pool(&self, size: usize) -> Result<Pool, StoreError> {
-        let manager = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
+        let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(self.config.clone(), self.tls.clone(), manager);
         let session = self.session;
         let prepare = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
-            Box::pin(async move {
-                client
-                    .batch_execute(session)
-                    .await
-                    .map_err(HookError::Backend)
-            })
+            Box::pin(async move { client.batch_execute(session).await.map_err(HookError::Backend) })
         });
-        let timeouts = Timeouts {
-            wait: Some(POOL_WAIT),
-            ..Timeouts::default()
-        };
+        let timeouts = Timeouts { wait: Some(POOL_WAIT), ..Timeouts::default() };
         Pool::builder(manager)
             .max_size(size.max(1))
             .runtime(Runtime::Tokio1)
             .timeouts(timeouts)
             .post_create(prepare)
             .build()
-            .map_err(|error| StoreError::Other {
-                at: self.at.clone(),
-                source: error.into(),
-            })
+            .map_err(|error| StoreError::Other { at: self.at.clone(), source: error.into() })
     }
 }
 
@@ -94,18 +74,12 @@ fn bad_url(error: &tokio_postgres::Error) -> InputError {
     let problem = InputProblem::BadUrl(format!(
         "{cause}; write it as postgres://user:password@host:5432/database"
     ));
-    InputError {
-        subject: "PostgreSQL URL".to_owned(),
-        problem,
-    }
+    InputError { subject: "PostgreSQL URL".to_owned(), problem }
 }
 
 /// `postgres://user@host:port/database`.
 fn describe(config: &Config) -> String {
-    let user = config
-        .get_user()
-        .map(|user| format!("{user}@"))
-        .unwrap_or_default();
+    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
         let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
@@ -115,10 +89,7 @@ fn describe(config: &Config) -> String {
         }
     });
     let hosts = hosts.collect::<Vec<_>>().join(",");
-    let database = config
-        .get_dbname()
-        .or(config.get_user())
-        .unwrap_or_default();
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
     format!("postgres://{user}{hosts}/{database}")
 }
 
@@ -134,9 +105,6 @@ mod tests {
             panic!("that is no port")
         };
         assert!(!error.to_string().contains("secret"), "{error}");
-        assert!(
-            error.to_string().contains("write it as postgres://"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("write it as postgres://"), "{error}");
     }
 }

@@ -85,7 +85,9 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
         SqlState::LOCK_NOT_AVAILABLE
         | SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
-        | SqlState::TOO_MANY_CONNECTIONS => StoreError::Busy { at, source },
+        | SqlState::TOO_MANY_CONNECTIONS
+        // The lock table is full: it empties as transactions end.
+        | SqlState::OUT_OF_MEMORY => StoreError::Busy { at, source },
         SqlState::CANNOT_CONNECT_NOW => StoreError::Unreachable { at, source },
         SqlState::ADMIN_SHUTDOWN
         | SqlState::CRASH_SHUTDOWN
@@ -99,20 +101,20 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
 /// The driver's own errors carry no code, only causes.
 fn without_code(at: String, error: &Arc<Error>) -> StoreError {
     let source = Box::new(Arc::clone(error));
+    let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = Some(error.as_ref());
     while let Some(error) = cause {
         if error.is::<std::io::Error>() {
             return StoreError::ConnectionLost { at, source };
         }
+        text += &error.to_string();
         cause = error.source();
     }
-    match error.to_string() {
-        text if error.is_closed() || text.contains("closed") => {
-            StoreError::ConnectionLost { at, source }
-        }
-        text if text.contains("password") || text.contains("authentication") => {
-            StoreError::LoginRefused { at, source }
-        }
-        _ => StoreError::Other { at, source },
+    if error.is_closed() || text.contains("closed") {
+        StoreError::ConnectionLost { at, source }
+    } else if text.contains("password") || text.contains("authentication") {
+        StoreError::LoginRefused { at, source }
+    } else {
+        StoreError::Other { at, source }
     }
 }

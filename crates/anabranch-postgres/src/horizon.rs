@@ -1,7 +1,7 @@
 //! Up to which position everything is decided (law 4: no skip).
 //!
 //! Positions come from a sequence, so a later one can become visible first. An append takes a shared
-//! advisory lock that carries the last position drawn before it draws its own (`mark.sql`), and
+//! advisory lock that carries the last position drawn before it draws its own (`try_lock.sql`), and
 //! holds it until its transaction is over. A reader that meets a gap asks, in this order and in
 //! separate statements:
 //!
@@ -51,19 +51,13 @@ pub(crate) async fn horizon(
         session.query(&marks, &[&marks_class, &keys_class, &scope]),
     )
     .await?;
-    let marks = marks
-        .iter()
-        .map(|row| (row.get::<_, i64>(0) as u32, row.get(1)));
+    let marks = marks.iter().map(|row| (row.get::<_, i64>(0) as u32, row.get(1)));
     Ok(horizon_of(Position::from_i64(head.get(0)), marks))
 }
 
 /// The horizon from the head and the marks: low 32 bits, and whether the reader has to mind them.
 fn horizon_of(head: Position, marks: impl Iterator<Item = (u32, bool)>) -> Horizon {
-    let mut horizon = Horizon {
-        bound: head,
-        of_all: head,
-        pending: false,
-    };
+    let mut horizon = Horizon { bound: head, of_all: head, pending: false };
     for (low_bits, relevant) in marks {
         let mark = mark_near(head, low_bits);
         if mark >= head {
@@ -90,10 +84,7 @@ mod tests {
     use super::*;
 
     fn at(head: u64, marks: &[(u64, bool)]) -> Horizon {
-        horizon_of(
-            Position::new(head),
-            marks.iter().map(|(mark, all)| (*mark as u32, *all)),
-        )
+        horizon_of(Position::new(head), marks.iter().map(|(mark, all)| (*mark as u32, *all)))
     }
 
     #[test]
@@ -117,14 +108,7 @@ mod tests {
     #[test]
     fn marks_are_found_again_beyond_32_bits() {
         let (signed, unsigned) = (1u64 << 31, 1u64 << 32);
-        for head in [
-            signed - 1,
-            signed,
-            signed + 7,
-            unsigned,
-            unsigned + 3,
-            5 * unsigned + 2,
-        ] {
+        for head in [signed - 1, signed, signed + 7, unsigned, unsigned + 3, 5 * unsigned + 2] {
             for behind in [1, 2, 10, 1_000_000] {
                 let horizon = at(head, &[(head - behind, true)]);
                 assert_eq!(horizon.bound.get(), head - behind, "head {head}");

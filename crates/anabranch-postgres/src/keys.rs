@@ -5,15 +5,16 @@
 //! that matches an item has that tag (or one of those types), so an append that could break a
 //! condition cannot be in flight beside it.
 //!
-//! Names are hashed into a fixed number of keys, since the server's lock table is small: a batch
-//! takes a thousand locks at most. Two names with one key only wait for each other now and then.
+//! Names are hashed into a fixed number of keys, since the server's lock table is small (by default
+//! some 7,000 entries for all sessions together): a coalesced batch takes about a thousand at most.
+//! Two names with one key only wait for each other now and then.
 
 use anabranch_core::{Append, HashRule, Query, QueryItem, StreamId};
 use anabranch_store::Namespace;
 use std::collections::BTreeMap;
 
-const STREAM_KEYS: u32 = 512;
-const TAG_KEYS: u32 = 512;
+const STREAM_KEYS: u32 = 2048;
+const TAG_KEYS: u32 = 1024;
 const TYPE_KEYS: u32 = 64;
 
 /// The lock classes of one log: keys, and the marks of appends in flight.
@@ -27,11 +28,7 @@ pub(crate) struct Classes {
 impl Classes {
     pub(crate) fn of(namespace: &Namespace) -> Self {
         let class = |what: &str| HashRule::fnv1a32(&format!("anabranch {what} {namespace}")) as i32;
-        Self {
-            keys: class("keys"),
-            marks: class("marks"),
-            migration: class("migration"),
-        }
+        Self { keys: class("keys"), marks: class("marks"), migration: class("migration") }
     }
 }
 
@@ -59,16 +56,11 @@ pub(crate) fn lock(locks: &mut Locks, append: &Append) {
         take(stream_key(&part.stream), true);
         for event in &part.events {
             take(type_key(event.event_type()), false);
-            event
-                .tags()
-                .iter()
-                .for_each(|tag| take(tag_key(tag), false));
+            event.tags().iter().for_each(|tag| take(tag_key(tag), false));
         }
     }
     if let Some(condition) = append.condition() {
-        scope(&condition.query)
-            .into_iter()
-            .for_each(|key| take(key, true));
+        scope(&condition.query).into_iter().for_each(|key| take(key, true));
     }
 }
 
@@ -120,10 +112,7 @@ mod tests {
             assert!(holds, "{query}");
             let other = append(NewEvent::new("Z", ())).unless(query.clone(), Position::START);
             let other = locks(&other);
-            assert!(
-                scope(&query).iter().all(|key| other[key]),
-                "{query} is locked alone"
-            );
+            assert!(scope(&query).iter().all(|key| other[key]), "{query} is locked alone");
         }
     }
 
@@ -136,9 +125,6 @@ mod tests {
             lock(&mut all, &Append::new().to(&stream, Expected::Any, [event]));
         }
         assert_eq!(all.len() as u32, STREAM_KEYS + TAG_KEYS + TYPE_KEYS);
-        assert!(
-            all.iter()
-                .all(|(key, alone)| *alone == (*key < STREAM_KEYS as i32))
-        );
+        assert!(all.iter().all(|(key, alone)| *alone == (*key < STREAM_KEYS as i32)));
     }
 }

@@ -43,24 +43,13 @@ impl Reader<'_> {
         let cursor = Position::new(request.cursor);
         match &request.scope {
             Scope::Stream(stream) => {
-                self.stream(stream, cursor, request.backwards, max_events)
-                    .await
+                self.stream(stream, cursor, request.backwards, max_events).await
             }
             Scope::Log(query) if request.backwards => {
-                let rows = self
-                    .rows(query, cursor, Position::START, true, max_events)
-                    .await?;
-                let end = if rows.full {
-                    PageEnd::More
-                } else {
-                    PageEnd::Last
-                };
+                let rows = self.rows(query, cursor, Position::START, true, max_events).await?;
+                let end = if rows.full { PageEnd::More } else { PageEnd::Last };
                 let cursor = rows.last().unwrap_or(Position::START);
-                Ok(Page {
-                    events: rows.events,
-                    cursor: cursor.get(),
-                    end,
-                })
+                Ok(Page { events: rows.events, cursor: cursor.get(), end })
             }
             Scope::Log(query) => self.forward(query, cursor, max_events).await,
         }
@@ -74,34 +63,18 @@ impl Reader<'_> {
         backwards: bool,
         max_events: i64,
     ) -> Result<Page, Error> {
-        let (beyond, order) = if backwards {
-            ('<', "DESC")
-        } else {
-            ('>', "ASC")
-        };
+        let (beyond, order) = if backwards { ('<', "DESC") } else { ('>', "ASC") };
         let columns = &self.sql.event_columns;
         let sql = format!(
             "{columns} WHERE category = $1 AND stream_id = $2 AND version {beyond} $3 \
              ORDER BY version {order} LIMIT $4"
         );
-        let values: [&(dyn ToSql + Sync); 4] = [
-            &stream.category(),
-            &stream.id(),
-            &cursor.as_i64(),
-            &max_events,
-        ];
+        let values: [&(dyn ToSql + Sync); 4] =
+            [&stream.category(), &stream.id(), &cursor.as_i64(), &max_events];
         let rows = self.query(&sql, &values, max_events).await?;
         let cursor = rows.events.last().map_or(cursor.get(), Event::version);
-        let end = if rows.full {
-            PageEnd::More
-        } else {
-            PageEnd::Last
-        };
-        Ok(Page {
-            events: rows.events,
-            cursor,
-            end,
-        })
+        let end = if rows.full { PageEnd::More } else { PageEnd::Last };
+        Ok(Page { events: rows.events, cursor, end })
     }
 
     async fn forward(
@@ -113,28 +86,14 @@ impl Reader<'_> {
         let decided = Position::new(self.decided.load(Ordering::Acquire));
         if cursor < decided {
             let rows = self.rows(query, cursor, decided, false, max_events).await?;
-            let looked_at = if rows.full {
-                rows.last()
-            } else {
-                Some(decided)
-            };
-            return Ok(page(
-                rows.events,
-                looked_at.unwrap_or(cursor),
-                PageEnd::More,
-            ));
+            let looked_at = if rows.full { rows.last() } else { Some(decided) };
+            return Ok(page(rows.events, looked_at.unwrap_or(cursor), PageEnd::More));
         }
         if query.is_all() {
-            let mut rows = self
-                .rows(query, cursor, Position::END, false, max_events)
-                .await?;
+            let mut rows = self.rows(query, cursor, Position::END, false, max_events).await?;
             let without_gap = count_without_gap(cursor, &rows.events);
             if without_gap == rows.events.len() {
-                let end = if rows.full {
-                    PageEnd::More
-                } else {
-                    PageEnd::Last
-                };
+                let end = if rows.full { PageEnd::More } else { PageEnd::Last };
                 let last = rows.last().unwrap_or(cursor);
                 return Ok(page(rows.events, last, end));
             }
@@ -155,16 +114,9 @@ impl Reader<'_> {
         max_events: i64,
     ) -> Result<Page, Error> {
         let scope = (!query.is_all()).then(|| keys::scope(query));
-        let Horizon {
-            bound,
-            of_all,
-            pending,
-        } = horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await?;
-        let end = if pending {
-            PageEnd::Pending
-        } else {
-            PageEnd::Last
-        };
+        let Horizon { bound, of_all, pending } =
+            horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await?;
+        let end = if pending { PageEnd::Pending } else { PageEnd::Last };
         if bound <= cursor {
             return Ok(page(Vec::new(), cursor, end));
         }
@@ -193,14 +145,8 @@ impl Reader<'_> {
             events = self.sql.events
         );
         let last = self.session.prepare_cached(&last).await?;
-        let row = self
-            .session
-            .query_one(&last, &[&bound.as_i64(), &of_all.as_i64()])
-            .await?;
-        Ok((
-            Position::from_i64(row.get(0)),
-            Position::from_i64(row.get(1)),
-        ))
+        let row = self.session.query_one(&last, &[&bound.as_i64(), &of_all.as_i64()]).await?;
+        Ok((Position::from_i64(row.get(0)), Position::from_i64(row.get(1))))
     }
 
     /// Matching rows between a cursor and a bound.
@@ -225,22 +171,11 @@ impl Reader<'_> {
             let sql = format!("{columns} WHERE {range} ORDER BY position {order} LIMIT $3");
             return self.query(&sql, &values, max_events).await;
         }
-        let dialect = Dialect {
-            placeholder: '$',
-            events: &self.sql.events,
-            tags: &self.sql.tags,
-        };
+        let dialect = Dialect { placeholder: '$', events: &self.sql.events, tags: &self.sql.tags };
         let matching = positions(query, dialect, backwards);
-        values.extend(
-            matching
-                .texts
-                .iter()
-                .map(|text| text as &(dyn ToSql + Sync)),
-        );
-        let sql = format!(
-            "{columns} WHERE position IN ({}) ORDER BY position {order}",
-            matching.sql
-        );
+        values.extend(matching.texts.iter().map(|text| text as &(dyn ToSql + Sync)));
+        let sql =
+            format!("{columns} WHERE position IN ({}) ORDER BY position {order}", matching.sql);
         self.query(&sql, &values, max_events).await
     }
 
@@ -253,10 +188,7 @@ impl Reader<'_> {
         max_events: i64,
     ) -> Result<Rows, Error> {
         let statement = self.session.prepare_cached(sql).await?;
-        let stream = self
-            .session
-            .query_raw(&statement, values.iter().copied())
-            .await?;
+        let stream = self.session.query_raw(&statement, values.iter().copied()).await?;
         pin_mut!(stream);
         let (mut events, mut bytes) = (Vec::new(), 0);
         while let Some(row) = stream.next().await {
@@ -267,27 +199,16 @@ impl Reader<'_> {
                 return Ok(Rows { events, full: true });
             }
         }
-        Ok(Rows {
-            events,
-            full: false,
-        })
+        Ok(Rows { events, full: false })
     }
 }
 
 fn page(events: Vec<Event>, cursor: Position, end: PageEnd) -> Page {
-    Page {
-        events,
-        cursor: cursor.get(),
-        end,
-    }
+    Page { events, cursor: cursor.get(), end }
 }
 
 /// How many events follow the cursor without a hole: they are decided, and so is all before them.
 fn count_without_gap(cursor: Position, events: &[Event]) -> usize {
     let expected = cursor.get() + 1..;
-    events
-        .iter()
-        .zip(expected)
-        .take_while(|(event, next)| event.position().get() == *next)
-        .count()
+    events.iter().zip(expected).take_while(|(event, next)| event.position().get() == *next).count()
 }

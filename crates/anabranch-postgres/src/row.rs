@@ -20,36 +20,20 @@ pub(crate) fn event_of_row(row: &Row) -> Result<Event, tokio_postgres::Error> {
         event_type: row.try_get(6)?,
         schema_version: row.try_get::<_, i32>(7)?.unsigned_abs(),
         data: row.try_get::<_, JsonText<'_>>(8)?.0,
-        metadata: row
-            .try_get::<_, Option<JsonText<'_>>>(9)?
-            .map(|json| json.0),
+        metadata: row.try_get::<_, Option<JsonText<'_>>>(9)?.map(|json| json.0),
         correlation: row.try_get(10)?,
         causation: row.try_get(11)?,
         tenant: row.try_get(12)?,
         customer: row.try_get(13)?,
         tags: tags.0,
     };
-    let slot = |column| {
-        Ok(row
-            .try_get::<_, Option<SlotNumber>>(column)?
-            .map(|slot| slot.0))
-    };
-    let slots = Slots {
-        entity: row.try_get::<_, SlotNumber>(15)?.0,
-        customer: slot(16)?,
-        saga: slot(17)?,
-    };
+    let slot = |column| Ok(row.try_get::<_, Option<SlotNumber>>(column)?.map(|slot| slot.0));
+    let slots =
+        Slots { entity: row.try_get::<_, SlotNumber>(15)?.0, customer: slot(16)?, saga: slot(17)? };
     let position = Position::from_i64(row.try_get(0)?);
     let version = row.try_get::<_, i64>(1)?.unsigned_abs();
     let Micros(recorded_us) = row.try_get(3)?;
-    Ok(Event::from_row(
-        position,
-        version,
-        row.try_get(2)?,
-        recorded_us,
-        slots,
-        &body,
-    ))
+    Ok(Event::from_row(position, version, row.try_get(2)?, recorded_us, slots, &body))
 }
 
 /// The text of a `json` column, which the driver would only hand out parsed.
@@ -68,9 +52,7 @@ struct Micros(i64);
 
 impl<'a> FromSql<'a> for Micros {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Cause> {
-        Ok(Self(
-            i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_2000_US),
-        ))
+        Ok(Self(i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_2000_US)))
     }
 
     accepts!(TIMESTAMPTZ);
@@ -82,8 +64,7 @@ impl<'a> FromSql<'a> for SlotNumber {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Cause> {
         let number = i16::from_be_bytes(raw.try_into()?);
         let slot = u16::try_from(number).ok().and_then(Slot::new);
-        slot.map(Self)
-            .ok_or_else(|| format!("{number} is not a slot").into())
+        slot.map(Self).ok_or_else(|| format!("{number} is not a slot").into())
     }
 
     accepts!(INT2);

@@ -23,7 +23,6 @@ pub const MIGRATIONS: Migrations = Migrations {
 pub(crate) struct Sql {
     pub(crate) try_lock: String,
     pub(crate) wait_lock: String,
-    pub(crate) mark: String,
     pub(crate) stream_versions: String,
     pub(crate) insert_events: String,
     pub(crate) event_columns: String,
@@ -39,7 +38,6 @@ impl Sql {
         Self {
             try_lock: fill(include_str!("../queries/try_lock.sql")),
             wait_lock: fill(include_str!("../queries/wait_lock.sql")),
-            mark: fill(include_str!("../queries/mark.sql")),
             stream_versions: fill(include_str!("../queries/stream_versions.sql")),
             insert_events: fill(include_str!("../queries/insert_events.sql")),
             event_columns: fill(include_str!("../queries/event_columns.sql")),
@@ -59,19 +57,11 @@ pub(crate) async fn prepare(
 ) -> Result<HashRule, StoreError> {
     let namespace = &options.namespace;
     let failed = |error| Failure::from(error).at(at);
-    let corrupt = |what| StoreError::Corrupt {
-        at: at.to_owned(),
-        what,
-    };
-    let encoding: String = session
-        .query_one("SHOW server_encoding", &[])
-        .await
-        .map_err(failed)?
-        .get(0);
+    let corrupt = |what| StoreError::Corrupt { at: at.to_owned(), what };
+    let encoding: String =
+        session.query_one("SHOW server_encoding", &[]).await.map_err(failed)?.get(0);
     if encoding != "UTF8" {
-        return Err(corrupt(format!(
-            "the encoding {encoding}, where Anabranch needs UTF8"
-        )));
+        return Err(corrupt(format!("the encoding {encoding}, where Anabranch needs UTF8")));
     }
     let found = version(session, namespace).await.map_err(failed)?;
     if MIGRATIONS.needed(at, namespace, found)? {
@@ -87,12 +77,7 @@ pub(crate) async fn prepare(
     match options.hash_rule {
         Some(asked) if asked != found => {
             let (at, namespace) = (at.to_owned(), namespace.to_string());
-            Err(StoreError::OtherRule {
-                at,
-                namespace,
-                found,
-                asked,
-            })
+            Err(StoreError::OtherRule { at, namespace, found, asked })
         }
         _ => Ok(found),
     }
@@ -103,8 +88,7 @@ pub(crate) async fn prepare(
 async fn migrate(session: &mut Object, namespace: &Namespace, rule: HashRule) -> Result<(), Error> {
     let tx = session.transaction().await?;
     let class = Classes::of(namespace).migration;
-    tx.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class])
-        .await?;
+    tx.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class]).await?;
     let found = version(tx.client(), namespace).await?;
     for migration in MIGRATIONS.after(found) {
         tx.batch_execute(&migration.sql_for(namespace)).await?;
@@ -124,11 +108,7 @@ async fn version(client: &Client, namespace: &Namespace) -> Result<u32, Error> {
     let exists = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
                   JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
                   WHERE n.nspname = $1 AND c.relname = 'migrations')";
-    if !client
-        .query_one(exists, &[&namespace.as_str()])
-        .await?
-        .get::<_, bool>(0)
-    {
+    if !client.query_one(exists, &[&namespace.as_str()]).await?.get::<_, bool>(0) {
         return Ok(0);
     }
     let newest = format!("SELECT coalesce(max(version), 0) FROM {namespace}.migrations");

@@ -50,10 +50,8 @@ impl Postgres {
     pub async fn connect(url: &str, options: &Options) -> Result<Self, StoreError> {
         let server = Server::parse(url, options.durability)?;
         let appends = server.pool(1)?;
-        let mut session = appends
-            .get()
-            .await
-            .map_err(|error| Failure::from(error).at(&server.at))?;
+        let mut session =
+            appends.get().await.map_err(|error| Failure::from(error).at(&server.at))?;
         let rule = schema::prepare(&server.at, &mut session, options).await?;
         drop(session);
         let namespace = options.namespace.clone();
@@ -62,20 +60,14 @@ impl Postgres {
             waiting: server.pool(WAITING_SESSIONS)?,
             reads: server.pool(options.readers)?,
             wake: Wake::new(&server, &namespace),
-            appending: Appending {
-                sql,
-                classes: Classes::of(&namespace),
-                rule,
-            },
+            appending: Appending { sql, classes: Classes::of(&namespace), rule },
             decided: AtomicU64::new(0),
             limits: options.limits,
             namespace,
             appends,
             server,
         };
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Appends inside a transaction of yours, on a connection of yours to the same database: the
@@ -105,13 +97,9 @@ impl Postgres {
         let failed = |error| Failure::from(error).at(&self.inner.server.at);
         let session = Session::Callers(tx);
         let appending = &self.inner.appending;
-        let mut answers = appending
-            .append(session, &[&append], Ids::All, Locking::Wait)
-            .await
-            .map_err(failed)?;
-        let answer = answers
-            .remove(0)
-            .expect("who waits for locks misses none")?;
+        let mut answers =
+            appending.append(session, &[&append], Ids::All, Locking::Wait).await.map_err(failed)?;
+        let answer = answers.remove(0).expect("who waits for locks misses none")?;
         // Only the transaction itself knows when it commits, so here the NOTIFY is part of it.
         let notify = format!("NOTIFY {}", wake::channel(&self.inner.namespace));
         tx.batch_execute(&notify).await.map_err(failed)?;
@@ -202,10 +190,7 @@ impl Inner {
         locking: Locking,
     ) -> Result<Vec<Answer>, Failure> {
         let session = pool.get().await?;
-        let answers = self
-            .appending
-            .append(Session::Own(&session), batch, ids, locking)
-            .await;
+        let answers = self.appending.append(Session::Own(&session), batch, ids, locking).await;
         answers.map_err(|error| {
             // It may be anywhere in its transaction: let the server end it with the connection.
             drop(Object::take(session));
@@ -226,14 +211,9 @@ impl Inner {
 
     async fn head(&self) -> Result<Position, Failure> {
         let session = self.reads.get().await?;
-        let head = format!(
-            "SELECT coalesce(max(position), 0) FROM {}",
-            self.appending.sql.events
-        );
+        let head = format!("SELECT coalesce(max(position), 0) FROM {}", self.appending.sql.events);
         let head = session.prepare_cached(&head).await?;
-        Ok(Position::from_i64(
-            session.query_one(&head, &[]).await?.get(0),
-        ))
+        Ok(Position::from_i64(session.query_one(&head, &[]).await?.get(0)))
     }
 
     fn error(&self, failure: Failure) -> StoreError {
@@ -247,21 +227,11 @@ impl LogStore for Postgres {
     }
 
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Page, StoreError>> {
-        Box::pin(async {
-            self.inner
-                .read(request)
-                .await
-                .map_err(|error| self.inner.error(error))
-        })
+        Box::pin(async { self.inner.read(request).await.map_err(|error| self.inner.error(error)) })
     }
 
     fn head(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
-        Box::pin(async {
-            self.inner
-                .head()
-                .await
-                .map_err(|error| self.inner.error(error))
-        })
+        Box::pin(async { self.inner.head().await.map_err(|error| self.inner.error(error)) })
     }
 
     fn wake(&self) -> watch::Receiver<u64> {

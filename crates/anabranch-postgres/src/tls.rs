@@ -21,10 +21,7 @@ pub(crate) fn connector(mode: SslMode) -> Result<MakeRustlsConnect, Error> {
         builder.with_root_certificates(roots).with_no_client_auth()
     } else {
         let any = Arc::new(AnyCertificate(provider));
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(any)
-            .with_no_client_auth()
+        builder.dangerous().with_custom_certificate_verifier(any).with_no_client_auth()
     };
     Ok(MakeRustlsConnect::new(config))
 }

@@ -81,16 +81,13 @@ fn look<'a>(
             }
             let stream = (part.stream.category(), part.stream.id());
             let found: Option<i64> = version.query_row(stream, |row| row.get(0))?;
-            known
-                .versions
-                .insert(&part.stream, found.unwrap_or(0) as u64);
+            known.versions.insert(&part.stream, found.unwrap_or(0) as u64);
         }
         for (_, event) in append.events() {
             if ids == Ids::All || event.id_is_callers() {
                 let mut by_id = tx.prepare_cached(&by_id)?;
-                let stored = by_id
-                    .query_row([event.id().as_bytes()], read::event_of_row)
-                    .optional()?;
+                let stored =
+                    by_id.query_row([event.id().as_bytes()], read::event_of_row).optional()?;
                 known.ids.extend(stored.map(|stored| (event.id(), stored)));
             }
         }
@@ -107,20 +104,11 @@ fn first_match(tx: &Connection, sql: &Sql, append: &Append) -> rusqlite::Result<
     let position = |row: &rusqlite::Row<'_>| Ok(Position::from_i64(row.get(0)?));
     let after = condition.after.as_i64();
     if condition.query.is_all() {
-        let first = format!(
-            "SELECT min(position) FROM {} WHERE position > ?1",
-            sql.events
-        );
-        let found: Option<i64> = tx
-            .prepare_cached(&first)?
-            .query_row([after], |row| row.get(0))?;
+        let first = format!("SELECT min(position) FROM {} WHERE position > ?1", sql.events);
+        let found: Option<i64> = tx.prepare_cached(&first)?.query_row([after], |row| row.get(0))?;
         return Ok(found.map(Position::from_i64));
     }
-    let dialect = Dialect {
-        placeholder: '?',
-        events: &sql.events,
-        tags: &sql.tags,
-    };
+    let dialect = Dialect { placeholder: '?', events: &sql.events, tags: &sql.tags };
     let matching = positions(&condition.query, dialect, false);
     let mut statement = tx.prepare_cached(&matching.sql)?;
     for (number, value) in [after, i64::MAX, 1].into_iter().enumerate() {
@@ -191,8 +179,6 @@ fn insert(
 }
 
 fn now_us() -> i64 {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

@@ -82,9 +82,7 @@ impl Writer {
     pub(crate) fn start(mut connection: Connection) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let work = move || queue.into_iter().for_each(|job| job(&mut connection));
-        std::thread::Builder::new()
-            .name("anabranch-sqlite".to_owned())
-            .spawn(work)?;
+        std::thread::Builder::new().name("anabranch-sqlite".to_owned()).spawn(work)?;
         Ok(Self { jobs })
     }
 
@@ -123,11 +121,7 @@ impl Readers {
         }
         let permits = Arc::new(Semaphore::new(readers.max(1)));
         let (place, idle) = (place.clone(), Mutex::new(Vec::new()));
-        Self::Pool(Arc::new(Pool {
-            place,
-            idle,
-            permits,
-        }))
+        Self::Pool(Arc::new(Pool { place, idle, permits }))
     }
 
     /// Runs a job on a connection that nobody else uses meanwhile.
@@ -140,10 +134,7 @@ impl Readers {
             Self::Pool(pool) => Arc::clone(pool),
         };
         let permits = Arc::clone(&pool.permits);
-        let permit = permits
-            .acquire_owned()
-            .await
-            .map_err(|_| StoreError::Closed)?;
+        let permit = permits.acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let work = move || {
             let _permit = permit;
             let idle = pool.idle().pop();
@@ -152,9 +143,7 @@ impl Readers {
             pool.idle().push(connection);
             Ok(result)
         };
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|_| StoreError::Closed)?
+        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
     }
 }
 

@@ -19,11 +19,7 @@ pub(crate) fn read(
     let max_events = request.max_events.min(Page::MAX_EVENTS);
     let mut statement = prepare(connection, sql, request, max_events)?;
     let mut rows = statement.raw_query();
-    let mut page = Page {
-        events: Vec::new(),
-        cursor: request.cursor,
-        end: PageEnd::Last,
-    };
+    let mut page = Page { events: Vec::new(), cursor: request.cursor, end: PageEnd::Last };
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
         let event = event_of_row(row)?;
@@ -49,11 +45,7 @@ fn prepare<'c>(
     max_events: usize,
 ) -> rusqlite::Result<CachedStatement<'c>> {
     let columns = &sql.event_columns;
-    let (beyond, order) = if request.backwards {
-        ('<', "DESC")
-    } else {
-        ('>', "ASC")
-    };
+    let (beyond, order) = if request.backwards { ('<', "DESC") } else { ('>', "ASC") };
     let cursor = Position::new(request.cursor).as_i64();
     match &request.scope {
         Scope::Stream(stream) => {
@@ -76,11 +68,7 @@ fn prepare<'c>(
             Ok(statement)
         }
         Scope::Log(query) => {
-            let dialect = Dialect {
-                placeholder: '?',
-                events: &sql.events,
-                tags: &sql.tags,
-            };
+            let dialect = Dialect { placeholder: '?', events: &sql.events, tags: &sql.tags };
             let matching = positions(query, dialect, request.backwards);
             let mut statement = connection.prepare_cached(&format!(
                 "{columns} WHERE position IN ({}) ORDER BY position {order}",
@@ -126,20 +114,9 @@ pub(crate) fn event_of_row(row: &Row<'_>) -> rusqlite::Result<Event> {
         tags: Cow::Borrowed(text(14)?),
     };
     let entity = at(15, slot_of(number(15)?))?;
-    let slots = Slots {
-        entity,
-        customer: slot(16)?,
-        saga: slot(17)?,
-    };
+    let slots = Slots { entity, customer: slot(16)?, saga: slot(17)? };
     let (position, version) = (Position::from_i64(number(0)?), number(1)? as u64);
-    Ok(Event::from_row(
-        position,
-        version,
-        id,
-        number(3)?,
-        slots,
-        &body,
-    ))
+    Ok(Event::from_row(position, version, id, number(3)?, slots, &body))
 }
 
 fn slot_of(number: i64) -> FromSqlResult<Slot> {

@@ -50,31 +50,16 @@ pub(crate) fn prepare(
         if !options.migrate {
             return Err(MIGRATIONS.too_old(at, namespace, found));
         }
-        migrate(
-            connection,
-            at,
-            namespace,
-            options.hash_rule.unwrap_or_default(),
-        )?;
+        migrate(connection, at, namespace, options.hash_rule.unwrap_or_default())?;
     }
     let rule = format!("SELECT value FROM {namespace}_settings WHERE name = 'hash_rule'");
-    let stored: String = connection
-        .query_row(&rule, (), |row| row.get(0))
-        .map_err(failed)?;
-    let corrupt = |what| StoreError::Corrupt {
-        at: at.to_owned(),
-        what,
-    };
+    let stored: String = connection.query_row(&rule, (), |row| row.get(0)).map_err(failed)?;
+    let corrupt = |what| StoreError::Corrupt { at: at.to_owned(), what };
     let found: HashRule = stored.parse().map_err(corrupt)?;
     match options.hash_rule {
         Some(asked) if asked != found => {
             let (at, namespace) = (at.to_owned(), namespace.to_string());
-            Err(StoreError::OtherRule {
-                at,
-                namespace,
-                found,
-                asked,
-            })
+            Err(StoreError::OtherRule { at, namespace, found, asked })
         }
         _ => Ok(found),
     }
@@ -89,17 +74,14 @@ fn migrate(
     rule: HashRule,
 ) -> Result<(), StoreError> {
     let failed = |error| store_error(at, error);
-    let tx = connection
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .map_err(failed)?;
+    let tx =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     let found = version(&tx, namespace).map_err(failed)?;
     for migration in MIGRATIONS.after(found) {
-        tx.execute_batch(&migration.sql_for(namespace))
-            .map_err(failed)?;
+        tx.execute_batch(&migration.sql_for(namespace)).map_err(failed)?;
         tracing::info!(at, %namespace, version = migration.version, "applied a migration");
     }
-    tx.execute(&MIGRATIONS.keep_rule(namespace, rule), ())
-        .map_err(failed)?;
+    tx.execute(&MIGRATIONS.keep_rule(namespace, rule), ()).map_err(failed)?;
     tx.commit().map_err(failed)
 }
 
@@ -107,9 +89,8 @@ fn migrate(
 fn version(connection: &Connection, namespace: &Namespace) -> rusqlite::Result<u32> {
     let table = format!("{namespace}_migrations");
     let exists = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-    let exists: Option<i64> = connection
-        .query_row(exists, [&table], |row| row.get(0))
-        .optional()?;
+    let exists: Option<i64> =
+        connection.query_row(exists, [&table], |row| row.get(0)).optional()?;
     if exists.is_none() {
         return Ok(0);
     }

@@ -41,19 +41,11 @@ impl Sqlite {
             Some(path) => format!("sqlite:{}", path.display()),
             None => "sqlite::memory:".to_owned(),
         };
-        let place = Place {
-            path,
-            read_only,
-            durability: options.durability,
-            at: at.clone(),
-        };
+        let place = Place { path, read_only, durability: options.durability, at: at.clone() };
         let options = options.clone();
         let open = move || Self::open_place(place, &options);
         let opened = tokio::task::spawn_blocking(open).await;
-        opened.map_err(|error| StoreError::Other {
-            at,
-            source: error.into(),
-        })?
+        opened.map_err(|error| StoreError::Other { at, source: error.into() })?
     }
 
     fn open_place(place: Place, options: &Options) -> Result<Self, StoreError> {
@@ -69,18 +61,8 @@ impl Sqlite {
         if place.path.is_some() {
             watcher::start(place.clone(), &wake).map_err(no_thread)?;
         }
-        let shared = Arc::new(Shared {
-            at: place.at,
-            sql: Sql::of(&options.namespace),
-            rule,
-        });
-        Ok(Self {
-            shared,
-            writer,
-            readers,
-            wake,
-            limits: options.limits,
-        })
+        let shared = Arc::new(Shared { at: place.at, sql: Sql::of(&options.namespace), rule });
+        Ok(Self { shared, writer, readers, wake, limits: options.limits })
     }
 
     /// Appends inside a transaction of yours, on a connection of yours to the same file: the events
@@ -163,13 +145,9 @@ impl LogStore for Sqlite {
     fn head(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &rusqlite::Connection| {
-            let head = format!(
-                "SELECT coalesce(max(position), 0) FROM {}",
-                shared.sql.events
-            );
+            let head = format!("SELECT coalesce(max(position), 0) FROM {}", shared.sql.events);
             let head = connection.query_row(&head, (), |row| row.get(0));
-            head.map(Position::from_i64)
-                .map_err(|error| store_error(&shared.at, error))
+            head.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))
         };
         Box::pin(async { self.readers.run(job).await? })
     }
@@ -196,10 +174,7 @@ fn parse(path: &str) -> Result<(Option<PathBuf>, bool), InputError> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let bad = |problem: &str| {
         let subject = format!("URL `sqlite:{}`", path.escape_debug());
-        Err(InputError {
-            subject,
-            problem: InputProblem::BadUrl(problem.to_owned()),
-        })
+        Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
     };
     let read_only = match query {
         "" => false,

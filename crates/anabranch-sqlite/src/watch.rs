@@ -18,9 +18,7 @@ pub(crate) fn start(place: Place, wake: &Arc<watch::Sender<u64>>) -> std::io::Re
             tracing::warn!(at = place.at, %error, "cannot watch the file; readers will poll");
         }
     };
-    std::thread::Builder::new()
-        .name("anabranch-sqlite-watch".to_owned())
-        .spawn(look)?;
+    std::thread::Builder::new().name("anabranch-sqlite-watch".to_owned()).spawn(look)?;
     Ok(())
 }
 

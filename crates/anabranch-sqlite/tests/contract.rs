@@ -11,7 +11,7 @@ fn in_memory() -> Harness {
 }
 
 fn in_a_file() -> Harness {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("log.db").display().to_string();
     Harness::new(true, directory, move |options| {
         let path = path.clone();

@@ -36,9 +36,7 @@ impl Appender {
         if self.tickets.send(ticket).await.is_err() {
             return Err(StoreError::Closed.into());
         }
-        answer
-            .await
-            .unwrap_or_else(|_| Err(StoreError::Closed.into()))
+        answer.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 }
 

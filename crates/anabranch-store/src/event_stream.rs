@@ -47,31 +47,15 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn of(scope: Scope) -> Self {
-        Self {
-            scope,
-            cursor: 0,
-            backwards: false,
-            limit: usize::MAX,
-            follow: false,
-        }
+        Self { scope, cursor: 0, backwards: false, limit: usize::MAX, follow: false }
     }
 }
 
 impl EventStream {
     pub(crate) fn start(store: Arc<dyn LogStore>, plan: Plan) -> Self {
         let (sender, pages) = mpsc::channel(1);
-        tokio::spawn(
-            Feeder {
-                store,
-                plan,
-                sender,
-            }
-            .run(),
-        );
-        Self {
-            page: Vec::new().into_iter(),
-            pages,
-        }
+        tokio::spawn(Feeder { store, plan, sender }.run());
+        Self { page: Vec::new().into_iter(), pages }
     }
 
     /// The next event; `None` at the end.
@@ -159,15 +143,7 @@ impl Feeder {
         }
         let (scope, cursor) = (self.plan.scope.clone(), self.plan.cursor);
         let backwards = self.plan.backwards;
-        let page = match self
-            .store
-            .read(ReadRequest {
-                scope,
-                cursor,
-                backwards,
-                max_events,
-            })
-            .await
+        let page = match self.store.read(ReadRequest { scope, cursor, backwards, max_events }).await
         {
             Ok(page) => page,
             Err(error) if self.plan.follow && error.is_transient() => {

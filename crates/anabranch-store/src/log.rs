@@ -48,8 +48,7 @@ impl Log {
         expected: Expected,
         events: impl IntoIterator<Item = NewEvent>,
     ) -> Result<Appended, AppendError> {
-        self.append_all(Append::new().to(stream, expected, events))
-            .await
+        self.append_all(Append::new().to(stream, expected, events)).await
     }
 
     /// Adds events to several streams, or under a DCB condition: all or nothing.
@@ -160,8 +159,6 @@ impl Log {
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log")
-            .field("at", &self.at())
-            .finish_non_exhaustive()
+        f.debug_struct("Log").field("at", &self.at()).finish_non_exhaustive()
     }
 }

@@ -32,9 +32,7 @@ impl Migrations {
 
     /// The steps after a version.
     pub fn after(&self, version: u32) -> impl Iterator<Item = &Migration> {
-        self.steps
-            .iter()
-            .filter(move |migration| migration.version > version)
+        self.steps.iter().filter(move |migration| migration.version > version)
     }
 
     /// Refuses a log that is newer than this program; else says whether there are steps to apply.
@@ -42,12 +40,7 @@ impl Migrations {
         let known = self.newest();
         if found > known {
             let (at, namespace) = (at.to_owned(), namespace.to_string());
-            return Err(StoreError::SchemaTooNew {
-                at,
-                namespace,
-                found,
-                known,
-            });
+            return Err(StoreError::SchemaTooNew { at, namespace, found, known });
         }
         Ok(found < known)
     }
@@ -56,12 +49,7 @@ impl Migrations {
     #[must_use]
     pub fn too_old(&self, at: &str, namespace: &Namespace, found: u32) -> StoreError {
         let (at, namespace) = (at.to_owned(), namespace.to_string());
-        StoreError::SchemaTooOld {
-            at,
-            namespace,
-            found,
-            known: self.newest(),
-        }
+        StoreError::SchemaTooOld { at, namespace, found, known: self.newest() }
     }
 
     /// All steps as one script, with the settings of a new log, for people who apply their own.
@@ -69,10 +57,7 @@ impl Migrations {
     pub fn script(&self, namespace: &Namespace, rule: HashRule) -> String {
         let step = |migration: &Migration| {
             let (version, name) = (migration.version, migration.name);
-            format!(
-                "-- migration {version}: {name}\n{}\n",
-                migration.sql_for(namespace)
-            )
+            format!("-- migration {version}: {name}\n{}\n", migration.sql_for(namespace))
         };
         let steps: String = self.steps.iter().map(step).collect();
         let keep = self.keep_rule(namespace, rule);
@@ -82,9 +67,7 @@ impl Migrations {
     /// The statement that keeps the hash rule of a new log and leaves that of an old one alone.
     #[must_use]
     pub fn keep_rule(&self, namespace: &Namespace, rule: HashRule) -> String {
-        self.keep_rule
-            .replace("{ns}", namespace.as_str())
-            .replace("{rule}", rule.name())
+        self.keep_rule.replace("{ns}", namespace.as_str()).replace("{rule}", rule.name())
     }
 }
 

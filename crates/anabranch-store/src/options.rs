@@ -72,10 +72,7 @@ impl Namespace {
             return Ok(Self(name));
         }
         let subject = format!("namespace `{}`", name.escape_debug());
-        Err(InputError {
-            subject,
-            problem: InputProblem::NotAnIdentifier,
-        })
+        Err(InputError { subject, problem: InputProblem::NotAnIdentifier })
     }
 
     /// The name.
@@ -106,16 +103,7 @@ mod tests {
         for good in ["a", "billing_2"] {
             assert_eq!(Namespace::new(good).unwrap().as_str(), good);
         }
-        for bad in [
-            "",
-            "2x",
-            "_x",
-            "Billing",
-            "a-b",
-            "a\"b",
-            "ä",
-            &"x".repeat(41),
-        ] {
+        for bad in ["", "2x", "_x", "Billing", "a-b", "a\"b", "ä", &"x".repeat(41)] {
             let error = Namespace::new(bad).unwrap_err().to_string();
             assert!(error.contains("is not a plain identifier"), "{error}");
         }

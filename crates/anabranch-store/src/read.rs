@@ -15,11 +15,7 @@ pub struct ReadStream {
 
 impl ReadStream {
     pub(crate) fn new(store: Arc<dyn LogStore>, stream: StreamId) -> Self {
-        Self {
-            store,
-            plan: Plan::of(Scope::Stream(stream)),
-            from_version: None,
-        }
+        Self { store, plan: Plan::of(Scope::Stream(stream)), from_version: None }
     }
 
     /// Begins with this version, and goes up, or down if the read is backwards.
@@ -66,11 +62,7 @@ pub struct ReadLog {
 
 impl ReadLog {
     pub(crate) fn new(store: Arc<dyn LogStore>, query: Query) -> Self {
-        Self {
-            store,
-            plan: Plan::of(Scope::Log(query)),
-            bound: None,
-        }
+        Self { store, plan: Plan::of(Scope::Log(query)), bound: None }
     }
 
     /// Only events after this position.
@@ -102,11 +94,7 @@ impl ReadLog {
 
     /// The events, read page by page as they are taken.
     pub fn events(mut self) -> EventStream {
-        let whole = if self.plan.backwards {
-            Position::END
-        } else {
-            Position::START
-        };
+        let whole = if self.plan.backwards { Position::END } else { Position::START };
         self.plan.cursor = self.bound.unwrap_or(whole).get();
         EventStream::start(self.store, self.plan)
     }

@@ -35,16 +35,8 @@ const FIXED: usize = 3;
 /// The positions of the events that match `query`, which is not [`Query::all`].
 #[must_use]
 pub fn positions<'q>(query: &'q Query, dialect: Dialect<'_>, backwards: bool) -> Positions<'q> {
-    let mut statement = Statement {
-        dialect,
-        backwards,
-        texts: Vec::new(),
-    };
-    let ranges: Vec<String> = query
-        .items()
-        .iter()
-        .map(|item| statement.ranges(item))
-        .collect();
+    let mut statement = Statement { dialect, backwards, texts: Vec::new() };
+    let ranges: Vec<String> = query.items().iter().map(|item| statement.ranges(item)).collect();
     let p = dialect.placeholder;
     let mut sql = ranges.join("\nUNION\n");
     if ranges.len() > 1 || sql.contains("UNION") {
@@ -53,10 +45,7 @@ pub fn positions<'q>(query: &'q Query, dialect: Dialect<'_>, backwards: bool) ->
             "SELECT position FROM (\n{sql}\n) AS matches ORDER BY position {order} LIMIT {p}3"
         );
     }
-    Positions {
-        sql,
-        texts: statement.texts,
-    }
+    Positions { sql, texts: statement.texts }
 }
 
 struct Statement<'q, 'd> {
@@ -80,11 +69,7 @@ impl<'q> Statement<'q, '_> {
         if let Some((first, others)) = item.tags.split_first() {
             return self.tag_range(first, others, &item.types);
         }
-        let ranges: Vec<String> = item
-            .types
-            .iter()
-            .map(|name| self.type_range(name))
-            .collect();
+        let ranges: Vec<String> = item.types.iter().map(|name| self.type_range(name)).collect();
         ranges.join("\nUNION\n")
     }
 
@@ -107,11 +92,7 @@ impl<'q> Statement<'q, '_> {
         }
         if !types.is_empty() {
             let names: Vec<String> = types.iter().map(|name| self.text(name)).collect();
-            let _ = write!(
-                from,
-                " JOIN {} AS e ON e.position = t.position",
-                self.dialect.events
-            );
+            let _ = write!(from, " JOIN {} AS e ON e.position = t.position", self.dialect.events);
             let _ = write!(filter, " AND e.type IN ({})", names.join(", "));
         }
         self.range("t", &from, &filter)
@@ -136,11 +117,7 @@ impl<'q> Statement<'q, '_> {
 mod tests {
     use super::*;
 
-    const DIALECT: Dialect<'_> = Dialect {
-        placeholder: '?',
-        events: "events",
-        tags: "tags",
-    };
+    const DIALECT: Dialect<'_> = Dialect { placeholder: '?', events: "events", tags: "tags" };
 
     #[test]
     fn an_item_with_tags_is_one_range_of_the_tag_table() {
@@ -163,10 +140,6 @@ mod tests {
         let positions = positions(&query, DIALECT, true);
         assert_eq!(positions.texts, ["A", "B", "x"]);
         assert_eq!(positions.sql.matches("UNION").count(), 2);
-        assert!(
-            positions.sql.ends_with("ORDER BY position DESC LIMIT ?3"),
-            "{}",
-            positions.sql
-        );
+        assert!(positions.sql.ends_with("ORDER BY position DESC LIMIT ?3"), "{}", positions.sql);
     }
 }

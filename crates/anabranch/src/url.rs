@@ -18,10 +18,7 @@ pub(crate) fn parse(url: &str) -> Result<Backend<'_>, InputError> {
             Some(scheme) => format!("URL `{}:…`", scheme.escape_debug()),
             None => "URL".to_owned(),
         };
-        Err(InputError {
-            subject,
-            problem: InputProblem::BadUrl(problem.to_owned()),
-        })
+        Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
     };
     match scheme {
         #[cfg(feature = "sqlite")]
@@ -38,10 +35,8 @@ pub(crate) fn parse(url: &str) -> Result<Backend<'_>, InputError> {
         Some("postgres" | "postgresql") => {
             bad("this program was built without the feature `postgres`")
         }
-        _ => bad(
-            "names no database that we know; write sqlite:orders.db, sqlite::memory: or \
-             postgres://user@host/database",
-        ),
+        _ => bad("names no database that we know; write sqlite:orders.db, sqlite::memory: or \
+             postgres://user@host/database"),
     }
 }
 
@@ -57,23 +52,12 @@ mod tests {
             ("sqlite:///var/orders.db", "/var/orders.db"),
             ("sqlite::memory:", ":memory:"),
         ] {
-            assert!(
-                matches!(parse(url), Ok(Backend::Sqlite(found)) if found == path),
-                "{url}"
-            );
+            assert!(matches!(parse(url), Ok(Backend::Sqlite(found)) if found == path), "{url}");
         }
-        assert!(matches!(
-            parse("postgresql://x/y"),
-            Ok(Backend::Postgres("postgresql://x/y"))
-        ));
+        assert!(matches!(parse("postgresql://x/y"), Ok(Backend::Postgres("postgresql://x/y"))));
         for bad in ["", "orders.db", "mysql://root:secret@x/y", "Sqlite:x"] {
-            let Err(error) = parse(bad) else {
-                panic!("{bad}")
-            };
-            assert!(
-                error.to_string().contains("write sqlite:orders.db"),
-                "{error}"
-            );
+            let Err(error) = parse(bad) else { panic!("{bad}") };
+            assert!(error.to_string().contains("write sqlite:orders.db"), "{error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
     }

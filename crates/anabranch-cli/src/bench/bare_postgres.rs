@@ -20,10 +20,7 @@ impl BarePostgres {
         let (client, connection) = connect(url, NoTls).await?;
         tokio::spawn(connection);
         client.batch_execute("SET synchronous_commit = on").await?;
-        Ok(Self {
-            client,
-            namespace: namespace.clone(),
-        })
+        Ok(Self { client, namespace: namespace.clone() })
     }
 
     pub(crate) async fn write(
@@ -49,9 +46,7 @@ impl BarePostgres {
             let streams: Vec<&str> = rows.iter().map(|row| row.stream.as_str()).collect();
             let data: Vec<&str> = rows.iter().map(|row| row.data.as_str()).collect();
             let customers: Vec<&str> = rows.iter().map(|row| row.customer.as_str()).collect();
-            self.client
-                .execute(&insert, &[&versions, &ids, &streams, &data, &customers])
-                .await?;
+            self.client.execute(&insert, &[&versions, &ids, &streams, &data, &customers]).await?;
             written += rows.len() as u64;
         }
         Ok(written)
@@ -77,7 +72,7 @@ impl BarePostgres {
 }
 
 /// Every column, as values that a program can keep.
-fn columns(row: &Row) -> anyhow::Result<(i64, Uuid, Vec<Option<String>>, Vec<String>, i64)> {
+fn columns(row: &Row) -> anyhow::Result<impl Sized> {
     let mut texts = Vec::with_capacity(9);
     for column in [8, 9, 10, 13, 14, 15, 16] {
         texts.push(row.try_get::<_, Option<String>>(column)?);
@@ -88,13 +83,9 @@ fn columns(row: &Row) -> anyhow::Result<(i64, Uuid, Vec<Option<String>>, Vec<Str
     let numbers = row.try_get::<_, i64>(1)? + i64::from(row.try_get::<_, i32>(4)?);
     let slots = [5, 6, 7].map(|column| row.try_get::<_, Option<i16>>(column));
     let slots: i64 = slots.into_iter().flatten().flatten().map(i64::from).sum();
-    Ok((
-        row.try_get(0)?,
-        row.try_get(3)?,
-        texts,
-        row.try_get(17)?,
-        numbers + slots,
-    ))
+    let (position, id): (i64, Uuid) = (row.try_get(0)?, row.try_get(3)?);
+    let tags: Vec<String> = row.try_get(17)?;
+    Ok((position, id, texts, tags, numbers + slots))
 }
 
 /// The text of a `json` column.

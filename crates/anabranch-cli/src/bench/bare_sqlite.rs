@@ -17,10 +17,7 @@ impl BareSqlite {
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.busy_timeout(Duration::from_secs(30))?;
-        Ok(Self {
-            connection,
-            namespace: namespace.clone(),
-        })
+        Ok(Self { connection, namespace: namespace.clone() })
     }
 
     pub(crate) fn write(
@@ -37,18 +34,11 @@ impl BareSqlite {
         let (started, mut written) = (Instant::now(), 0);
         while started.elapsed() < time {
             let rows = batch();
-            let tx = self
-                .connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let mut insert = tx.prepare_cached(&sql)?;
             for row in &rows {
                 let id = uuid::Uuid::now_v7();
-                let BareRow {
-                    stream,
-                    version,
-                    data,
-                    customer,
-                } = row;
+                let BareRow { stream, version, data, customer } = row;
                 insert.execute(params![id.as_bytes(), stream, version, data, customer])?;
             }
             drop(insert);
@@ -80,7 +70,7 @@ impl BareSqlite {
 }
 
 /// Every column, as values that a program can keep.
-fn columns(row: &Row<'_>) -> anyhow::Result<(i64, [u8; 16], Vec<Option<String>>, i64)> {
+fn columns(row: &Row<'_>) -> anyhow::Result<impl Sized> {
     let mut texts = Vec::with_capacity(10);
     for column in [2, 3, 5, 7, 8, 9, 10, 11, 12, 13] {
         texts.push(row.get::<_, Option<String>>(column)?);
@@ -92,5 +82,5 @@ fn columns(row: &Row<'_>) -> anyhow::Result<(i64, [u8; 16], Vec<Option<String>>,
     for column in [16, 17] {
         numbers += row.get::<_, Option<i64>>(column)?.unwrap_or(0);
     }
-    Ok((row.get(0)?, row.get(1)?, texts, numbers))
+    Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?, texts, numbers))
 }

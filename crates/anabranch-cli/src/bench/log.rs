@@ -69,21 +69,11 @@ impl BenchLog {
 
     async fn measure(&self, ours: &mut Place, bare: &mut Place) -> anyhow::Result<()> {
         if !self.json {
-            eprintln!(
-                "{}: {} repeats, the median counts",
-                ours.log.at(),
-                self.repeats
-            );
+            eprintln!("{}: {} repeats, the median counts", ours.log.at(), self.repeats);
             report::print_header();
         }
         let what = "1 event an append; limit: bare insert, 1 row a commit";
-        let single = Case::new(
-            "log",
-            "single",
-            1,
-            what,
-            self.appends(ours, bare, 1, 1, 1).await?,
-        );
+        let single = Case::new("log", "single", 1, what, self.appends(ours, bare, 1, 1, 1).await?);
         single.print(self.json)?;
 
         let what = "1 event an append; limit: bare insert, 64 rows a commit";
@@ -103,10 +93,7 @@ impl BenchLog {
         for _ in 0..self.repeats {
             report::reset_peak_rss();
             rates.ours.push(ours.read().await?);
-            peak = peak
-                .into_iter()
-                .chain(report::peak_rss_mb())
-                .reduce(f64::max);
+            peak = peak.into_iter().chain(report::peak_rss_mb()).reduce(f64::max);
             rates.bare.push(ours.read_bare().await?);
         }
         let mut read = Case::new("log", "read", 1, what, rates);
@@ -128,14 +115,10 @@ impl BenchLog {
         for _ in 0..self.repeats {
             let started = Instant::now();
             let appended = ours.append(tasks, each, time).await?;
-            rates
-                .ours
-                .push(appended as f64 / started.elapsed().as_secs_f64());
+            rates.ours.push(appended as f64 / started.elapsed().as_secs_f64());
             let started = Instant::now();
-            let written = bare.write_bare(rows, time).await?;
-            rates
-                .bare
-                .push(written as f64 / started.elapsed().as_secs_f64());
+            let written = bare.write_bare(rows, each, time).await?;
+            rates.bare.push(written as f64 / started.elapsed().as_secs_f64());
         }
         Ok(rates)
     }
@@ -151,17 +134,10 @@ struct Place {
 impl Place {
     async fn new(url: &str, name: &str) -> anyhow::Result<Self> {
         let namespace = Namespace::new(format!("bench_{name}_{}", std::process::id()))?;
-        let options = Options {
-            namespace: namespace.clone(),
-            ..Options::default()
-        };
+        let options = Options { namespace: namespace.clone(), ..Options::default() };
         let log = anabranch::connect_with(url, &options).await?;
         let bare = Bare::connect(url, &namespace).await?;
-        Ok(Self {
-            log,
-            bare,
-            next: Arc::default(),
-        })
+        Ok(Self { log, bare, next: Arc::default() })
     }
 
     async fn append(&self, tasks: usize, each: u64, time: Duration) -> anyhow::Result<u64> {
@@ -189,24 +165,20 @@ impl Place {
         Ok(appended)
     }
 
-    async fn write_bare(&mut self, rows: u64, time: Duration) -> anyhow::Result<u64> {
+    async fn write_bare(&mut self, rows: u64, each: u64, time: Duration) -> anyhow::Result<u64> {
         let next = Arc::clone(&self.next);
         let batch = || {
             let first = next.fetch_add(rows, Ordering::Relaxed);
-            (first..first + rows).map(bare_row).collect()
+            // A batch goes to one stream, single events to many, as in ours.
+            let of = |number| if each > 1 { first } else { number };
+            (first..first + rows).map(|number| bare_row(of(number), number)).collect()
         };
         self.bare.write(batch, time).await
     }
 
     /// Appends until the log has so many events.
     async fn fill(&self, events: u64) -> anyhow::Result<()> {
-        let mut have = self
-            .log
-            .read(Query::all())
-            .backwards()
-            .limit(1)
-            .collect()
-            .await?;
+        let mut have = self.log.read(Query::all()).backwards().limit(1).collect().await?;
         let mut have = have.pop().map_or(0, |event| event.position().get());
         while have < events {
             let count = FILL_BATCH.min(events - have);
@@ -259,10 +231,10 @@ fn event(number: u64) -> NewEvent {
         .with_customer(format!("cust-{}", number % 1000))
 }
 
-fn bare_row(number: u64) -> BareRow {
+fn bare_row(of: u64, number: u64) -> BareRow {
     BareRow {
-        stream: stream(number),
-        version: (number / STREAMS + 1) as i64,
+        stream: stream(of),
+        version: number as i64,
         data: data(number),
         customer: format!("cust-{}", number % 1000),
     }

@@ -55,9 +55,7 @@ impl Case {
         }
         let number =
             |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
-        let ratio = self
-            .ratio
-            .map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let mut line = format!(
             "{:<11} {:>5} {:>10.0} {:>10} {:>6}  {}",
             self.case,
@@ -79,10 +77,7 @@ impl Case {
 }
 
 pub(crate) fn print_header() {
-    println!(
-        "{:<11} {:>5} {:>10} {:>10} {:>6}",
-        "case", "tasks", "events/s", "limit", "ratio"
-    );
+    println!("{:<11} {:>5} {:>10} {:>10} {:>6}", "case", "tasks", "events/s", "limit", "ratio");
 }
 
 /// The rates of the repeats.

@@ -13,9 +13,7 @@ fn event(tag: u8) -> NewEvent {
 }
 
 fn positions(decision: &Decision<'_>, from: u64) -> Vec<Position> {
-    (0..decision.rows.len() as u64)
-        .map(|n| Position::new(from + n))
-        .collect()
+    (0..decision.rows.len() as u64).map(|n| Position::new(from + n)).collect()
 }
 
 fn stored(row: &Row<'_>, position: Position) -> Event {
@@ -70,21 +68,14 @@ impl Model {
 fn a_refused_append_leaves_no_trace() {
     let (a, b) = (stream(1), stream(2));
     let batch = [
-        Append::new()
-            .to(&a, Expected::Any, [event(1)])
-            .to(&b, Expected::Exact(7), [event(2)]),
+        Append::new().to(&a, Expected::Any, [event(1)]).to(&b, Expected::Exact(7), [event(2)]),
         Append::new().to(&a, Expected::NoStream, [event(3)]),
     ];
     let decision = decide(&batch, Known::default());
     assert_eq!(decision.rows.len(), 1, "only the second append is written");
     let at = positions(&decision, 1);
     let answers = decision.settle(&at);
-    let Err(AppendError::Conflict {
-        stream,
-        expected,
-        actual,
-    }) = &answers[0]
-    else {
+    let Err(AppendError::Conflict { stream, expected, actual }) = &answers[0] else {
         panic!("{answers:?}")
     };
     assert_eq!((stream, *expected, *actual), (&b, Expected::Exact(7), 0));
@@ -111,11 +102,7 @@ fn the_same_id_is_one_event_and_another_body_is_an_error() {
     let first = Append::new().to(&stream(1), Expected::NoStream, [event(1), event(2)]);
     let answers = model.run(&[first.clone(), first.clone()]);
     assert_eq!(answers[0], answers[1], "within a batch");
-    assert_eq!(
-        model.run(std::slice::from_ref(&first))[0],
-        answers[0],
-        "across batches"
-    );
+    assert_eq!(model.run(std::slice::from_ref(&first))[0], answers[0], "across batches");
     assert_eq!(model.0.len(), 2);
 
     let id = first.parts()[0].events[0].id();
@@ -136,12 +123,7 @@ fn one_id_with_two_bodies_in_one_append_is_refused() {
     let decision = decide(&batch, Known::default());
     assert!(decision.rows.is_empty());
     let answer = decision.settle(&[]).remove(0);
-    assert!(
-        answer
-            .unwrap_err()
-            .to_string()
-            .contains("stands twice in this append")
-    );
+    assert!(answer.unwrap_err().to_string().contains("stands twice in this append"));
 }
 
 #[test]
@@ -158,11 +140,7 @@ fn any_append() -> impl Strategy<Value = Append> {
         Just(Expected::NoStream),
         (0..4u64).prop_map(Expected::Exact)
     ];
-    let part = (
-        0..3u8,
-        expected,
-        proptest::collection::vec((0..3u8, 0..12u128), 1..3),
-    );
+    let part = (0..3u8, expected, proptest::collection::vec((0..3u8, 0..12u128), 1..3));
     let condition = proptest::option::of((0..3u8, 0..6u64));
     (proptest::collection::vec(part, 1..3), condition).prop_map(|(parts, condition)| {
         let mut append = Append::new();

@@ -33,23 +33,13 @@ fn schema() -> EventSchema<OrderEvent> {
 fn recorded(event: &NewEvent) -> Event {
     let stream = StreamId::new("Order", "1").unwrap();
     let slots = Slots::of(HashRule::Fnv1a, "1", None, None);
-    Event::from_row(
-        Position::new(7),
-        1,
-        event.id(),
-        0,
-        slots,
-        &event.body(&stream),
-    )
+    Event::from_row(Position::new(7), 1, event.id(), 0, slots, &event.body(&stream))
 }
 
 #[test]
 fn every_kind_of_variant_comes_back_as_it_was_written() {
     for event in [
-        OrderEvent::OrderPlaced {
-            total: 1.5,
-            currency: "SEK".into(),
-        },
+        OrderEvent::OrderPlaced { total: 1.5, currency: "SEK".into() },
         OrderEvent::Noted("by hand".into()),
         OrderEvent::Moved(3, -4),
         OrderEvent::Cancelled,
@@ -58,18 +48,12 @@ fn every_kind_of_variant_comes_back_as_it_was_written() {
         assert_eq!(schema().decode(&recorded(&new)).unwrap(), event);
     }
     let noted = schema().encode(&OrderEvent::Noted(String::new())).unwrap();
-    assert_eq!(
-        (noted.event_type(), noted.schema_version()),
-        ("order-noted", 1)
-    );
+    assert_eq!((noted.event_type(), noted.schema_version()), ("order-noted", 1));
 }
 
 #[test]
 fn older_versions_are_lifted_step_by_step() {
-    let expected = OrderEvent::OrderPlaced {
-        total: 2.0,
-        currency: "EUR".into(),
-    };
+    let expected = OrderEvent::OrderPlaced { total: 2.0, currency: "EUR".into() };
     let first = NewEvent::new("OrderPlaced", json!({ "amount": 2.0 }));
     assert_eq!(schema().decode(&recorded(&first)).unwrap(), expected);
     let second = NewEvent::new("OrderPlaced", json!({ "total": 2.0 })).with_schema_version(2);
@@ -80,36 +64,18 @@ fn older_versions_are_lifted_step_by_step() {
 fn what_cannot_be_read_is_an_error_that_names_it() {
     let message = |event: NewEvent| schema().decode(&recorded(&event)).unwrap_err().to_string();
     let unknown = message(NewEvent::new("OrderLost", json!({})));
-    assert!(
-        unknown.contains("unknown event type `OrderLost` at position 7"),
-        "{unknown}"
-    );
-    assert!(
-        unknown.contains("OrderPlaced, order-noted, Moved, Cancelled"),
-        "{unknown}"
-    );
+    assert!(unknown.contains("unknown event type `OrderLost` at position 7"), "{unknown}");
+    assert!(unknown.contains("OrderPlaced, order-noted, Moved, Cancelled"), "{unknown}");
     let unknown = message(NewEvent::new("OrderLost", json!({})).with_schema_version(3));
-    assert!(
-        unknown.contains("unknown event type `OrderLost`"),
-        "{unknown}"
-    );
+    assert!(unknown.contains("unknown event type `OrderLost`"), "{unknown}");
     let newer = message(NewEvent::new("OrderPlaced", json!({})).with_schema_version(9));
-    assert!(
-        newer.contains("has schema version 9, this program knows versions up to 3"),
-        "{newer}"
-    );
+    assert!(newer.contains("has schema version 9, this program knows versions up to 3"), "{newer}");
     let newer = message(NewEvent::new("Cancelled", ()).with_schema_version(2));
     assert!(newer.contains("knows versions up to 1"), "{newer}");
     let failed = message(NewEvent::new("OrderPlaced", json!({})));
-    assert!(
-        failed.contains("from schema version 2: there is no total"),
-        "{failed}"
-    );
+    assert!(failed.contains("from schema version 2: there is no total"), "{failed}");
     let misfit = message(NewEvent::new("order-noted", json!(5)));
-    assert!(
-        misfit.contains("data of `order-noted` at position 7 does not fit"),
-        "{misfit}"
-    );
+    assert!(misfit.contains("data of `order-noted` at position 7 does not fit"), "{misfit}");
 }
 
 #[test]
@@ -125,8 +91,6 @@ fn a_struct_is_not_an_event_type() {
         a: u8,
         b: u8,
     }
-    let error = EventSchema::<Plain>::new()
-        .encode(&Plain { a: 1, b: 2 })
-        .unwrap_err();
+    let error = EventSchema::<Plain>::new().encode(&Plain { a: 1, b: 2 }).unwrap_err();
     assert!(error.to_string().contains("must be an enum"), "{error}");
 }

@@ -1,11 +1,6 @@
 //! A log of its own for each test, on the server that `cargo xtask test` provides.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "each test binary uses a part"
-)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test binary uses a part")]
 
 use anabranch_postgres::Postgres;
 use anabranch_postgres::tokio_postgres::{Client, NoTls};
@@ -29,19 +24,13 @@ pub fn namespace() -> Namespace {
 pub fn harness() -> Harness {
     let namespace = namespace();
     Harness::new(true, (), move |options| {
-        let options = Options {
-            namespace: namespace.clone(),
-            ..options
-        };
+        let options = Options { namespace: namespace.clone(), ..options };
         Box::pin(async move { Ok(Log::new(Postgres::connect(&url(), &options).await?)) })
     })
 }
 
 pub async fn open(namespace: &Namespace) -> Log {
-    let options = Options {
-        namespace: namespace.clone(),
-        ..Options::default()
-    };
+    let options = Options { namespace: namespace.clone(), ..Options::default() };
     Log::new(Postgres::connect(&url(), &options).await.unwrap())
 }
 
@@ -51,9 +40,8 @@ pub async fn client() -> Client {
 }
 
 pub async fn client_of(url: &str) -> Client {
-    let (client, connection) = anabranch_postgres::tokio_postgres::connect(url, NoTls)
-        .await
-        .unwrap();
+    let (client, connection) =
+        anabranch_postgres::tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }

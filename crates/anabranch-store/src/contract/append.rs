@@ -8,26 +8,13 @@ use std::collections::HashSet;
 /// The first event of a log and of a stream is 1, and both grow.
 pub async fn versions_and_positions_grow(harness: &Harness) {
     let log = harness.log().await;
-    let first = log
-        .append(&order(1), Expected::NoStream, [numbered(1)])
-        .await
-        .unwrap();
+    let first = log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
     assert_eq!((first.version(), first.position()), (1, Position::new(1)));
-    let second = log
-        .append(&order(2), Expected::NoStream, [numbered(2)])
-        .await
-        .unwrap();
+    let second = log.append(&order(2), Expected::NoStream, [numbered(2)]).await.unwrap();
     assert_eq!(second.version(), 1);
     assert!(second.position() > first.position());
-    let more = log
-        .append(&order(1), Expected::Exact(1), [numbered(3), numbered(4)])
-        .await
-        .unwrap();
-    let versions: Vec<u64> = more
-        .events()
-        .iter()
-        .map(|recorded| recorded.version)
-        .collect();
+    let more = log.append(&order(1), Expected::Exact(1), [numbered(3), numbered(4)]).await.unwrap();
+    let versions: Vec<u64> = more.events().iter().map(|recorded| recorded.version).collect();
     assert_eq!(versions, [2, 3]);
     assert_eq!(log.head().await.unwrap(), more.position());
 }
@@ -40,54 +27,23 @@ pub async fn an_expectation_is_kept_or_the_conflict_says_why(harness: &Harness) 
     append(Expected::Any).await.unwrap();
     append(Expected::Exact(1)).await.unwrap();
     for (wrong, message) in [
-        (
-            Expected::NoStream,
-            "expected no events, but it stands at version 2",
-        ),
-        (
-            Expected::Exact(0),
-            "expected no events, but it stands at version 2",
-        ),
-        (
-            Expected::Exact(1),
-            "expected version 1, but it stands at version 2",
-        ),
-        (
-            Expected::Exact(3),
-            "expected version 3, but it stands at version 2",
-        ),
-        (
-            Expected::Exact(u64::MAX),
-            "expected version 18446744073709551615, but it stands",
-        ),
+        (Expected::NoStream, "expected no events, but it stands at version 2"),
+        (Expected::Exact(0), "expected no events, but it stands at version 2"),
+        (Expected::Exact(1), "expected version 1, but it stands at version 2"),
+        (Expected::Exact(3), "expected version 3, but it stands at version 2"),
+        (Expected::Exact(u64::MAX), "expected version 18446744073709551615, but it stands"),
     ] {
         let error = append(wrong).await.unwrap_err();
         assert!(error.is_conflict());
-        let AppendError::Conflict {
-            stream: of,
-            expected,
-            actual,
-        } = &error
-        else {
+        let AppendError::Conflict { stream: of, expected, actual } = &error else {
             panic!("{error:?}")
         };
         assert_eq!((of, *expected, *actual), (&stream, wrong, 2));
-        assert!(
-            error.to_string().contains("conflict on stream Order:ord-1"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("conflict on stream Order:ord-1"), "{error}");
         assert!(error.to_string().contains(message), "{error}");
     }
-    let error = log
-        .append(&order("new"), Expected::Exact(7), [numbered(0)])
-        .await
-        .unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("expected version 7, but it has no events"),
-        "{error}"
-    );
+    let error = log.append(&order("new"), Expected::Exact(7), [numbered(0)]).await.unwrap_err();
+    assert!(error.to_string().contains("expected version 7, but it has no events"), "{error}");
     append(Expected::Exact(2)).await.unwrap();
     assert_eq!(log.read_stream(&stream).collect().await.unwrap().len(), 3);
 }
@@ -101,25 +57,14 @@ pub async fn several_streams_are_stored_all_or_not_at_all(harness: &Harness) {
             .to(&order("to"), expected, [numbered(2)])
             .to(&order("from"), Expected::Any, [numbered(3)])
     };
-    let error = log
-        .append_all(transfer(Expected::Exact(9)))
-        .await
-        .unwrap_err();
+    let error = log.append_all(transfer(Expected::Exact(9))).await.unwrap_err();
     assert!(error.is_conflict(), "{error}");
     assert_eq!(log.head().await.unwrap(), Position::START);
     let appended = log.append_all(transfer(Expected::NoStream)).await.unwrap();
-    let versions: Vec<u64> = appended
-        .events()
-        .iter()
-        .map(|recorded| recorded.version)
-        .collect();
+    let versions: Vec<u64> = appended.events().iter().map(|recorded| recorded.version).collect();
     assert_eq!(versions, [1, 1, 2]);
     let all = log.read(Query::all()).collect().await.unwrap();
-    assert_eq!(
-        numbers(&all),
-        [1, 2, 3],
-        "positions follow the order of the append"
-    );
+    assert_eq!(numbers(&all), [1, 2, 3], "positions follow the order of the append");
 }
 
 /// Positions follow the order in which the events were given, across streams and with tags.
@@ -131,22 +76,11 @@ pub async fn the_order_of_a_large_append_is_kept(harness: &Harness) {
         append = append.to(&order(number % 11), Expected::Any, [event]);
     }
     let appended = log.append_all(append).await.unwrap();
-    assert!(
-        appended
-            .events()
-            .is_sorted_by_key(|recorded| recorded.position)
-    );
+    assert!(appended.events().is_sorted_by_key(|recorded| recorded.position));
     let all = log.read(Query::all()).collect().await.unwrap();
     assert_eq!(numbers(&all), (0..3000).collect::<Vec<_>>());
-    let tagged = log
-        .read(Query::tags(["all", "n:3"]))
-        .collect()
-        .await
-        .unwrap();
-    assert_eq!(
-        numbers(&tagged),
-        (0..3000).filter(|n| n % 7 == 3).collect::<Vec<_>>()
-    );
+    let tagged = log.read(Query::tags(["all", "n:3"])).collect().await.unwrap();
+    assert_eq!(numbers(&tagged), (0..3000).filter(|n| n % 7 == 3).collect::<Vec<_>>());
 }
 
 /// Many tasks, two doors, one stream: every event once, versions without a hole.
@@ -155,10 +89,9 @@ pub async fn concurrent_appends_to_one_stream_lose_and_double_nothing(harness: &
     let doors = [log.clone(), harness.again(&log).await];
     let appends = (0..400).map(|number| {
         let log = doors[number as usize % 2].clone();
-        tokio::spawn(async move {
-            log.append(&order("hot"), Expected::Any, [numbered(number)])
-                .await
-        })
+        tokio::spawn(
+            async move { log.append(&order("hot"), Expected::Any, [numbered(number)]).await },
+        )
     });
     let mut positions = HashSet::new();
     for appended in soon(join_all(appends)).await {
@@ -182,11 +115,9 @@ pub async fn a_conflict_never_fails_its_neighbours(harness: &Harness) {
             tokio::spawn(async move {
                 if task % 2 == 0 {
                     let own = order(format!("own-{task}"));
-                    log.append(&own, Expected::Exact(round), [numbered(task)])
-                        .await
+                    log.append(&own, Expected::Exact(round), [numbered(task)]).await
                 } else {
-                    log.append(&order("hot"), Expected::Exact(round), [numbered(task)])
-                        .await
+                    log.append(&order("hot"), Expected::Exact(round), [numbered(task)]).await
                 }
             })
         });
@@ -218,61 +149,33 @@ pub async fn the_same_id_is_one_event(harness: &Harness) {
         Append::new().to(&order(1), Expected::NoStream, [first, second])
     };
     let answers = soon(join_all((0..16).map(|n| {
-        let log = if n % 2 == 0 {
-            log.clone()
-        } else {
-            other.clone()
-        };
+        let log = if n % 2 == 0 { log.clone() } else { other.clone() };
         let append = append();
         tokio::spawn(async move { log.append_all(append).await })
     })))
     .await;
-    let answers: Vec<_> = answers
-        .into_iter()
-        .map(|answer| answer.unwrap().unwrap())
-        .collect();
-    assert!(
-        answers.windows(2).all(|pair| pair[0] == pair[1]),
-        "{answers:?}"
-    );
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().unwrap()).collect();
+    assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
 
     // The stream has moved on; the answer has not. The same body may be spelled differently.
-    log.append(&order(1), Expected::Exact(2), [numbered(3)])
-        .await
-        .unwrap();
+    log.append(&order(1), Expected::Exact(2), [numbered(3)]).await.unwrap();
     let spelled = NewEvent::from_json("E", r#"{ "b": [ 2 ], "a": 1 }"#)
         .with_id(uuid::Uuid::from_u128(7))
         .with_metadata(serde_json::json!({ "by": "test" }))
         .tag("x")
         .with_customer("c");
-    let again = log
-        .append(&order(1), Expected::NoStream, [spelled])
-        .await
-        .unwrap();
+    let again = log.append(&order(1), Expected::NoStream, [spelled]).await.unwrap();
     assert_eq!(again.events()[0], answers[0].events()[0]);
 
     // An event whose id was made for it is one event too, however often it is appended.
     let fresh = numbered(4);
-    let first = log
-        .append(&order(2), Expected::Any, [fresh.clone()])
-        .await
-        .unwrap();
-    assert_eq!(
-        log.append(&order(2), Expected::Any, [fresh]).await.unwrap(),
-        first
-    );
+    let first = log.append(&order(2), Expected::Any, [fresh.clone()]).await.unwrap();
+    assert_eq!(log.append(&order(2), Expected::Any, [fresh]).await.unwrap(), first);
 
     // Of a known and a new event, only the new one is added.
     let known = append().parts()[0].events[1].clone();
-    let both = log
-        .append(&order(1), Expected::Any, [known, numbered(5)])
-        .await
-        .unwrap();
-    let versions: Vec<u64> = both
-        .events()
-        .iter()
-        .map(|recorded| recorded.version)
-        .collect();
+    let both = log.append(&order(1), Expected::Any, [known, numbered(5)]).await.unwrap();
+    let versions: Vec<u64> = both.events().iter().map(|recorded| recorded.version).collect();
     assert_eq!(versions, [2, 4]);
     assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 5);
 }
@@ -282,29 +185,20 @@ pub async fn an_id_with_another_body_is_refused(harness: &Harness) {
     let log = harness.log().await;
     let id = uuid::Uuid::from_u128(9);
     let event = || numbered(1).with_id(id);
-    log.append(&order(1), Expected::Any, [event()])
-        .await
-        .unwrap();
+    log.append(&order(1), Expected::Any, [event()]).await.unwrap();
     for (stream, event, differs) in [
         (order(2), event(), "stream"),
         (order(1), NewEvent::new("Other", 1).with_id(id), "type"),
         (order(1), numbered(2).with_id(id), "data"),
         (order(1), event().with_schema_version(2), "schema version"),
-        (
-            order(1),
-            event().with_metadata(serde_json::json!({})),
-            "metadata",
-        ),
+        (order(1), event().with_metadata(serde_json::json!({})), "metadata"),
         (order(1), event().with_correlation("x"), "correlation"),
         (order(1), event().with_causation("x"), "causation"),
         (order(1), event().with_tenant("x"), "tenant"),
         (order(1), event().with_customer("x"), "customer"),
         (order(1), event().tag("x"), "set of tags"),
     ] {
-        let error = log
-            .append(&stream, Expected::Any, [numbered(0), event])
-            .await
-            .unwrap_err();
+        let error = log.append(&stream, Expected::Any, [numbered(0), event]).await.unwrap_err();
         let expected = format!(
             "event id {id} is in the log already, as version 1 of stream Order:1, with a different \
              {differs};"
@@ -324,13 +218,7 @@ pub async fn an_append_goes_on_when_its_caller_gives_up(harness: &Harness) {
         assert!(futures_util::poll!(append.as_mut()).is_pending());
         drop(append);
     }
-    log.append(&order("last"), Expected::Any, [numbered(0)])
-        .await
-        .unwrap();
+    log.append(&order("last"), Expected::Any, [numbered(0)]).await.unwrap();
     let events = log.read(Query::all()).collect().await.unwrap();
-    assert_eq!(
-        events.len(),
-        101,
-        "appends of one caller are handed over in order"
-    );
+    assert_eq!(events.len(), 101, "appends of one caller are handed over in order");
 }

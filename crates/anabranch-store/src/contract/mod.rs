@@ -42,11 +42,7 @@ impl Harness {
         keep: impl Any + Send + Sync,
         open: impl Fn(Options) -> BoxFuture<'static, Result<Log, StoreError>> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            open: Box::new(open),
-            shared,
-            _keep: Box::new(keep),
-        }
+        Self { open: Box::new(open), shared, _keep: Box::new(keep) }
     }
 
     /// Opens the log with options.
@@ -61,11 +57,7 @@ impl Harness {
 
     /// The same log through a second door, where the database has one.
     pub async fn again(&self, log: &Log) -> Log {
-        if self.shared {
-            self.log().await
-        } else {
-            log.clone()
-        }
+        if self.shared { self.log().await } else { log.clone() }
     }
 }
 
@@ -122,9 +114,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits for something that must come.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, what)
-        .await
-        .expect("it came within a minute")
+    tokio::time::timeout(PATIENCE, what).await.expect("it came within a minute")
 }
 
 /// A stream of category `Order`.
@@ -142,8 +132,5 @@ pub fn numbered(number: u64) -> NewEvent {
 /// The numbers of events made by [`numbered`].
 #[must_use]
 pub fn numbers(events: &[Event]) -> Vec<u64> {
-    events
-        .iter()
-        .map(|event| event.data().expect("a number"))
-        .collect()
+    events.iter().map(|event| event.data().expect("a number")).collect()
 }

@@ -8,96 +8,40 @@ use anabranch_core::{Expected, NewEvent, Position, Query};
 pub async fn a_stream_reads_in_both_directions(harness: &Harness) {
     let log = harness.log().await;
     for number in 1..=10 {
-        log.append(&order(1), Expected::Any, [numbered(number)])
-            .await
-            .unwrap();
-        log.append(&order(2), Expected::Any, [numbered(100 + number)])
-            .await
-            .unwrap();
+        log.append(&order(1), Expected::Any, [numbered(number)]).await.unwrap();
+        log.append(&order(2), Expected::Any, [numbered(100 + number)]).await.unwrap();
     }
     let read = || log.read_stream(&order(1));
     let all: Vec<u64> = (1..=10).collect();
     assert_eq!(numbers(&read().collect().await.unwrap()), all);
-    assert_eq!(
-        numbers(&read().from_version(8).collect().await.unwrap()),
-        [8, 9, 10]
-    );
-    assert_eq!(
-        numbers(&read().from_version(0).limit(2).collect().await.unwrap()),
-        [1, 2]
-    );
+    assert_eq!(numbers(&read().from_version(8).collect().await.unwrap()), [8, 9, 10]);
+    assert_eq!(numbers(&read().from_version(0).limit(2).collect().await.unwrap()), [1, 2]);
     assert!(read().from_version(11).collect().await.unwrap().is_empty());
-    assert!(
-        read()
-            .from_version(u64::MAX)
-            .collect()
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert_eq!(
-        numbers(&read().backwards().limit(3).collect().await.unwrap()),
-        [10, 9, 8]
-    );
+    assert!(read().from_version(u64::MAX).collect().await.unwrap().is_empty());
+    assert_eq!(numbers(&read().backwards().limit(3).collect().await.unwrap()), [10, 9, 8]);
     let down = read().backwards().from_version(2).collect().await.unwrap();
     assert_eq!(numbers(&down), [2, 1]);
-    let down = read()
-        .backwards()
-        .from_version(u64::MAX)
-        .limit(1)
-        .collect()
-        .await
-        .unwrap();
+    let down = read().backwards().from_version(u64::MAX).limit(1).collect().await.unwrap();
     assert_eq!(numbers(&down), [10]);
     assert!(read().limit(0).collect().await.unwrap().is_empty());
-    assert!(
-        log.read_stream(&order("none"))
-            .collect()
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(log.read_stream(&order("none")).collect().await.unwrap().is_empty());
 }
 
 /// After, before, backwards, with a limit.
 pub async fn the_log_reads_in_both_directions(harness: &Harness) {
     let log = harness.log().await;
     for number in 1..=10 {
-        log.append(&order(number % 3), Expected::Any, [numbered(number)])
-            .await
-            .unwrap();
+        log.append(&order(number % 3), Expected::Any, [numbered(number)]).await.unwrap();
     }
     let read = || log.read(Query::all());
     let at = Position::new;
-    assert_eq!(
-        numbers(&read().collect().await.unwrap()),
-        (1..=10).collect::<Vec<_>>()
-    );
-    assert_eq!(
-        numbers(&read().after(at(8)).collect().await.unwrap()),
-        [9, 10]
-    );
-    assert_eq!(
-        numbers(&read().after(at(3)).limit(2).collect().await.unwrap()),
-        [4, 5]
-    );
+    assert_eq!(numbers(&read().collect().await.unwrap()), (1..=10).collect::<Vec<_>>());
+    assert_eq!(numbers(&read().after(at(8)).collect().await.unwrap()), [9, 10]);
+    assert_eq!(numbers(&read().after(at(3)).limit(2).collect().await.unwrap()), [4, 5]);
     assert!(read().after(at(10)).collect().await.unwrap().is_empty());
-    assert!(
-        read()
-            .after(at(u64::MAX))
-            .collect()
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert_eq!(
-        numbers(&read().backwards().limit(2).collect().await.unwrap()),
-        [10, 9]
-    );
-    assert_eq!(
-        numbers(&read().before(at(3)).collect().await.unwrap()),
-        [2, 1]
-    );
+    assert!(read().after(at(u64::MAX)).collect().await.unwrap().is_empty());
+    assert_eq!(numbers(&read().backwards().limit(2).collect().await.unwrap()), [10, 9]);
+    assert_eq!(numbers(&read().before(at(3)).collect().await.unwrap()), [2, 1]);
     assert!(read().before(at(1)).collect().await.unwrap().is_empty());
 }
 
@@ -111,32 +55,11 @@ pub async fn a_long_read_is_complete_and_in_order(harness: &Harness) {
     }
     let up: Vec<u64> = (0..EVENTS).collect();
     let down: Vec<u64> = (0..EVENTS).rev().collect();
-    assert_eq!(
-        numbers(&log.read(Query::all()).collect().await.unwrap()),
-        up
-    );
-    assert_eq!(
-        numbers(&log.read(Query::all()).backwards().collect().await.unwrap()),
-        down
-    );
-    assert_eq!(
-        numbers(&log.read(Query::tags(["t"])).collect().await.unwrap()),
-        up
-    );
-    assert_eq!(
-        numbers(&log.read_stream(&order(1)).collect().await.unwrap()),
-        up
-    );
-    assert_eq!(
-        numbers(
-            &log.read_stream(&order(1))
-                .backwards()
-                .collect()
-                .await
-                .unwrap()
-        ),
-        down
-    );
+    assert_eq!(numbers(&log.read(Query::all()).collect().await.unwrap()), up);
+    assert_eq!(numbers(&log.read(Query::all()).backwards().collect().await.unwrap()), down);
+    assert_eq!(numbers(&log.read(Query::tags(["t"])).collect().await.unwrap()), up);
+    assert_eq!(numbers(&log.read_stream(&order(1)).collect().await.unwrap()), up);
+    assert_eq!(numbers(&log.read_stream(&order(1)).backwards().collect().await.unwrap()), down);
     let mut events = log.read(Query::all()).limit(5000).events();
     let mut taken = Vec::new();
     while let Some(event) = events.next().await {
@@ -150,26 +73,12 @@ pub async fn large_events_come_in_small_pages(harness: &Harness) {
     let log = harness.log().await;
     let large = || NewEvent::new("Large", "x".repeat((1 << 20) - 2));
     for number in 0..12 {
-        log.append(&order(number), Expected::Any, [large()])
-            .await
-            .unwrap();
+        log.append(&order(number), Expected::Any, [large()]).await.unwrap();
     }
-    let backend = |scope| crate::ReadRequest {
-        scope,
-        cursor: 0,
-        backwards: false,
-        max_events: 4096,
-    };
-    let page = log
-        .store()
-        .read(backend(crate::Scope::Log(Query::all())))
-        .await
-        .unwrap();
-    assert!(
-        page.events.len() <= 5,
-        "a page of {} MiB",
-        page.events.len()
-    );
+    let backend =
+        |scope| crate::ReadRequest { scope, cursor: 0, backwards: false, max_events: 4096 };
+    let page = log.store().read(backend(crate::Scope::Log(Query::all()))).await.unwrap();
+    assert!(page.events.len() <= 5, "a page of {} MiB", page.events.len());
     assert_eq!(page.end, crate::PageEnd::More);
     assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 12);
 }
@@ -178,8 +87,5 @@ pub async fn large_events_come_in_small_pages(harness: &Harness) {
 pub async fn a_bad_query_is_an_error(harness: &Harness) {
     let log = harness.log().await;
     let error = log.read(Query::types([""])).collect().await.unwrap_err();
-    assert!(
-        error.to_string().contains("`` in query item 1: is empty"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("`` in query item 1: is empty"), "{error}");
 }

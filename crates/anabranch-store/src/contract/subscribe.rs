@@ -8,12 +8,7 @@ use futures_util::future::join_all;
 async fn take(events: &mut EventStream, count: usize) -> Vec<Event> {
     let mut taken = Vec::new();
     while taken.len() < count {
-        taken.push(
-            soon(events.next())
-                .await
-                .expect("a subscription does not end")
-                .unwrap(),
-        );
+        taken.push(soon(events.next()).await.expect("a subscription does not end").unwrap());
     }
     taken
 }
@@ -23,24 +18,18 @@ pub async fn a_subscription_catches_up_and_follows(harness: &Harness) {
     let log = harness.log().await;
     let other = harness.again(&log).await;
     for number in 0..10 {
-        log.append(&order(1), Expected::Any, [numbered(number)])
-            .await
-            .unwrap();
+        log.append(&order(1), Expected::Any, [numbered(number)]).await.unwrap();
     }
     let mut events = log.subscribe(Query::all(), Position::new(4));
     assert_eq!(numbers(&take(&mut events, 6).await), [4, 5, 6, 7, 8, 9]);
     for number in 10..30 {
         let door = if number % 2 == 0 { &log } else { &other };
-        door.append(&order(1), Expected::Any, [numbered(number)])
-            .await
-            .unwrap();
+        door.append(&order(1), Expected::Any, [numbered(number)]).await.unwrap();
         assert_eq!(numbers(&take(&mut events, 1).await), [number]);
     }
     // One that begins beyond the head waits for what comes after.
     let mut later = log.subscribe(Query::all(), log.head().await.unwrap());
-    log.append(&order(1), Expected::Any, [numbered(99)])
-        .await
-        .unwrap();
+    log.append(&order(1), Expected::Any, [numbered(99)]).await.unwrap();
     assert_eq!(numbers(&take(&mut later, 1).await), [99]);
 }
 
@@ -51,9 +40,7 @@ pub async fn a_filtered_subscription_sees_only_its_events(harness: &Harness) {
     for number in 0..200u64 {
         let name = if number % 50 == 7 { "Wanted" } else { "Other" };
         let event = NewEvent::new(name, number).tag("x");
-        log.append(&order(number), Expected::Any, [event])
-            .await
-            .unwrap();
+        log.append(&order(number), Expected::Any, [event]).await.unwrap();
     }
     assert_eq!(numbers(&take(&mut events, 4).await), [7, 57, 107, 157]);
 }
@@ -75,9 +62,7 @@ pub async fn every_event_once_and_in_order_under_load(harness: &Harness) {
         tokio::spawn(async move {
             for number in 0..EACH {
                 let event = numbered(task * EACH + number);
-                log.append(&order(task), Expected::Any, [event])
-                    .await
-                    .unwrap();
+                log.append(&order(task), Expected::Any, [event]).await.unwrap();
             }
         })
     });

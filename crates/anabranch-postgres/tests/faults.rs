@@ -1,0 +1,170 @@
+//! What goes wrong with a server: each error names the thing and the remedy, and nothing is half
+//! written.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod server;
+
+use anabranch_core::{AppendError, Expected, Position, Query, StoreError};
+use anabranch_postgres::Postgres;
+use anabranch_store::contract::{numbered, numbers, order, soon};
+use anabranch_store::{Log, Options};
+use server::{client, namespace, open, url};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The URL of the test server with another user, password or database.
+fn url_with(user: &str, password: &str, database: &str) -> String {
+    let host = url().rsplit_once('@').unwrap().1.rsplit_once('/').unwrap().0.to_owned();
+    format!("postgres://{user}:{password}@{host}/{database}")
+}
+
+async fn refused(url: &str) -> StoreError {
+    let options = Options { namespace: namespace(), ..Options::default() };
+    soon(Postgres::connect(url, &options)).await.err().expect("it cannot work")
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_named() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let error = refused(&format!("postgres://app:secret@127.0.0.1:{port}/shop")).await;
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
+    let message = error.to_string();
+    assert!(message.contains(&format!("cannot reach postgres://app@127.0.0.1:{port}/shop")));
+    assert!(message.contains("check that the server runs"), "{message}");
+    assert!(!message.contains("secret"), "{message}");
+}
+
+#[tokio::test]
+async fn wrong_logins_and_databases_are_told_apart() {
+    let error = refused(&url_with("postgres", "wrong", "postgres")).await;
+    assert!(matches!(error, StoreError::LoginRefused { .. }), "{error:?}");
+    assert!(error.to_string().contains("check user and password"), "{error}");
+    let error =
+        refused(&url().replace("postgres://postgres:throwaway@", "postgres://postgres@")).await;
+    assert!(matches!(error, StoreError::LoginRefused { .. }), "{error:?}");
+
+    let missing = url().rsplit_once('/').unwrap().0.to_owned() + "/no_such_database";
+    let error = refused(&missing).await;
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
+    assert!(error.to_string().contains("create it (createdb NAME)"), "{error}");
+
+    let error = refused("postgres://[").await;
+    assert!(error.to_string().contains("write it as postgres://user"), "{error}");
+}
+
+#[tokio::test]
+async fn rights_that_are_missing_are_named() {
+    let client = client().await;
+    let namespace = namespace();
+    let role = format!("role_{namespace}");
+    client.batch_execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'x'")).await.unwrap();
+    let url = url_with(&role, "x", "postgres");
+    let error = refused(&url).await;
+    assert!(matches!(error, StoreError::Denied { .. }), "{error:?}");
+    assert!(error.to_string().contains("denied permission"), "{error}");
+
+    // One that may write, but only on a server that does not let it.
+    drop(open(&namespace).await);
+    client
+        .batch_execute(&format!(
+            "GRANT USAGE ON SCHEMA {namespace} TO {role}; \
+             GRANT ALL ON ALL TABLES IN SCHEMA {namespace} TO {role}; \
+             GRANT ALL ON ALL SEQUENCES IN SCHEMA {namespace} TO {role}; \
+             ALTER ROLE {role} SET default_transaction_read_only = on"
+        ))
+        .await
+        .unwrap();
+    let options = Options { namespace: namespace.clone(), ..Options::default() };
+    let log = Log::new(Postgres::connect(&url, &options).await.unwrap());
+    let error = log.append(&order(1), Expected::Any, [numbered(1)]).await.unwrap_err();
+    assert!(matches!(error, AppendError::Store(StoreError::ReadOnly { .. })), "{error:?}");
+    assert!(error.to_string().contains("connect to the primary"), "{error}");
+    assert!(log.read(Query::all()).collect().await.unwrap().is_empty(), "reading is allowed");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_left_alone() {
+    let namespace = namespace();
+    drop(open(&namespace).await);
+    let newer = format!("INSERT INTO {namespace}.migrations VALUES (99, 'from the future')");
+    client().await.execute(&newer, &[]).await.unwrap();
+    let options = Options { namespace: namespace.clone(), ..Options::default() };
+    let error = Postgres::connect(&url(), &options).await.err().unwrap();
+    assert!(matches!(error, StoreError::SchemaTooNew { found: 99, known: 1, .. }), "{error:?}");
+    assert!(error.to_string().contains("upgrade this program"), "{error}");
+}
+
+/// The printed script, applied by hand, is the log that the program expects.
+#[tokio::test]
+async fn migrations_can_be_applied_by_hand() {
+    let namespace = namespace();
+    let script = anabranch_postgres::MIGRATIONS.script(&namespace, Default::default());
+    client().await.batch_execute(&script).await.unwrap();
+    let options = Options { namespace, migrate: false, ..Options::default() };
+    let log = Log::new(Postgres::connect(&url(), &options).await.unwrap());
+    log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
+}
+
+/// All connections of the log are cut again and again while it is appended to and followed: every
+/// append is answered, and each is there once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_are_cut_lose_and_double_nothing() {
+    const APPENDS: u64 = 2000;
+    let namespace = namespace();
+    let name = format!("cut_{namespace}");
+    let separator = if url().contains('?') { '&' } else { '?' };
+    let named = format!("{}{separator}application_name={name}", url());
+    let options = Options { namespace: namespace.clone(), ..Options::default() };
+    let log = Log::new(Postgres::connect(&named, &options).await.unwrap());
+
+    let mut events = log.subscribe(Query::all(), Position::START);
+    let follower = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while (seen.len() as u64) < APPENDS {
+            seen.push(soon(events.next()).await.unwrap().unwrap());
+        }
+        seen
+    });
+    let done = Arc::new(AtomicBool::new(false));
+    let cutter = {
+        let (done, client) = (Arc::clone(&done), client().await);
+        tokio::spawn(async move {
+            let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                       WHERE application_name = $1";
+            let mut cuts = 0;
+            while !done.load(Ordering::Relaxed) {
+                cuts += client.query_one(cut, &[&name]).await.unwrap().get::<_, i64>(0);
+                tokio::time::sleep(std::time::Duration::from_millis(150)).await;
+            }
+            cuts
+        })
+    };
+    let tasks: Vec<_> = (0..8)
+        .map(|task| {
+            let log = log.clone();
+            tokio::spawn(async move {
+                for number in (task..APPENDS).step_by(8) {
+                    log.append(&order(task), Expected::Exact(number / 8), [numbered(number)])
+                        .await
+                        .unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(cutter.await.unwrap() > 0, "nothing was cut");
+    let seen = follower.await.unwrap();
+    let distinct: HashSet<u64> = numbers(&seen).into_iter().collect();
+    assert_eq!(distinct.len() as u64, APPENDS);
+    assert_eq!(
+        open(&namespace).await.read(Query::all()).collect().await.unwrap().len(),
+        seen.len()
+    );
+}

@@ -1,0 +1,83 @@
+//! Appending inside a transaction of the caller's: an outbox without an outbox.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod server;
+
+use anabranch_core::{Append, AppendError, Expected, Position, Query};
+use anabranch_postgres::Postgres;
+use anabranch_store::contract::{numbered, numbers, order, soon};
+use server::{client, namespace, open};
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_and_the_callers_rows_commit_together_or_not_at_all() {
+    let namespace = namespace();
+    let log = open(&namespace).await;
+    let postgres: &Postgres = log.backend().unwrap();
+    let mut client = client().await;
+    client.batch_execute(&format!("CREATE TABLE {namespace}.stock (n int)")).await.unwrap();
+    let insert = format!("INSERT INTO {namespace}.stock VALUES (1)");
+    let count = format!("SELECT count(*) FROM {namespace}.stock");
+    let append = |number, expected| Append::new().to(&order(1), expected, [numbered(number)]);
+
+    let tx = client.transaction().await.unwrap();
+    tx.execute(&insert, &[]).await.unwrap();
+    postgres.append_in(&tx, append(1, Expected::NoStream)).await.unwrap();
+    tx.rollback().await.unwrap();
+    assert_eq!(log.head().await.unwrap(), Position::START);
+
+    let mut events = log.subscribe(Query::all(), Position::START);
+    let tx = client.transaction().await.unwrap();
+    tx.execute(&insert, &[]).await.unwrap();
+    let first = postgres.append_in(&tx, append(2, Expected::NoStream)).await.unwrap();
+    // The transaction sees its own events, and a refused append does not spoil it.
+    let second = postgres.append_in(&tx, append(3, Expected::Exact(1))).await.unwrap();
+    assert_eq!((first.version(), second.version()), (1, 2));
+    let refused = postgres.append_in(&tx, append(4, Expected::Exact(1))).await.unwrap_err();
+    assert!(matches!(refused, AppendError::Conflict { actual: 2, .. }), "{refused}");
+    let refused = postgres.append_in(&tx, Append::new()).await.unwrap_err();
+    assert!(matches!(refused, AppendError::Invalid(_)), "{refused}");
+    tx.execute(&insert, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+
+    let seen = [soon(events.next()).await, soon(events.next()).await];
+    assert_eq!(numbers(&seen.map(|event| event.unwrap().unwrap())), [2, 3]);
+    assert_eq!(client.query_one(&count, &[]).await.unwrap().get::<_, i64>(0), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
+    let log = open(&namespace()).await;
+    let postgres: &Postgres = log.backend().unwrap();
+    let mut client = client().await;
+    let tx = client.transaction().await.unwrap();
+    let held = Append::new().to(&order("held"), Expected::Any, [numbered(1).tag("held")]);
+    postgres.append_in(&tx, held).await.unwrap();
+
+    let waiting = {
+        let log = log.clone();
+        tokio::spawn(
+            async move { log.append(&order("held"), Expected::Exact(1), [numbered(2)]).await },
+        )
+    };
+    let condition = {
+        let log = log.clone();
+        let append = Append::new().to(&order("other"), Expected::Any, [numbered(3)]);
+        let append = append.unless(Query::tags(["held"]), Position::START);
+        tokio::spawn(async move { log.append_all(append).await })
+    };
+    // Everybody else goes on, in the same process and through the same coalesced commits.
+    for number in 0..200 {
+        let free = order(format!("free-{number}"));
+        soon(log.append(&free, Expected::NoStream, [numbered(number)])).await.unwrap();
+    }
+    assert!(!waiting.is_finished() && !condition.is_finished());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!waiting.is_finished() && !condition.is_finished());
+
+    tx.commit().await.unwrap();
+    assert_eq!(soon(waiting).await.unwrap().unwrap().version(), 2);
+    let failed = soon(condition).await.unwrap().unwrap_err();
+    assert!(matches!(failed, AppendError::ConditionFailed { .. }), "{failed}");
+}
