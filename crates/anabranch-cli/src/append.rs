@@ -1,30 +1,52 @@
-//! One event from the command line.
+//! Events from the command line: one, or JSON Lines from standard input.
 
 use crate::target::Target;
-use anabranch::{Append, Expected, NewEvent, StreamId};
+use anabranch::{Append, Appended, Expected, Log, NewEvent, StreamId};
 use anyhow::Context;
 use clap::Args;
-use std::io::Read;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::io::{BufRead, Read, Write};
 use std::process::ExitCode;
 
-/// Append one event
+/// Append one event, or many from standard input
 ///
-/// Prints where it was recorded: `POSITION VERSION ID`.
+/// Prints where each was recorded: `POSITION VERSION ID`.
+///
+/// With --lines, each line of standard input is an object such as {"stream": "Order:ord-123",
+/// "type": "OrderPlaced", "data": {"total": 40}, "tags": ["show:7"]}, with the optional fields
+/// "id", "schema_version", "metadata", "correlation", "causation", "tenant" and "customer". Lines
+/// with an id may be sent again after a failure.
 #[derive(Args)]
 pub(crate) struct AppendEvent {
     #[command(flatten)]
     target: Target,
 
     /// The stream, as CATEGORY:ID, for example Order:ord-123
-    stream: StreamId,
+    #[arg(required_unless_present = "lines")]
+    stream: Option<StreamId>,
 
     /// The type of the event, for example OrderPlaced
-    #[arg(value_name = "TYPE")]
-    event_type: String,
+    #[arg(value_name = "TYPE", required_unless_present = "lines")]
+    event_type: Option<String>,
 
     /// The data, as JSON; - reads it from standard input
     #[arg(default_value = "null", allow_hyphen_values = true)]
     data: String,
+
+    /// Read JSON Lines from standard input
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "stream", "event_type", "data", "expect", "id", "tags", "customer", "tenant",
+            "correlation", "causation",
+        ]
+    )]
+    lines: bool,
+
+    /// With --lines: how many of them are stored at once, all or none
+    #[arg(long, default_value_t = 1, value_name = "COUNT", requires = "lines", value_parser = batch)]
+    batch: usize,
 
     /// What is expected of the stream: any, none (no events yet), or the version of its last event
     #[arg(
@@ -60,30 +82,110 @@ pub(crate) struct AppendEvent {
     #[arg(long, value_name = "ID")]
     causation: Option<String>,
 
-    /// Print one JSON object
+    /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
 
+/// One event, as a line says it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    stream: StreamId,
+    #[serde(rename = "type")]
+    event_type: String,
+    #[serde(default)]
+    data: Option<Box<RawValue>>,
+    id: Option<uuid::Uuid>,
+    schema_version: Option<u32>,
+    metadata: Option<Box<RawValue>>,
+    correlation: Option<String>,
+    causation: Option<String>,
+    tenant: Option<String>,
+    customer: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
 impl AppendEvent {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let data = match self.data.as_str() {
-            "-" => {
-                let mut text = String::new();
-                std::io::stdin().read_to_string(&mut text).context("cannot read the data")?;
-                text
+        let log = self.target.connect(true, None).await?;
+        if self.lines {
+            self.append_lines(&log).await?;
+        } else {
+            let (expected, json) = (self.expect, self.json);
+            let line = self.into_line()?;
+            let stream = line.stream.clone();
+            let append = Append::new().to(&stream, expected, [line.into_event()]);
+            print(&log.append_all(append).await?, json)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn into_line(self) -> anyhow::Result<Line> {
+        let mut data = self.data;
+        if data == "-" {
+            data.clear();
+            std::io::stdin().read_to_string(&mut data).context("cannot read the data")?;
+        }
+        let data = RawValue::from_string(data.trim().to_owned()).context("the data is not JSON")?;
+        Ok(Line {
+            stream: self.stream.context("there is no stream")?,
+            event_type: self.event_type.context("there is no type")?,
+            data: Some(data),
+            id: self.id,
+            schema_version: None,
+            metadata: None,
+            correlation: self.correlation,
+            causation: self.causation,
+            tenant: self.tenant,
+            customer: self.customer,
+            tags: self.tags,
+        })
+    }
+
+    async fn append_lines(&self, log: &Log) -> anyhow::Result<()> {
+        let mut append = Append::new();
+        let mut last = 0;
+        for (number, text) in std::io::stdin().lock().lines().enumerate() {
+            last = number + 1;
+            let text = text.with_context(|| format!("line {last}"))?;
+            if text.trim().is_empty() {
+                continue;
             }
-            data => data.to_owned(),
-        };
+            let line: Line =
+                serde_json::from_str(&text).with_context(|| format!("line {last} is refused"))?;
+            let stream = line.stream.clone();
+            append = append.to(&stream, Expected::Any, [line.into_event()]);
+            if append.event_count() == self.batch {
+                self.append_batch(log, std::mem::take(&mut append), last).await?;
+            }
+        }
+        if append.event_count() > 0 {
+            self.append_batch(log, append, last).await?;
+        }
+        Ok(())
+    }
+
+    async fn append_batch(&self, log: &Log, append: Append, last: usize) -> anyhow::Result<()> {
+        let appended = log.append_all(append).await;
+        let up_to = || format!("nothing from the batch that ends with line {last} was stored");
+        print(&appended.with_context(up_to)?, self.json)
+    }
+}
+
+impl Line {
+    fn into_event(self) -> NewEvent {
+        let data = self.data.map_or_else(|| "null".to_owned(), |data| data.get().to_owned());
         let mut event = NewEvent::from_json(self.event_type, data).with_tags(self.tags);
         if let Some(id) = self.id {
             event = event.with_id(id);
         }
-        if let Some(customer) = self.customer {
-            event = event.with_customer(customer);
+        if let Some(version) = self.schema_version {
+            event = event.with_schema_version(version);
         }
-        if let Some(tenant) = self.tenant {
-            event = event.with_tenant(tenant);
+        if let Some(metadata) = self.metadata {
+            event = event.with_metadata(metadata);
         }
         if let Some(correlation) = self.correlation {
             event = event.with_correlation(correlation);
@@ -91,17 +193,34 @@ impl AppendEvent {
         if let Some(causation) = self.causation {
             event = event.with_causation(causation);
         }
-        let log = self.target.connect(true, None).await?;
-        let append = Append::new().to(&self.stream, self.expect, [event]);
-        let recorded = log.append_all(append).await?.last();
-        let (position, version, id) = (recorded.position, recorded.version, recorded.id);
-        if self.json {
-            let object = serde_json::json!({ "position": position, "version": version, "id": id });
-            println!("{object}");
-        } else {
-            println!("{position} {version} {id}");
+        if let Some(tenant) = self.tenant {
+            event = event.with_tenant(tenant);
         }
-        Ok(ExitCode::SUCCESS)
+        if let Some(customer) = self.customer {
+            event = event.with_customer(customer);
+        }
+        event
+    }
+}
+
+fn print(appended: &Appended, json: bool) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    for recorded in appended.events() {
+        let (position, version, id) = (recorded.position, recorded.version, recorded.id);
+        if json {
+            let object = serde_json::json!({ "position": position, "version": version, "id": id });
+            writeln!(output, "{object}")?;
+        } else {
+            writeln!(output, "{position} {version} {id}")?;
+        }
+    }
+    Ok(output.flush()?)
+}
+
+fn batch(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=10_000) => Ok(count),
+        _ => Err("use a whole number from 1 to 10000".to_owned()),
     }
 }
 

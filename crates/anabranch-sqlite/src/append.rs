@@ -182,3 +182,50 @@ fn now_us() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::Place;
+    use crate::error::store_error;
+    use crate::schema;
+    use anabranch_core::{Expected, NewEvent, StoreError, StreamId};
+    use anabranch_store::{Durability, Namespace, Options};
+
+    /// The database may not grow: SQLite says that the disk is full, in the middle of a batch.
+    #[test]
+    fn a_full_disk_is_named_and_nothing_is_half_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = Some(directory.path().join("log.db"));
+        let (durability, at) = (Durability::Full, "sqlite:log.db".to_owned());
+        let place = Place { path, read_only: false, durability, at };
+        let mut connection = place.open_writer().unwrap();
+        let rule = schema::prepare(&mut connection, &place.at, &Options::default()).unwrap();
+        let sql = Sql::of(&Namespace::default());
+        connection.pragma_update(None, "max_page_count", 60).unwrap();
+
+        let count = |connection: &Connection| -> i64 {
+            let count = "SELECT count(*) FROM anabranch_events";
+            connection.query_row(count, (), |row| row.get(0)).unwrap()
+        };
+        let stream = StreamId::new("Order", "1").unwrap();
+        let event = |_| NewEvent::new("E", "x".repeat(500)).tag("t");
+        let append = || Append::new().to(&stream, Expected::Any, (0..20).map(event));
+        let error = loop {
+            let before = count(&connection);
+            match append_batch(&mut connection, &sql, rule, &[&append()]) {
+                Ok(answers) => assert!(answers.into_iter().all(|answer| answer.is_ok())),
+                Err(error) => {
+                    assert_eq!(count(&connection), before, "nothing of the batch is there");
+                    break store_error(&place.at, error);
+                }
+            }
+        };
+        assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+        assert!(error.to_string().contains("free some space"), "{error}");
+
+        connection.pragma_update(None, "max_page_count", 600).unwrap();
+        let answers = append_batch(&mut connection, &sql, rule, &[&append()]).unwrap();
+        assert!(answers[0].is_ok(), "with space again, it goes on");
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! A backend proves itself with one line in its tests:
 //!
-//! ```ignore
+//! ```text
 //! anabranch_store::contract!(my_harness());
 //! ```
 //!

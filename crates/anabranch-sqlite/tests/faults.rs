@@ -1,0 +1,108 @@
+//! What goes wrong with a file: each error names the thing and the remedy, and nothing is half
+//! written.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use anabranch_core::{AppendError, Expected, Position, Query, StoreError};
+use anabranch_sqlite::Sqlite;
+use anabranch_sqlite::rusqlite::Connection;
+use anabranch_store::contract::{numbered, numbers, order, soon};
+use anabranch_store::{Log, Options};
+use std::path::Path;
+
+async fn open(path: &Path) -> Result<Log, StoreError> {
+    Ok(Log::new(Sqlite::open(&path.display().to_string(), &Options::default()).await?))
+}
+
+async fn refused(path: &Path) -> StoreError {
+    open(path).await.expect_err("it cannot work")
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing/orders.db");
+    let error = refused(&missing).await;
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
+    assert!(error.to_string().contains("missing/orders.db"), "{error}");
+    assert!(error.to_string().contains("check that its directory exists"), "{error}");
+
+    let text = directory.path().join("notes.txt");
+    std::fs::write(&text, "this is not a database, but it is long enough to be looked at").unwrap();
+    let error = refused(&text).await;
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
+    assert!(error.to_string().contains("check that the file is a SQLite database"), "{error}");
+
+    let error = refused(directory.path()).await;
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn bad_urls_say_what_to_write() {
+    let options = Options::default();
+    let refused = async |path: &str| Sqlite::open(path, &options).await.err().unwrap().to_string();
+    assert!(refused("").await.contains("write sqlite:orders.db"));
+    assert!(refused("x.db?cache=shared").await.contains("?mode=ro"));
+    assert!(refused("a\0b").await.contains("NUL"));
+}
+
+#[tokio::test]
+async fn a_read_only_log_reads_and_refuses_to_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.db");
+    let log = open(&path).await.unwrap();
+    log.append(&order(1), Expected::Any, [numbered(1)]).await.unwrap();
+
+    let read_only = directory.path().join("log.db?mode=ro");
+    let other = open(&read_only).await.unwrap();
+    assert_eq!(numbers(&other.read(Query::all()).collect().await.unwrap()), [1]);
+    let error = other.append(&order(1), Expected::Any, [numbered(2)]).await.unwrap_err();
+    assert!(matches!(error, AppendError::Store(StoreError::ReadOnly { .. })), "{error:?}");
+    assert!(error.to_string().contains("check the permissions"), "{error}");
+    // It still follows what others write.
+    let mut events = other.subscribe(Query::all(), Position::new(1));
+    log.append(&order(1), Expected::Exact(1), [numbered(2)]).await.unwrap();
+    assert_eq!(numbers(&[soon(events.next()).await.unwrap().unwrap()]), [2]);
+
+    let nowhere = directory.path().join("none.db?mode=ro");
+    let error = refused(&nowhere).await;
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.db");
+    drop(open(&path).await.unwrap());
+    let newer = "INSERT INTO anabranch_migrations (version, name) VALUES (99, 'from the future')";
+    Connection::open(&path).unwrap().execute(newer, ()).unwrap();
+    let error = refused(&path).await;
+    assert!(matches!(error, StoreError::SchemaTooNew { found: 99, known: 1, .. }), "{error:?}");
+    assert!(error.to_string().contains("upgrade this program"), "{error}");
+}
+
+/// The printed script, applied by hand, is the log that the program expects.
+#[tokio::test]
+async fn migrations_can_be_applied_by_hand() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.db");
+    let script = anabranch_sqlite::MIGRATIONS.script(&Default::default(), Default::default());
+    Connection::open(&path).unwrap().execute_batch(&script).unwrap();
+    let options = Options { migrate: false, ..Options::default() };
+    let log = Sqlite::open(&path.display().to_string(), &options).await.unwrap();
+    let log = Log::new(log);
+    log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
+}
+
+/// A row that Anabranch would never write is an error, not a panic.
+#[tokio::test]
+async fn a_row_changed_by_hand_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.db");
+    let log = open(&path).await.unwrap();
+    log.append(&order(1), Expected::Any, [numbered(1)]).await.unwrap();
+    let connection = Connection::open(&path).unwrap();
+    connection.execute("UPDATE anabranch_events SET entity_slot = 5040", ()).unwrap();
+    let error = log.read(Query::all()).collect().await.unwrap_err();
+    assert!(error.to_string().contains("5040"), "{error}");
+}
