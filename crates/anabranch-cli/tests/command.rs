@@ -115,7 +115,7 @@ fn migrations_are_printed_for_both_databases() {
         stdout(&run(here.path(), &arguments))
     };
     assert!(print("sqlite:x.db").contains("CREATE TABLE billing_events"));
-    assert!(print("postgres://nowhere/x").contains("CREATE TABLE billing.events"));
+    assert!(print("postgres://nowhere/x").contains("CREATE TABLE \"billing\".events"));
     assert!(print("sqlite:x.db").contains("'md5'"));
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "printing touches nothing");
 

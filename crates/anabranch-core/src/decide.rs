@@ -1,7 +1,8 @@
 //! Which appends of a batch are accepted: one pure rule for every backend.
 //!
-//! A backend locks what the batch touches, reads what it needs to [`Known`], calls [`decide`],
-//! writes the rows that it is told to, and answers with [`Decision::settle`]. The appends are
+//! A backend locks what the batch touches, reads what it needs to [`Known`], calls [`decide`] (again,
+//! if [`Decision::doubtful`] asks for more), writes the rows that it is told to, and answers with
+//! [`Decision::settle`]. The appends are
 //! decided in order, each on top of those accepted before it, so a batch means exactly what the same
 //! appends one after the other would mean, and one that is refused leaves no trace.
 
@@ -17,7 +18,7 @@ pub struct Known<'a> {
     /// The versions of the batch's streams. A stream that is missing has no events.
     pub versions: HashMap<&'a StreamId, u64>,
     /// The stored events with ids of the batch. Ids that the caller did not choose need not be
-    /// looked up, since the log's unique index refuses a double.
+    /// looked up at first, since the log's unique index refuses a double.
     pub ids: HashMap<Uuid, Event>,
     /// For each append of the batch, the first stored event that breaks its condition.
     pub matches: Vec<Option<Position>>,
@@ -41,6 +42,7 @@ pub struct Decision<'a> {
     /// The rows to write; their positions must grow in this order.
     pub rows: Vec<Row<'a>>,
     outcomes: Vec<Result<Vec<Place>, AppendError>>,
+    doubtful: Vec<Uuid>,
 }
 
 /// Where an event of an append is: among the rows to write, or in the log already.
@@ -51,35 +53,39 @@ enum Place {
 }
 
 /// Decides a batch of appends that have passed [`Append::validate`].
-pub fn decide<'a>(
-    batch: impl IntoIterator<Item = &'a Append>,
-    mut known: Known<'a>,
-) -> Decision<'a> {
+pub fn decide<'a>(batch: &[&'a Append], known: &Known<'a>) -> Decision<'a> {
+    let mut versions = known.versions.clone();
     let mut rows: Vec<Row<'a>> = Vec::new();
     let mut rows_by_id = HashMap::new();
     let mut outcomes = Vec::new();
-    for (number, append) in batch.into_iter().enumerate() {
+    let mut doubtful = Vec::new();
+    for (number, append) in batch.iter().enumerate() {
         let stored_match = known.matches.get(number).copied().flatten();
         let before = rows.len();
-        let outcome = decide_one(append, stored_match, &known, &mut rows, &mut rows_by_id);
-        if outcome.is_err() {
+        let outcome =
+            decide_one(append, stored_match, &known.ids, &versions, &mut rows, &mut rows_by_id);
+        if let Err(error) = &outcome {
             for row in rows.drain(before..) {
                 rows_by_id.remove(&row.event.id());
             }
+            if error.is_conflict() {
+                doubtful.extend(append.events().map(|(_, event)| event.id()));
+            }
         }
         for row in &rows[before..] {
-            known.versions.insert(row.stream, row.version);
+            versions.insert(row.stream, row.version);
         }
         outcomes.push(outcome);
     }
-    Decision { rows, outcomes }
+    Decision { rows, outcomes, doubtful }
 }
 
 /// Decides one append and adds its rows; the caller takes them back if it is refused.
 fn decide_one<'a>(
     append: &'a Append,
     stored_match: Option<Position>,
-    known: &Known<'a>,
+    stored: &HashMap<Uuid, Event>,
+    versions: &HashMap<&'a StreamId, u64>,
     rows: &mut Vec<Row<'a>>,
     rows_by_id: &mut HashMap<Uuid, usize>,
 ) -> Result<Vec<Place>, AppendError> {
@@ -89,14 +95,14 @@ fn decide_one<'a>(
     for part in append.parts() {
         let stands_at = |rows: &[Row<'a>]| {
             let mine = rows[before..].iter().rev().find(|row| row.stream == &part.stream);
-            let stored = || known.versions.get(&part.stream).copied().unwrap_or(0);
-            mine.map_or_else(stored, |row| row.version)
+            let before = || versions.get(&part.stream).copied().unwrap_or(0);
+            mine.map_or_else(before, |row| row.version)
         };
         let mut version = stands_at(rows);
         let expected_holds = part.expected.holds_at(version);
         let actual = version;
         for event in &part.events {
-            if let Some(place) = find(event, &part.stream, before, known, rows, rows_by_id)? {
+            if let Some(place) = find(event, &part.stream, before, stored, rows, rows_by_id)? {
                 places.push(place);
                 continue;
             }
@@ -127,13 +133,13 @@ fn find<'a>(
     event: &NewEvent,
     stream: &StreamId,
     before: usize,
-    known: &Known<'a>,
+    stored: &HashMap<Uuid, Event>,
     rows: &[Row<'a>],
     rows_by_id: &HashMap<Uuid, usize>,
 ) -> Result<Option<Place>, AppendError> {
     let id = event.id();
     let differs = |from: &Body<'_>| from.difference(&event.body(stream));
-    if let Some(stored) = known.ids.get(&id) {
+    if let Some(stored) = stored.get(&id) {
         let (version, position) = (stored.version(), stored.position());
         return match differs(&stored.body()) {
             None => Ok(Some(Place::Stored(Recorded { id, version, position }))),
@@ -184,6 +190,14 @@ fn check_condition(
 }
 
 impl Decision<'_> {
+    /// The ids of appends that were refused by a conflict. If one of them is in the log, its append
+    /// is a repeated one and the conflict is its own doing: look up those that have not been, and
+    /// decide again.
+    #[must_use]
+    pub fn doubtful(&self) -> &[Uuid] {
+        &self.doubtful
+    }
+
     /// The answers, in the order of the batch, once the rows stand at these positions.
     ///
     /// # Panics

@@ -102,6 +102,11 @@ pub enum InputProblem {
     /// A namespace that is not a plain identifier.
     #[error("is not a plain identifier; use a-z, 0-9 and _, beginning with a letter, at most 40")]
     NotAnIdentifier,
+    /// A transaction whose statements do not see what others have committed meanwhile.
+    #[error(
+        "is {0}, so it does not see what others append; begin it as READ COMMITTED, the default"
+    )]
+    Isolation(String),
     /// A URL that no backend understands.
     #[error("{0}")]
     BadUrl(String),

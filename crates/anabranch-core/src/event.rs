@@ -180,7 +180,7 @@ impl Event {
     /// Its stream.
     #[must_use]
     pub fn stream(&self) -> StreamId {
-        StreamId::new(self.category(), self.stream_id()).expect("it was checked when appended")
+        StreamId::recorded(self.category(), self.stream_id())
     }
 
     /// Its type.

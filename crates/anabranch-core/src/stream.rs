@@ -34,6 +34,11 @@ impl StreamId {
         Ok(Self { category, id })
     }
 
+    /// The stream of a recorded event, which was checked when the event was appended.
+    pub(crate) fn recorded(category: &str, id: &str) -> Self {
+        Self { category: category.to_owned(), id: id.to_owned() }
+    }
+
     /// The kind of thing, such as `Order`.
     #[must_use]
     pub fn category(&self) -> &str {

@@ -1,2 +1,2 @@
 -- First statement of the horizon: the last position drawn by anybody.
-SELECT last_value FROM {ns}.events_position
+SELECT last_value FROM "{ns}".events_position

@@ -1,6 +1,6 @@
 -- The rows get their positions in the order of the arrays.
 WITH stored AS (
-    INSERT INTO {ns}.events (
+    INSERT INTO "{ns}".events (
         version, recorded_at, id, schema_version, entity_slot, customer_slot, saga_slot,
         category, stream_id, type, data, metadata, correlation, causation, tenant, customer, tags
     )
@@ -19,7 +19,7 @@ WITH stored AS (
     ORDER BY number
     RETURNING position, tags
 ), tagged AS (
-    INSERT INTO {ns}.event_tags (tag, position)
+    INSERT INTO "{ns}".event_tags (tag, position)
     SELECT tag, position FROM stored, unnest(tags) AS tag
 )
 SELECT position FROM stored

@@ -1,5 +1,5 @@
 SELECT (
-    SELECT version FROM {ns}.events AS e
+    SELECT version FROM "{ns}".events AS e
     WHERE e.category = wanted.category AND e.stream_id = wanted.stream_id
     ORDER BY version DESC LIMIT 1
 )

@@ -9,4 +9,4 @@ FROM unnest($2::int4[], $3::bool[]) AS wanted (key, exclusive)
 -- position drawn by anybody (its low 32 bits). All positions of this append will be beyond it.
 UNION ALL
 SELECT -1, pg_advisory_xact_lock_shared($4, last_value::bit(32)::int4)::text IS NOT NULL
-FROM {ns}.events_position
+FROM "{ns}".events_position

@@ -8,7 +8,7 @@ use crate::keys::{self, Classes, Locks};
 use crate::row::event_of_row;
 use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Known, decide};
-use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots, StreamId};
+use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Position, Slots, StreamId};
 use anabranch_store::sql::{Dialect, positions};
 use deadpool_postgres::Object;
 use futures_util::future::{try_join, try_join_all};
@@ -23,8 +23,9 @@ pub(crate) type Answer = Result<Result<Appended, AppendError>, i32>;
 /// Which ids to look up before writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ids {
-    /// Those that callers chose. A fresh id is in the log only if the same `NewEvent` was appended
-    /// before; then the unique index says so, and the batch is done again with `All`.
+    /// Those that callers chose, and those of appends that would be refused. Any other fresh id is
+    /// in the log only if the same `NewEvent` was appended before; then the unique index says so,
+    /// and the batch is done again with `All`.
     Callers,
     /// Every id.
     All,
@@ -38,6 +39,11 @@ pub(crate) enum Locking {
     /// Wait for them.
     Wait,
 }
+
+/// Each statement must see what was committed before it, whatever the user's default is.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// Who waits for a lock gives up some time, and says so.
+const BEGIN_AND_WAIT: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '30s'";
 
 /// What all batches of a log have in common.
 #[derive(Debug)]
@@ -90,10 +96,8 @@ impl Session<'_> {
 
     async fn begin(&self, locking: Locking) -> Result<(), Error> {
         match (self, locking) {
-            (Self::Own(session), Locking::Try) => session.batch_execute("BEGIN").await,
-            (Self::Own(session), Locking::Wait) => {
-                session.batch_execute("BEGIN; SET LOCAL lock_timeout = '30s'").await
-            }
+            (Self::Own(session), Locking::Try) => session.batch_execute(BEGIN).await,
+            (Self::Own(session), Locking::Wait) => session.batch_execute(BEGIN_AND_WAIT).await,
             (Self::Callers(_), _) => Ok(()),
         }
     }
@@ -129,7 +133,15 @@ impl Appending {
                 }
             }
         }
-        let decision = decide(ready, Known { matches, ..looked });
+        let mut known = Known { matches, ..looked };
+        let mut decision = decide(&ready, &known);
+        if ids == Ids::Callers && !decision.doubtful().is_empty() {
+            let stored = self.stored(session, decision.doubtful()).await?;
+            if !stored.is_empty() {
+                known.ids.extend(stored);
+                decision = decide(&ready, &known);
+            }
+        }
         let positions = if decision.rows.is_empty() {
             session.end("ROLLBACK").await?;
             Vec::new()
@@ -158,7 +170,6 @@ impl Appending {
         let categories: Vec<&str> = streams.iter().map(|stream| stream.category()).collect();
         let stream_ids: Vec<&str> = streams.iter().map(|stream| stream.id()).collect();
         let ids = ids_to_look_up(batch, ids);
-        let by_id = format!("{} WHERE id = ANY ($1)", self.sql.event_columns);
         let checks = batch.iter().map(|append| Check::of(append, &self.sql)).collect::<Vec<_>>();
 
         let lock = match locking {
@@ -166,7 +177,7 @@ impl Appending {
             Locking::Wait => session.ready(&self.sql.wait_lock).await?,
         };
         let versions = session.ready(&self.sql.stream_versions).await?;
-        let by_id = session.ready(&by_id).await?;
+        let by_id = session.ready(&self.sql.events_by_id).await?;
         let mut check_statements = Vec::with_capacity(checks.len());
         for check in &checks {
             check_statements.push(match check {
@@ -209,12 +220,17 @@ impl Appending {
             locked.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect();
         let version = |row: &Row| row.get::<_, Option<i64>>(0).unwrap_or(0).unsigned_abs();
         let versions = streams.into_iter().zip(versions.iter().map(version)).collect();
-        let mut ids = HashMap::new();
-        for row in &stored {
-            let event = event_of_row(row)?;
-            ids.insert(event.id(), event);
-        }
-        Ok((missed, Known { versions, ids, matches }))
+        Ok((missed, Known { versions, ids: by_id_of(&stored)?, matches }))
+    }
+
+    /// The stored events with these ids.
+    async fn stored(
+        &self,
+        session: Session<'_>,
+        ids: &[Uuid],
+    ) -> Result<HashMap<Uuid, Event>, Error> {
+        let by_id = session.ready(&self.sql.events_by_id).await?;
+        by_id_of(&session.query(&by_id, &[(&ids, Type::UUID_ARRAY)]).await?)
     }
 
     /// The second round trip.
@@ -230,6 +246,10 @@ impl Appending {
         let (rows, ()) = try_join(session.query(&insert, &values), session.end("COMMIT")).await?;
         Ok(rows.iter().map(|row| Position::from_i64(row.get(0))).collect())
     }
+}
+
+fn by_id_of(rows: &[Row]) -> Result<HashMap<Uuid, Event>, Error> {
+    rows.iter().map(|row| event_of_row(row).map(|event| (event.id(), event))).collect()
 }
 
 fn distinct_streams<'a>(batch: &[&'a Append]) -> Vec<&'a StreamId> {

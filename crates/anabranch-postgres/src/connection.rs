@@ -4,7 +4,8 @@ use crate::tls;
 use anabranch_core::{InputError, InputProblem, StoreError};
 use anabranch_store::Durability;
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
+    Timeouts,
 };
 use std::time::Duration;
 use tokio_postgres::Config;
@@ -15,6 +16,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for a connection of the pool that others use.
 const POOL_WAIT: Duration = Duration::from_secs(60);
+
+/// What a session says of a server that only repeats another.
+pub(crate) const STANDBY: &str = "it is a standby";
 
 /// A server, and how its sessions are opened.
 #[derive(Clone)]
@@ -54,8 +58,16 @@ impl Server {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(self.config.clone(), self.tls.clone(), manager);
         let session = self.session;
-        let prepare = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
-            Box::pin(async move { client.batch_execute(session).await.map_err(HookError::Backend) })
+        let prepare = Hook::async_fn(move |client: &mut ClientWrapper, _| {
+            Box::pin(async move {
+                client.batch_execute(session).await.map_err(HookError::Backend)?;
+                // A standby does not see the marks of appends in flight on its primary.
+                let standby = client.query_one("SELECT pg_is_in_recovery()", &[]).await;
+                match standby.map_err(HookError::Backend)?.get(0) {
+                    true => Err(HookError::Message(STANDBY.into())),
+                    false => Ok(()),
+                }
+            })
         });
         let timeouts = Timeouts { wait: Some(POOL_WAIT), ..Timeouts::default() };
         Pool::builder(manager)

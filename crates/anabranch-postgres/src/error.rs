@@ -1,10 +1,13 @@
 //! What PostgreSQL's errors mean for the log.
 
+use crate::connection::STANDBY;
 use anabranch_core::StoreError;
 use deadpool_postgres::{HookError, PoolError};
 use std::sync::Arc;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
+
+const TO_PRIMARY: &str = "connect to the primary, and check default_transaction_read_only";
 
 /// Why a call failed. The cause is shared, since one failed commit is told to every append that was
 /// in it.
@@ -49,6 +52,9 @@ impl Failure {
                 let (at, source) = (at.to_owned(), Box::new(Arc::clone(error)));
                 match error.as_ref() {
                     PoolError::Timeout(_) => StoreError::Busy { at, source },
+                    PoolError::PostCreateHook(HookError::Message(text)) if text == STANDBY => {
+                        StoreError::ReadOnly { at, remedy: TO_PRIMARY, source: STANDBY.into() }
+                    }
                     _ => StoreError::Other { at, source },
                 }
             }
@@ -78,13 +84,13 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
         }
         SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Denied { at, source },
         SqlState::READ_ONLY_SQL_TRANSACTION => {
-            let remedy = "connect to the primary, and check default_transaction_read_only";
-            StoreError::ReadOnly { at, remedy, source }
+            StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
         }
         SqlState::DISK_FULL => StoreError::Full { at, source },
         SqlState::LOCK_NOT_AVAILABLE
         | SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
+        | SqlState::QUERY_CANCELED
         | SqlState::TOO_MANY_CONNECTIONS
         // The lock table is full: it empties as transactions end.
         | SqlState::OUT_OF_MEMORY => StoreError::Busy { at, source },

@@ -15,7 +15,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         name: "log",
         sql: include_str!("../migrations/0001_log.sql"),
     }],
-    keep_rule: "INSERT INTO {ns}.settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
+    keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
 };
 
 /// The statements of one log, with its namespace filled in.
@@ -26,6 +26,7 @@ pub(crate) struct Sql {
     pub(crate) stream_versions: String,
     pub(crate) insert_events: String,
     pub(crate) event_columns: String,
+    pub(crate) events_by_id: String,
     pub(crate) horizon_head: String,
     pub(crate) horizon_marks: String,
     pub(crate) events: String,
@@ -40,11 +41,15 @@ impl Sql {
             wait_lock: fill(include_str!("../queries/wait_lock.sql")),
             stream_versions: fill(include_str!("../queries/stream_versions.sql")),
             insert_events: fill(include_str!("../queries/insert_events.sql")),
+            events_by_id: fill(concat!(
+                include_str!("../queries/event_columns.sql"),
+                "WHERE id = ANY ($1)"
+            )),
             event_columns: fill(include_str!("../queries/event_columns.sql")),
             horizon_head: fill(include_str!("../queries/horizon_head.sql")),
             horizon_marks: fill(include_str!("../queries/horizon_marks.sql")),
-            events: format!("{namespace}.events"),
-            tags: format!("{namespace}.event_tags"),
+            events: fill("\"{ns}\".events"),
+            tags: fill("\"{ns}\".event_tags"),
         }
     }
 }
@@ -71,7 +76,7 @@ pub(crate) async fn prepare(
         let rule = options.hash_rule.unwrap_or_default();
         migrate(session, namespace, rule).await.map_err(failed)?;
     }
-    let rule = format!("SELECT value FROM {namespace}.settings WHERE name = 'hash_rule'");
+    let rule = format!("SELECT value FROM \"{namespace}\".settings WHERE name = 'hash_rule'");
     let stored: String = session.query_one(&rule, &[]).await.map_err(failed)?.get(0);
     let found: HashRule = stored.parse().map_err(corrupt)?;
     match options.hash_rule {
@@ -94,9 +99,7 @@ async fn migrate(session: &mut Object, namespace: &Namespace, rule: HashRule) ->
         tx.batch_execute(&migration.sql_for(namespace)).await?;
         tracing::info!(%namespace, version = migration.version, "applied a migration");
     }
-    let keep =
-        format!("INSERT INTO {namespace}.settings VALUES ('hash_rule', $1) ON CONFLICT DO NOTHING");
-    tx.execute(&keep, &[&rule.name()]).await?;
+    tx.batch_execute(&MIGRATIONS.keep_rule(namespace, rule)).await?;
     tx.commit().await
 }
 
@@ -111,7 +114,7 @@ async fn version(client: &Client, namespace: &Namespace) -> Result<u32, Error> {
     if !client.query_one(exists, &[&namespace.as_str()]).await?.get::<_, bool>(0) {
         return Ok(0);
     }
-    let newest = format!("SELECT coalesce(max(version), 0) FROM {namespace}.migrations");
+    let newest = format!("SELECT coalesce(max(version), 0) FROM \"{namespace}\".migrations");
     let newest: i32 = client.query_one(&newest, &[]).await?.get(0);
     Ok(newest.unsigned_abs())
 }

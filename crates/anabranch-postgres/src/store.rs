@@ -7,7 +7,9 @@ use crate::keys::Classes;
 use crate::read::Reader;
 use crate::schema::{self, Sql};
 use crate::wake::{self, Wake};
-use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, Position, StoreError};
+use anabranch_core::{
+    Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
+};
 use anabranch_store::{LogStore, Namespace, Options, Page, ReadRequest, Ticket};
 use deadpool_postgres::{Object, Pool};
 use futures_util::future::BoxFuture;
@@ -74,7 +76,8 @@ impl Postgres {
     /// events are stored if and when that transaction commits, together with whatever else it does.
     ///
     /// A refused append writes nothing, and the transaction can go on. Until the transaction is
-    /// over, other appends to the same streams and tags wait for it, and readers do not pass it.
+    /// over, other appends to the same streams and tags wait for it, and readers do not pass it. The
+    /// transaction must be READ COMMITTED, which is PostgreSQL's default.
     ///
     /// ```
     /// # use anabranch_core::{Append, Expected, NewEvent, StreamId};
@@ -95,6 +98,13 @@ impl Postgres {
     ) -> Result<Appended, AppendError> {
         append.validate(&self.inner.limits)?;
         let failed = |error| Failure::from(error).at(&self.inner.server.at);
+        let isolation = "SELECT current_setting('transaction_isolation')";
+        let isolation = tx.query_typed(isolation, &[]).await.map_err(failed)?;
+        let isolation: String = isolation.first().map(|row| row.get(0)).unwrap_or_default();
+        if isolation != "read committed" {
+            let (subject, problem) = ("transaction".to_owned(), InputProblem::Isolation(isolation));
+            return Err(InputError { subject, problem }.into());
+        }
         let session = Session::Callers(tx);
         let appending = &self.inner.appending;
         let mut answers =

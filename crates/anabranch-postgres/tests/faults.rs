@@ -8,7 +8,7 @@ mod server;
 use anabranch_core::{AppendError, Expected, Position, Query, StoreError};
 use anabranch_postgres::Postgres;
 use anabranch_store::contract::{numbered, numbers, order, soon};
-use anabranch_store::{Log, Options};
+use anabranch_store::{Log, Namespace, Options};
 use server::{client, namespace, open, url};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -107,6 +107,90 @@ async fn migrations_can_be_applied_by_hand() {
     let options = Options { namespace, migrate: false, ..Options::default() };
     let log = Log::new(Postgres::connect(&url(), &options).await.unwrap());
     log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_namespace_may_be_a_word_of_sql() {
+    let select = Namespace::new("select").unwrap();
+    client().await.batch_execute("DROP SCHEMA IF EXISTS \"select\" CASCADE").await.unwrap();
+    let log = open(&select).await;
+    log.append(&order(1), Expected::NoStream, [numbered(1).tag("x")]).await.unwrap();
+    assert_eq!(numbers(&log.read(Query::tags(["x"])).collect().await.unwrap()), [1]);
+    assert_eq!(numbers(&log.read_stream(&order(1)).collect().await.unwrap()), [1]);
+}
+
+/// A role whose sessions would commit without the disk, and see old snapshots: the log's do not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_users_defaults_do_not_weaken_the_log() {
+    let (client, namespace) = (client().await, namespace());
+    let role = format!("role_{namespace}");
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {role} LOGIN SUPERUSER PASSWORD 'x'; \
+             ALTER ROLE {role} SET synchronous_commit = off; \
+             ALTER ROLE {role} SET default_transaction_isolation = 'repeatable read'"
+        ))
+        .await
+        .unwrap();
+    let options = Options { namespace: namespace.clone(), ..Options::default() };
+    let url = url_with(&role, "x", "postgres");
+    let log = Log::new(Postgres::connect(&url, &options).await.unwrap());
+    let other = Log::new(Postgres::connect(&url, &options).await.unwrap());
+    // Whoever commits says so in a trigger.
+    client
+        .batch_execute(&format!(
+            "CREATE TABLE {namespace}.seen (synchronous text, isolation text); \
+             CREATE FUNCTION {namespace}.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 INSERT INTO {namespace}.seen VALUES (current_setting('synchronous_commit'), \
+                     current_setting('transaction_isolation')); \
+                 RETURN NULL; \
+             END $$; \
+             CREATE TRIGGER see AFTER INSERT ON {namespace}.events \
+                 FOR EACH STATEMENT EXECUTE FUNCTION {namespace}.see()"
+        ))
+        .await
+        .unwrap();
+    for number in 0..50 {
+        let [one, two] = [&log, &other].map(|log| {
+            let log = log.clone();
+            tokio::spawn(async move {
+                log.append(&order("hot"), Expected::Any, [numbered(number)]).await
+            })
+        });
+        one.await.unwrap().unwrap();
+        two.await.unwrap().unwrap();
+    }
+    let seen = format!("SELECT DISTINCT synchronous || ', ' || isolation FROM {namespace}.seen");
+    let seen = client.query(&seen, &[]).await.unwrap();
+    let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
+    assert_eq!(seen, ["on, read committed"]);
+}
+
+/// Appends at the same time become few transactions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_appends_share_commits() {
+    let namespace = namespace();
+    let log = open(&namespace).await;
+    let tasks: Vec<_> = (0..64)
+        .map(|task| {
+            let log = log.clone();
+            tokio::spawn(async move {
+                for number in 0..10 {
+                    log.append(&order(task), Expected::Exact(number), [numbered(number)])
+                        .await
+                        .unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let commits = format!("SELECT count(DISTINCT xmin::text), count(*) FROM {namespace}.events");
+    let row = client().await.query_one(&commits, &[]).await.unwrap();
+    let (commits, events): (i64, i64) = (row.get(0), row.get(1));
+    assert_eq!(events, 640);
+    assert!(commits <= 160, "{events} events took {commits} commits");
 }
 
 /// All connections of the log are cut again and again while it is appended to and followed: every

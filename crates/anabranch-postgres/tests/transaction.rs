@@ -6,6 +6,7 @@ mod server;
 
 use anabranch_core::{Append, AppendError, Expected, Position, Query};
 use anabranch_postgres::Postgres;
+use anabranch_postgres::tokio_postgres::IsolationLevel;
 use anabranch_store::contract::{numbered, numbers, order, soon};
 use server::{client, namespace, open};
 use std::time::Duration;
@@ -80,4 +81,20 @@ async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
     assert_eq!(soon(waiting).await.unwrap().unwrap().version(), 2);
     let failed = soon(condition).await.unwrap().unwrap_err();
     assert!(matches!(failed, AppendError::ConditionFailed { .. }), "{failed}");
+}
+
+/// A snapshot that is older than the locks would let a condition hold that does not.
+#[tokio::test]
+async fn a_transaction_with_an_old_snapshot_is_refused() {
+    let log = open(&namespace()).await;
+    let postgres: &Postgres = log.backend().unwrap();
+    let mut client = client().await;
+    for level in [IsolationLevel::RepeatableRead, IsolationLevel::Serializable] {
+        let tx = client.build_transaction().isolation_level(level).start().await.unwrap();
+        let append = Append::new().to(&order(1), Expected::Any, [numbered(1)]);
+        let error = postgres.append_in(&tx, append).await.unwrap_err();
+        assert!(error.to_string().contains("begin it as READ COMMITTED"), "{error}");
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(log.head().await.unwrap(), Position::START);
 }

@@ -4,18 +4,20 @@ use crate::error::is_constraint;
 use crate::read;
 use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Known, Row, decide};
-use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots};
+use anabranch_core::{Append, AppendError, Appended, HashRule, NewEvent, Position, Slots};
 use anabranch_store::sql::{Dialect, positions};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::time::{SystemTime, UNIX_EPOCH};
+use uuid::Uuid;
 
 type Answers = Vec<Result<Appended, AppendError>>;
 
 /// Which ids to look up before writing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ids {
-    /// Those that callers chose. A fresh id is in the log only if the same `NewEvent` was appended
-    /// before; then the unique index says so, and the batch is done again with `All`.
+    /// Those that callers chose, and those of appends that would be refused. Any other fresh id is
+    /// in the log only if the same `NewEvent` was appended before; then the unique index says so,
+    /// and the batch is done again with `All`.
     Callers,
     /// Every id.
     All,
@@ -55,8 +57,11 @@ pub(crate) fn append_in(
     batch: &[&Append],
     ids: Ids,
 ) -> rusqlite::Result<Answers> {
-    let known = look(tx, sql, batch, ids)?;
-    let decision = decide(batch.iter().copied(), known);
+    let mut known = look(tx, sql, batch, ids)?;
+    let mut decision = decide(batch, &known);
+    if ids == Ids::Callers && look_up(tx, sql, decision.doubtful(), &mut known)? {
+        decision = decide(batch, &known);
+    }
     let positions = write(tx, sql, rule, &decision)?;
     Ok(decision.settle(&positions))
 }
@@ -71,7 +76,6 @@ fn look<'a>(
     let events = &sql.events;
     let version =
         format!("SELECT max(version) FROM {events} WHERE category = ?1 AND stream_id = ?2");
-    let by_id = format!("{} WHERE id = ?1", sql.event_columns);
     let mut version = tx.prepare_cached(&version)?;
     let mut known = Known::default();
     for append in batch {
@@ -83,17 +87,30 @@ fn look<'a>(
             let found: Option<i64> = version.query_row(stream, |row| row.get(0))?;
             known.versions.insert(&part.stream, found.unwrap_or(0) as u64);
         }
-        for (_, event) in append.events() {
-            if ids == Ids::All || event.id_is_callers() {
-                let mut by_id = tx.prepare_cached(&by_id)?;
-                let stored =
-                    by_id.query_row([event.id().as_bytes()], read::event_of_row).optional()?;
-                known.ids.extend(stored.map(|stored| (event.id(), stored)));
-            }
-        }
+        let chosen = |id: &(_, &NewEvent)| ids == Ids::All || id.1.id_is_callers();
+        let chosen: Vec<Uuid> =
+            append.events().filter(chosen).map(|(_, event)| event.id()).collect();
+        look_up(tx, sql, &chosen, &mut known)?;
         known.matches.push(first_match(tx, sql, append)?);
     }
     Ok(known)
+}
+
+/// Looks up ids; says whether one is in the log.
+fn look_up(
+    tx: &Connection,
+    sql: &Sql,
+    ids: &[Uuid],
+    known: &mut Known<'_>,
+) -> rusqlite::Result<bool> {
+    let mut found = false;
+    for id in ids {
+        let mut by_id = tx.prepare_cached(&format!("{} WHERE id = ?1", sql.event_columns))?;
+        let stored = by_id.query_row([id.as_bytes()], read::event_of_row).optional()?;
+        found |= stored.is_some();
+        known.ids.extend(stored.map(|stored| (*id, stored)));
+    }
+    Ok(found)
 }
 
 /// The first stored event that breaks an append's condition.
@@ -189,7 +206,7 @@ mod tests {
     use crate::connection::Place;
     use crate::error::store_error;
     use crate::schema;
-    use anabranch_core::{Expected, NewEvent, StoreError, StreamId};
+    use anabranch_core::{Expected, StoreError, StreamId};
     use anabranch_store::{Durability, Namespace, Options};
 
     /// The database may not grow: SQLite says that the disk is full, in the middle of a batch.

@@ -152,3 +152,28 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_are_on_disk_unless_the_user_asks_for_less() {
+        let directory = tempfile::tempdir().unwrap();
+        for (durability, synchronous) in [(Durability::Full, 2), (Durability::Relaxed, 1)] {
+            let path = Some(directory.path().join("log.db"));
+            let place = Place { path, read_only: false, durability, at: String::new() };
+            let connection = place.open_writer().unwrap();
+            let pragma = |name: &str| -> String {
+                let value = |row: &rusqlite::Row<'_>| {
+                    row.get_ref(0)?
+                        .as_i64()
+                        .map_or_else(|_| row.get(0), |number| Ok(number.to_string()))
+                };
+                connection.pragma_query_value(None, name, value).unwrap()
+            };
+            assert_eq!(pragma("synchronous"), synchronous.to_string());
+            assert_eq!(pragma("journal_mode"), "wal");
+        }
+    }
+}

@@ -27,7 +27,7 @@ fn stored(row: &Row<'_>, position: Position) -> Event {
 struct Model(Vec<Event>);
 
 impl Model {
-    fn known<'a>(&self, batch: &'a [Append]) -> Known<'a> {
+    fn known<'a>(&self, batch: &[&'a Append]) -> Known<'a> {
         let mut known = Known::default();
         for append in batch {
             for (stream, event) in append.events() {
@@ -50,7 +50,8 @@ impl Model {
     /// Decides and stores a batch; the answers as text without what may differ between a batch and
     /// single appends (the position of a match inside one commit).
     fn run(&mut self, batch: &[Append]) -> Vec<String> {
-        let decision = decide(batch, self.known(batch));
+        let batch: Vec<&Append> = batch.iter().collect();
+        let decision = decide(&batch, &self.known(&batch));
         let at = positions(&decision, self.0.len() as u64 + 1);
         for (row, position) in decision.rows.iter().zip(&at) {
             self.0.push(stored(row, *position));
@@ -71,7 +72,7 @@ fn a_refused_append_leaves_no_trace() {
         Append::new().to(&a, Expected::Any, [event(1)]).to(&b, Expected::Exact(7), [event(2)]),
         Append::new().to(&a, Expected::NoStream, [event(3)]),
     ];
-    let decision = decide(&batch, Known::default());
+    let decision = decide(&batch.each_ref(), &Known::default());
     assert_eq!(decision.rows.len(), 1, "only the second append is written");
     let at = positions(&decision, 1);
     let answers = decision.settle(&at);
@@ -90,7 +91,7 @@ fn a_condition_sees_what_the_same_batch_stores_before_it() {
             .unless(Query::tags(["t:9"]), Position::START)
     };
     let batch = [reserve(), reserve(), reserve()];
-    let decision = decide(&batch, Known::default());
+    let decision = decide(&batch.each_ref(), &Known::default());
     let at = positions(&decision, 1);
     let won: Vec<bool> = decision.settle(&at).iter().map(Result::is_ok).collect();
     assert_eq!(won, [true, false, false]);
@@ -115,12 +116,28 @@ fn the_same_id_is_one_event_and_another_body_is_an_error() {
     assert_eq!(model.0.len(), 2);
 }
 
+/// A backend need not look up every id at first, but a conflict may be an append's own doing.
+#[test]
+fn the_ids_of_a_refused_append_are_doubtful() {
+    let mut model = Model::default();
+    let first = Append::new().to(&stream(1), Expected::NoStream, [event(1), event(2)]);
+    model.run(std::slice::from_ref(&first));
+    let other = Append::new().to(&stream(2), Expected::Any, [event(3)]);
+    let batch = [&first, &other];
+    let known = Known { ids: HashMap::new(), ..model.known(&batch) };
+    let decision = decide(&batch, &known);
+    let ids: Vec<Uuid> = first.events().map(|(_, event)| event.id()).collect();
+    assert_eq!(decision.doubtful(), ids);
+    let decision = decide(&batch, &model.known(&batch));
+    assert!(decision.doubtful().is_empty());
+}
+
 #[test]
 fn one_id_with_two_bodies_in_one_append_is_refused() {
     let first = event(1);
     let second = event(2).with_id(first.id());
     let batch = [Append::new().to(&stream(1), Expected::Any, [first, second])];
-    let decision = decide(&batch, Known::default());
+    let decision = decide(&batch.each_ref(), &Known::default());
     assert!(decision.rows.is_empty());
     let answer = decision.settle(&[]).remove(0);
     assert!(answer.unwrap_err().to_string().contains("stands twice in this append"));
@@ -130,7 +147,7 @@ fn one_id_with_two_bodies_in_one_append_is_refused() {
 #[should_panic(expected = "positions grow")]
 fn a_backend_that_breaks_the_order_is_caught() {
     let batch = [Append::new().to(&stream(1), Expected::Any, [event(1), event(2)])];
-    let decision = decide(&batch, Known::default());
+    let decision = decide(&batch.each_ref(), &Known::default());
     let _ = decision.settle(&[Position::new(2), Position::new(1)]);
 }
 

@@ -17,14 +17,18 @@ pub fn url() -> String {
 
 /// A namespace that no other test has.
 pub fn namespace() -> Namespace {
-    let unique = uuid::Uuid::now_v7().simple().to_string();
-    Namespace::new(format!("t_{unique}")).unwrap()
+    Namespace::new(format!("t_{:016x}", uuid::Uuid::now_v7().as_u64_pair().1)).unwrap()
 }
 
 pub fn harness() -> Harness {
-    let namespace = namespace();
+    let own = namespace();
     Harness::new(true, (), move |options| {
-        let options = Options { namespace: namespace.clone(), ..options };
+        let namespace = if options.namespace == Namespace::default() {
+            own.clone()
+        } else {
+            Namespace::new(format!("{own}_{}", options.namespace)).unwrap()
+        };
+        let options = Options { namespace, ..options };
         Box::pin(async move { Ok(Log::new(Postgres::connect(&url(), &options).await?)) })
     })
 }

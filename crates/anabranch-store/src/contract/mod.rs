@@ -36,7 +36,8 @@ pub struct Harness {
 }
 
 impl Harness {
-    /// A harness that opens a log with options; it changes their namespace as it likes.
+    /// A harness that opens a log with options. It may change their namespace, as long as the
+    /// default one leads to one log and each other one to another.
     pub fn new(
         shared: bool,
         keep: impl Any + Send + Sync,
@@ -88,6 +89,7 @@ macro_rules! contract {
             open::many_processes_may_start_at_once,
             open::the_hash_rule_of_a_log_is_kept,
             open::without_migration_a_missing_log_is_an_error,
+            open::logs_in_one_database_are_apart,
             read::a_stream_reads_in_both_directions,
             read::the_log_reads_in_both_directions,
             read::a_long_read_is_complete_and_in_order,

@@ -1,8 +1,8 @@
 //! Opening: migrations and settings.
 
-use super::{Harness, numbered, order, soon};
-use crate::Options;
-use anabranch_core::{Expected, HashRule, StoreError};
+use super::{Harness, numbered, numbers, order, soon};
+use crate::{Namespace, Options};
+use anabranch_core::{Expected, HashRule, Position, Query, StoreError};
 use futures_util::future::join_all;
 
 /// Sixteen start on an empty database; all of them can append.
@@ -42,4 +42,21 @@ pub async fn without_migration_a_missing_log_is_an_error(harness: &Harness) {
         drop(harness.log().await);
         harness.open(by_hand()).await.unwrap();
     }
+}
+
+/// Two logs in one database know nothing of each other.
+pub async fn logs_in_one_database_are_apart(harness: &Harness) {
+    let named =
+        |name: &str| Options { namespace: Namespace::new(name).unwrap(), ..Options::default() };
+    let one = harness.open(named("one")).await.unwrap();
+    let two = harness.open(named("two")).await.unwrap();
+    let mut events = two.subscribe(Query::all(), Position::START);
+    one.append(&order(1), Expected::NoStream, [numbered(1).tag("x")]).await.unwrap();
+    two.append(&order(1), Expected::NoStream, [numbered(2).tag("x")]).await.unwrap();
+    for (log, number) in [(&one, 1), (&two, 2)] {
+        assert_eq!(numbers(&log.read_stream(&order(1)).collect().await.unwrap()), [number]);
+        assert_eq!(numbers(&log.read(Query::tags(["x"])).collect().await.unwrap()), [number]);
+        assert_eq!(numbers(&log.read(Query::all()).collect().await.unwrap()), [number]);
+    }
+    assert_eq!(numbers(&[soon(events.next()).await.unwrap().unwrap()]), [2]);
 }
