@@ -14,9 +14,17 @@ use std::time::{Duration, Instant};
 const START_WAIT: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "throwaway";
 
-/// Runs the server under a shell that ends it as soon as its standard input ends. That pipe is ours
-/// alone, so the server stops with us, however we end: done, failed, Ctrl-C, or killed.
-const SUPERVISOR: &str = r#"trap '' INT TERM HUP; "$@" & cat > /dev/null; kill -INT $!; wait"#;
+/// Runs the server under a shell that ends it as soon as its standard input ends, and removes its
+/// files ($0). That pipe is ours alone, so the server stops with us, however we end: done, failed,
+/// Ctrl-C, or killed.
+const SUPERVISOR: &str = r#"
+    trap '' INT TERM HUP
+    "$@" &
+    cat > /dev/null
+    kill -INT $!
+    wait
+    cd / && rm -rf "$0" 2> /dev/null
+"#;
 
 /// A server that tests may use. One that we started is stopped and removed when this is dropped.
 pub(crate) struct Server {
@@ -28,6 +36,10 @@ impl Server {
     pub(crate) fn provide(rungs: &[Rung]) -> Result<Self> {
         let target = crate::root().join("target/xtask");
         fs::create_dir_all(&target)?;
+        // What a killed run could not remove; folders of servers that run are not empty.
+        for entry in fs::read_dir(&target)?.flatten() {
+            let _ = fs::remove_dir(entry.path());
+        }
         match ladder::climb(rungs, &target)? {
             Found::Url(url) => Ok(Self { url, ours: None }),
             Found::Programs(bin) => Self::start(&bin, &target),
@@ -62,7 +74,12 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = home.join("server.log");
         let mut supervisor = Command::new("sh");
-        supervisor.args(["-c", SUPERVISOR, "sh"]).arg(bin.join("postgres")).arg("-D").arg(&data);
+        supervisor
+            .args(["-c", SUPERVISOR])
+            .arg(home)
+            .arg(bin.join("postgres"))
+            .arg("-D")
+            .arg(&data);
         for setting in [
             "listen_addresses=127.0.0.1",
             &format!("port={port}"),

@@ -212,6 +212,19 @@ pub enum StoreError {
         #[source]
         source: Source,
     },
+    /// The server cannot prove who it is.
+    #[error(
+        "{at} is not trusted: {}; add its authority to the system's certificates, or name a file \
+         with it in SSL_CERT_FILE",
+        root(.source)
+    )]
+    NotTrusted {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
     /// There is no such database or file.
     #[error("cannot open {at}: {}; {remedy}", root(.source))]
     CannotOpen {

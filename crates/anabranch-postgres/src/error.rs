@@ -110,10 +110,14 @@ fn without_code(at: String, error: &Arc<Error>) -> StoreError {
     let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = Some(error.as_ref());
     while let Some(error) = cause {
-        if error.is::<std::io::Error>() {
-            return StoreError::ConnectionLost { at, source };
-        }
         text += &error.to_string();
+        if let Some(error) = error.downcast_ref::<std::io::Error>() {
+            let inner = error.get_ref().map(ToString::to_string).unwrap_or_default();
+            return match inner.contains("certificate") {
+                true => StoreError::NotTrusted { at, source },
+                false => StoreError::ConnectionLost { at, source },
+            };
+        }
         cause = error.source();
     }
     if error.is_closed() || text.contains("closed") {
