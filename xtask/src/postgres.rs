@@ -12,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const START_WAIT: Duration = Duration::from_secs(60);
+/// A server's folder is named after the process that started it.
+const HOME_PREFIX: &str = "anabranch-postgres-";
 const PASSWORD: &str = "throwaway";
 
 /// Runs the server under a shell that ends it as soon as its standard input ends, and removes its
@@ -36,10 +38,7 @@ impl Server {
     pub(crate) fn provide(rungs: &[Rung]) -> Result<Self> {
         let target = crate::root().join("target/xtask");
         fs::create_dir_all(&target)?;
-        // What a killed run could not remove; folders of servers that run are not empty.
-        for entry in fs::read_dir(&target)?.flatten() {
-            let _ = fs::remove_dir(entry.path());
-        }
+        sweep(&target)?;
         match ladder::climb(rungs, &target)? {
             Found::Url(url) => Ok(Self { url, ours: None }),
             Found::Programs(bin) => Self::start(&bin, &target),
@@ -95,6 +94,21 @@ impl Server {
         wait_until_ready(&log)?;
         Ok(server)
     }
+}
+
+/// Removes what killed runs left behind: folders named after processes that are gone.
+fn sweep(target: &Path) -> Result<()> {
+    for entry in fs::read_dir(target)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(HOME_PREFIX);
+        let is_gone = |process: &str| {
+            Path::new("/proc/self").exists() && !Path::new("/proc").join(process).exists()
+        };
+        if process.is_some_and(is_gone) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn wait_until_ready(log: &Path) -> Result<()> {
@@ -166,7 +180,7 @@ impl Account {
         if self.ids.is_some() && !reachable(bin) {
             bail!("{} is closed to the user that the server must run as", bin.display());
         }
-        let home = parent.join(format!("anabranch-postgres-{}", std::process::id()));
+        let home = parent.join(format!("{HOME_PREFIX}{}", std::process::id()));
         let _ = fs::remove_dir_all(&home);
         fs::create_dir_all(&home)?;
         self.own(&home)?;
