@@ -119,6 +119,7 @@ impl AppendEvent {
             let append = Append::new().to(&stream, expected, [line.into_event()]);
             print(&log.append_all(append).await?, json)?;
         }
+        log.flush().await;
         Ok(ExitCode::SUCCESS)
     }
 

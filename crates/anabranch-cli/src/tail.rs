@@ -77,9 +77,10 @@ impl Tail {
     /// Prints the last events and returns where the next ones begin.
     async fn print_last(&self, log: &Log, query: &Query) -> anyhow::Result<Position> {
         let head = log.head().await?;
-        let last = log.read(query.clone()).backwards().limit(self.lines).collect().await?;
+        let beyond = Position::new(head.get() + 1);
+        let last = log.read(query.clone()).before(beyond).limit(self.lines).collect().await?;
         last.iter().rev().try_for_each(|event| self.print(event))?;
-        Ok(last.first().map_or(head, Event::position))
+        Ok(head)
     }
 
     async fn print_all(&self, mut events: EventStream) -> anyhow::Result<()> {

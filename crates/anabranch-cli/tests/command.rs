@@ -102,7 +102,7 @@ fn a_database_that_is_not_there_is_an_error_with_a_remedy() {
     let message = tail("mysql://root:secret@localhost/shop");
     assert!(message.contains("names no database that we know"), "{message}");
     assert!(!message.contains("secret"), "{message}");
-    assert!(tail("sqlite:no/such/place.db").contains("check that its directory exists"));
+    assert!(tail("sqlite:no/such/place.db").contains("that its directory exists"));
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
 }
 

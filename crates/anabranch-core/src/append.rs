@@ -95,7 +95,8 @@ impl Append {
     }
 
     /// Fails the append if an event that matches `query` exists after position `after`: nothing
-    /// that the decision was based on may have happened since it was read.
+    /// that the decision was based on may have happened since it was read. `after` is the position
+    /// of an event that was read, or [`Position::START`] if there was none.
     pub fn unless(mut self, query: Query, after: Position) -> Self {
         self.condition = Some(Condition { query, after });
         self

@@ -100,7 +100,10 @@ pub enum InputProblem {
     #[error("names neither a type nor a tag; use Query::all() to match every event")]
     EmptyQueryItem,
     /// A namespace that is not a plain identifier.
-    #[error("is not a plain identifier; use a-z, 0-9 and _, beginning with a letter, at most 40")]
+    #[error(
+        "is not a plain identifier; use a-z, 0-9 and _, beginning with a letter (not pg_ or sqlite), \
+         at most 40"
+    )]
     NotAnIdentifier,
     /// A transaction whose statements do not see what others have committed meanwhile.
     #[error(

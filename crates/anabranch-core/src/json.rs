@@ -3,6 +3,9 @@
 use crate::error::InputProblem;
 use serde::{Deserialize, Serialize};
 
+/// How deep arrays and objects may be nested: what serde_json reads back.
+const MAX_DEPTH: usize = 127;
+
 /// Valid JSON, as the text that was given. It is stored and read back byte for byte, so numbers keep
 /// their digits and objects their order.
 ///
@@ -16,16 +19,22 @@ use serde::{Deserialize, Serialize};
 pub struct Json(Box<str>);
 
 impl Json {
-    /// Takes JSON text after checking all of it: syntax, strings, and a nesting of at most 127.
+    /// Takes JSON text after checking all of it: syntax, strings, and the depth of its nesting.
     pub fn parse(text: impl Into<String>) -> Result<Self, InputProblem> {
         let text = text.into();
-        serde_json::from_str::<serde_json::Value>(&text).map_err(not_json)?;
-        Self::without_nul(text)
+        // Skipping over a value checks its syntax without building it; only the surrogates in its
+        // strings need a closer look, and few texts have any.
+        if has_surrogates(&text) {
+            serde_json::from_str::<serde_json::Value>(&text).map_err(not_json)?;
+        } else {
+            serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(not_json)?;
+        }
+        Self::checked(text)
     }
 
     /// The JSON of a value.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, InputProblem> {
-        Self::without_nul(serde_json::to_string(value).map_err(not_json)?)
+        Self::checked(serde_json::to_string(value).map_err(not_json)?)
     }
 
     /// The text.
@@ -34,9 +43,13 @@ impl Json {
         &self.0
     }
 
-    fn without_nul(text: String) -> Result<Self, InputProblem> {
+    fn checked(text: String) -> Result<Self, InputProblem> {
         if has_nul_escape(&text) {
             return Err(InputProblem::NulInJson);
+        }
+        if is_too_deep(&text) {
+            let reason = format!("it is nested more than {MAX_DEPTH} deep");
+            return Err(InputProblem::NotJson(reason));
         }
         Ok(Self(text.into()))
     }
@@ -55,6 +68,32 @@ pub(crate) fn decode<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_j
 
 fn not_json(error: serde_json::Error) -> InputProblem {
     InputProblem::NotJson(error.to_string())
+}
+
+/// Whether an escape may be one half of a surrogate pair: `\ud800` to `\udfff`.
+fn has_surrogates(text: &str) -> bool {
+    text.contains("\\ud") || text.contains("\\uD")
+}
+
+/// Whether valid JSON is nested deeper than can be read back.
+fn is_too_deep(text: &str) -> bool {
+    let opens = |byte: &u8| matches!(byte, b'[' | b'{');
+    if text.bytes().filter(opens).count() <= MAX_DEPTH {
+        return false;
+    }
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    text.bytes().any(|byte| {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth -= 1,
+            _ => {}
+        }
+        depth > MAX_DEPTH
+    })
 }
 
 /// Valid JSON can hold NUL only as the escape `\u0000`; `\\u0000` is a backslash and five letters.
@@ -78,6 +117,20 @@ mod tests {
     #[test]
     fn lone_surrogates_are_not_json() {
         assert!(matches!(Json::parse(r#""\ud800""#), Err(InputProblem::NotJson(_))));
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_to_be_read_back_is_refused() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        let fits = Json::parse(nested(MAX_DEPTH)).unwrap();
+        decode::<serde_json::Value>(fits.as_str()).unwrap();
+        assert!(matches!(Json::parse(nested(MAX_DEPTH + 1)), Err(InputProblem::NotJson(_))));
+        assert!(decode::<serde_json::Value>(&nested(MAX_DEPTH + 1)).is_err());
+        let deep =
+            (0..MAX_DEPTH + 1).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+        assert!(matches!(Json::of(&deep), Err(InputProblem::NotJson(_))));
+        let flat = vec![nested(1) + "\"\\[{"; 200];
+        assert!(Json::of(&flat).is_ok(), "brackets in strings do not nest");
     }
 
     #[test]

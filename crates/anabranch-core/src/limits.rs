@@ -8,8 +8,11 @@ pub const MAX_NAME_BYTES: usize = 255;
 pub const MAX_CATEGORY_BYTES: usize = 128;
 /// The most tags that one event may carry.
 pub const MAX_TAGS: usize = 64;
-/// The most items that one query may hold, and the most types or tags in one item.
-pub const MAX_QUERY_TERMS: usize = 64;
+/// The most types and tags that one query may name, all items together. SQLite unites at most 500
+/// ranges in one statement.
+pub const MAX_QUERY_TERMS: usize = 128;
+/// The most tags that one item of a query may name. SQLite joins at most 64 tables.
+pub const MAX_ITEM_TAGS: usize = 32;
 
 /// The limits of a log that a user may change.
 ///

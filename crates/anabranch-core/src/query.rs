@@ -1,7 +1,7 @@
 //! Queries by type and tag: the language of dynamic consistency boundaries (DCB).
 
 use crate::error::{InputError, InputProblem};
-use crate::limits::{self, MAX_NAME_BYTES, MAX_QUERY_TERMS};
+use crate::limits::{self, MAX_ITEM_TAGS, MAX_NAME_BYTES, MAX_QUERY_TERMS};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -96,14 +96,15 @@ impl Query {
 
     /// Refuses names that no event can have, and queries too large for one statement.
     pub fn validate(&self) -> Result<(), InputError> {
-        check_count(self.items.len(), || "query".to_owned())?;
+        let terms = self.items.iter().map(|item| item.types.len() + item.tags.len()).sum();
+        check_count(terms, MAX_QUERY_TERMS, || "query".to_owned())?;
         for (number, item) in self.items.iter().enumerate() {
             let subject = || format!("query item {}", number + 1);
             if item.types.is_empty() && item.tags.is_empty() {
                 let problem = InputProblem::EmptyQueryItem;
                 return Err(InputError { subject: subject(), problem });
             }
-            check_count(item.types.len().max(item.tags.len()), subject)?;
+            check_count(item.tags.len(), MAX_ITEM_TAGS, subject)?;
             for name in item.types.iter().chain(&item.tags) {
                 limits::check_name(name, MAX_NAME_BYTES, || {
                     format!("`{}` in query item {}", name.escape_debug(), number + 1)
@@ -114,12 +115,16 @@ impl Query {
     }
 }
 
-fn check_count(count: usize, subject: impl FnOnce() -> String) -> Result<(), InputError> {
-    if count <= MAX_QUERY_TERMS {
+fn check_count(
+    count: usize,
+    limit: usize,
+    subject: impl FnOnce() -> String,
+) -> Result<(), InputError> {
+    if count <= limit {
         return Ok(());
     }
     let remedy = "split it into several queries";
-    let problem = InputProblem::TooMany { count, limit: MAX_QUERY_TERMS, remedy };
+    let problem = InputProblem::TooMany { count, limit, remedy };
     Err(InputError { subject: subject(), problem })
 }
 
@@ -178,10 +183,12 @@ mod tests {
         assert_eq!(empty_item.validate().unwrap_err().problem, InputProblem::EmptyQueryItem);
         let message = Query::tags(["a\0b"]).validate().unwrap_err().to_string();
         assert!(message.contains("`a\\0b` in query item 1"), "{message}");
-        let many = Query::tags((0..65).map(|n| n.to_string()));
-        assert!(matches!(
-            many.validate().unwrap_err().problem,
-            InputProblem::TooMany { count: 65, limit: 64, .. }
-        ));
+        let numbers = |count: u32| (0..count).map(|n| n.to_string());
+        for (many, limit) in [(Query::tags(numbers(33)), 32), (Query::types(numbers(129)), 128)] {
+            let problem = many.validate().unwrap_err().problem;
+            assert!(
+                matches!(problem, InputProblem::TooMany { limit: found, .. } if found == limit)
+            );
+        }
     }
 }

@@ -23,7 +23,7 @@ CREATE TABLE "{ns}".events (
     causation      text COLLATE "C",
     tenant         text COLLATE "C",
     customer       text COLLATE "C",
-    tags           text[] COLLATE "C" NOT NULL        -- "{ns}".event_tags is for queries
+    tags           text[] COLLATE "C" NOT NULL DEFAULT '{}'  -- "{ns}".event_tags is for queries
 );
 ALTER SEQUENCE "{ns}".events_position OWNED BY "{ns}".events.position;
 

@@ -4,11 +4,13 @@
 //! the decision needs; the second writes the rows and commits. Each statement has a snapshot of its
 //! own, so what is read after the locks is what they protect.
 
+use crate::connection::prepare;
+use crate::insert::Insert;
 use crate::keys::{self, Classes, Locks};
 use crate::row::event_of_row;
 use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Known, decide};
-use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Position, Slots, StreamId};
+use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Position, StreamId};
 use anabranch_store::sql::{Dialect, positions};
 use deadpool_postgres::Object;
 use futures_util::future::{try_join, try_join_all};
@@ -17,8 +19,8 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, Row, Statement, Transaction};
 use uuid::Uuid;
 
-/// One append's answer; `Err` with the key that it would have had to wait for.
-pub(crate) type Answer = Result<Result<Appended, AppendError>, i32>;
+/// One append's answer; `Err` with the keys that it would have had to wait for.
+pub(crate) type Answer = Result<Result<Appended, AppendError>, Vec<i32>>;
 
 /// Which ids to look up before writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 impl Session<'_> {
     async fn ready<'s>(&self, sql: &'s str) -> Result<Ready<'s>, Error> {
         match self {
-            Self::Own(session) => session.prepare_cached(sql).await.map(Ready::Prepared),
+            Self::Own(session) => prepare(session, sql).await.map(Ready::Prepared),
             Self::Callers(_) => Ok(Ready::Text(sql)),
         }
     }
@@ -125,8 +127,8 @@ impl Appending {
         let mut matches = Vec::with_capacity(batch.len());
         for (append, found) in batch.iter().zip(std::mem::take(&mut looked.matches)) {
             match waits_for(append, &missed) {
-                Some(key) => answers.push(Some(Err(key))),
-                None => {
+                keys if !keys.is_empty() => answers.push(Some(Err(keys))),
+                _ => {
                     answers.push(None);
                     ready.push(*append);
                     matches.push(found);
@@ -207,7 +209,7 @@ impl Appending {
             },
         ));
         // Polled in this order, so sent in this order.
-        let ((), locked, versions, stored, matches) = tokio::try_join!(
+        let ((), missed, versions, stored, matches) = tokio::try_join!(
             biased;
             session.begin(locking),
             session.query(&lock, &lock_values),
@@ -216,8 +218,7 @@ impl Appending {
             first_matches,
         )?;
 
-        let missed =
-            locked.iter().filter(|row| !row.get::<_, bool>(1)).map(|row| row.get(0)).collect();
+        let missed = missed.iter().map(|row| row.get(0)).collect();
         let version = |row: &Row| row.get::<_, Option<i64>>(0).unwrap_or(0).unsigned_abs();
         let versions = streams.into_iter().zip(versions.iter().map(version)).collect();
         Ok((missed, Known { versions, ids: by_id_of(&stored)?, matches }))
@@ -239,9 +240,10 @@ impl Appending {
         session: Session<'_>,
         decision: &Decision<'_>,
     ) -> Result<Vec<Position>, Error> {
-        let columns = Columns::of(decision, self.rule);
-        let insert = session.ready(&self.sql.insert_events).await?;
-        let values = columns.values();
+        let rows = Insert::of(&decision.rows, self.rule);
+        let sql = rows.sql(&self.sql.events, &self.sql.tags);
+        let insert = session.ready(&sql).await?;
+        let values = rows.values();
         // If the insert fails, the server answers the COMMIT with a rollback.
         let (rows, ()) = try_join(session.query(&insert, &values), session.end("COMMIT")).await?;
         Ok(rows.iter().map(|row| Position::from_i64(row.get(0))).collect())
@@ -264,14 +266,14 @@ fn ids_to_look_up(batch: &[&Append], ids: Ids) -> Vec<Uuid> {
     wanted.map(|(_, event)| event.id()).collect()
 }
 
-/// A key that this append needs and the batch could not get.
-fn waits_for(append: &Append, missed: &HashSet<i32>) -> Option<i32> {
+/// The keys that this append needs and the batch could not get.
+fn waits_for(append: &Append, missed: &HashSet<i32>) -> Vec<i32> {
     if missed.is_empty() {
-        return None;
+        return Vec::new();
     }
     let mut locks = Locks::new();
     keys::lock(&mut locks, append);
-    locks.into_keys().find(|key| missed.contains(key))
+    locks.into_keys().filter(|key| missed.contains(key)).collect()
 }
 
 /// The check of one condition.
@@ -308,74 +310,5 @@ impl<'a> Check<'a> {
         values.extend(self.texts.iter().map(|text| -> Value<'_> { (text, Type::TEXT) }));
         let rows = session.query(statement, &values).await?;
         Ok(rows.first().map(|row| Position::from_i64(row.get(0))))
-    }
-}
-
-/// The rows of a decision, column by column, as `insert_events.sql` takes them.
-#[derive(Default)]
-struct Columns<'a> {
-    version: Vec<i64>,
-    id: Vec<Uuid>,
-    schema_version: Vec<i32>,
-    entity_slot: Vec<i16>,
-    customer_slot: Vec<Option<i16>>,
-    saga_slot: Vec<Option<i16>>,
-    category: Vec<&'a str>,
-    stream_id: Vec<&'a str>,
-    event_type: Vec<&'a str>,
-    data: Vec<&'a str>,
-    metadata: Vec<Option<&'a str>>,
-    correlation: Vec<Option<&'a str>>,
-    causation: Vec<Option<&'a str>>,
-    tenant: Vec<Option<&'a str>>,
-    customer: Vec<Option<&'a str>>,
-    tags: Vec<String>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(decision: &'a Decision<'_>, rule: HashRule) -> Self {
-        let mut columns = Self::default();
-        for row in &decision.rows {
-            let body = row.event.body(row.stream);
-            let slots = Slots::of(rule, body.stream_id, body.customer, body.correlation);
-            columns.version.push(row.version as i64);
-            columns.id.push(row.event.id());
-            columns.schema_version.push(body.schema_version as i32);
-            columns.entity_slot.push(slots.entity.get() as i16);
-            columns.customer_slot.push(slots.customer.map(|slot| slot.get() as i16));
-            columns.saga_slot.push(slots.saga.map(|slot| slot.get() as i16));
-            columns.category.push(body.category);
-            columns.stream_id.push(body.stream_id);
-            columns.event_type.push(body.event_type);
-            columns.data.push(body.data);
-            columns.metadata.push(body.metadata);
-            columns.correlation.push(body.correlation);
-            columns.causation.push(body.causation);
-            columns.tenant.push(body.tenant);
-            columns.customer.push(body.customer);
-            columns.tags.push(body.tags.into_owned());
-        }
-        columns
-    }
-
-    fn values(&self) -> [Value<'_>; 16] {
-        [
-            (&self.version, Type::INT8_ARRAY),
-            (&self.id, Type::UUID_ARRAY),
-            (&self.schema_version, Type::INT4_ARRAY),
-            (&self.entity_slot, Type::INT2_ARRAY),
-            (&self.customer_slot, Type::INT2_ARRAY),
-            (&self.saga_slot, Type::INT2_ARRAY),
-            (&self.category, Type::TEXT_ARRAY),
-            (&self.stream_id, Type::TEXT_ARRAY),
-            (&self.event_type, Type::TEXT_ARRAY),
-            (&self.data, Type::TEXT_ARRAY),
-            (&self.metadata, Type::TEXT_ARRAY),
-            (&self.correlation, Type::TEXT_ARRAY),
-            (&self.causation, Type::TEXT_ARRAY),
-            (&self.tenant, Type::TEXT_ARRAY),
-            (&self.customer, Type::TEXT_ARRAY),
-            (&self.tags, Type::TEXT_ARRAY),
-        ]
     }
 }

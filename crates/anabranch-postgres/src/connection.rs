@@ -1,21 +1,27 @@
 //! URLs, pools and sessions.
 
+use crate::error::Failure;
 use crate::tls;
 use anabranch_core::{InputError, InputProblem, StoreError};
 use anabranch_store::Durability;
 use deadpool_postgres::{
-    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime,
+    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
     Timeouts,
 };
 use std::time::Duration;
-use tokio_postgres::Config;
 use tokio_postgres::config::Host;
+use tokio_postgres::{Config, Error, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long to wait for the server, unless the URL says otherwise.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for a connection of the pool that others use.
 const POOL_WAIT: Duration = Duration::from_secs(60);
+
+/// How long a server may say nothing before it counts as gone. The waits for locks are shorter.
+pub(crate) const SILENCE: Duration = Duration::from_secs(20);
+/// A query with more names than this is not kept prepared: there are too many shapes of such.
+const MAX_KEPT_PLACEHOLDERS: usize = 20;
 
 /// What a session says of a server that only repeats another.
 pub(crate) const STANDBY: &str = "it is a standby";
@@ -33,6 +39,12 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn parse(url: &str, durability: Durability) -> Result<Self, StoreError> {
         let mut config: Config = url.parse().map_err(|error| bad_url(&error))?;
+        // A password with an @ in it that is not encoded would end up in the name of the host.
+        let odd = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
+        if config.get_hosts().iter().any(odd) {
+            let problem = "holds more than one @; write those of the password as %40";
+            return Err(refuse(problem.to_owned()).into());
+        }
         if config.get_hosts().is_empty() {
             config.host("localhost");
         }
@@ -42,7 +54,7 @@ impl Server {
         if config.get_application_name().is_none() {
             config.application_name("anabranch");
         }
-        config.keepalives_idle(Duration::from_secs(30));
+        config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(SILENCE);
         let at = describe(&config);
         let tls = tls::connector(config.get_ssl_mode())
             .map_err(|error| StoreError::Other { at: at.clone(), source: error.into() })?;
@@ -69,7 +81,8 @@ impl Server {
                 }
             })
         });
-        let timeouts = Timeouts { wait: Some(POOL_WAIT), ..Timeouts::default() };
+        let timeouts =
+            Timeouts { wait: Some(POOL_WAIT), create: Some(SILENCE), recycle: Some(SILENCE) };
         Pool::builder(manager)
             .max_size(size.max(1))
             .runtime(Runtime::Tokio1)
@@ -83,10 +96,51 @@ impl Server {
 /// The URL is not repeated: it may hold a password.
 fn bad_url(error: &tokio_postgres::Error) -> InputError {
     let cause = std::error::Error::source(error).map_or(error.to_string(), ToString::to_string);
-    let problem = InputProblem::BadUrl(format!(
-        "{cause}; write it as postgres://user:password@host:5432/database"
-    ));
-    InputError { subject: "PostgreSQL URL".to_owned(), problem }
+    refuse(format!("{cause}; write it as postgres://user:password@host:5432/database"))
+}
+
+fn refuse(problem: String) -> InputError {
+    InputError { subject: "PostgreSQL URL".to_owned(), problem: InputProblem::BadUrl(problem) }
+}
+
+/// A statement, kept for the next time unless its shape is a rare one.
+pub(crate) async fn prepare(session: &Object, sql: &str) -> Result<Statement, Error> {
+    if sql.matches('$').count() <= MAX_KEPT_PLACEHOLDERS {
+        session.prepare_cached(sql).await
+    } else {
+        session.prepare(sql).await
+    }
+}
+
+/// A session on loan. It goes back to its pool when its work is done; one that is given up half-way
+/// may be anywhere in a transaction, so the server ends that together with the connection.
+pub(crate) struct Lease(Option<Object>);
+
+impl Lease {
+    pub(crate) async fn of(pool: &Pool) -> Result<Self, Failure> {
+        Ok(Self(Some(pool.get().await?)))
+    }
+
+    pub(crate) fn session(&self) -> &Object {
+        self.0.as_ref().expect("it is there until it is given back")
+    }
+
+    pub(crate) fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        drop(self.0.take().map(Object::take));
+    }
+}
+
+/// Waits for a server that must not be silent for too long.
+pub(crate) async fn in_time<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::time::timeout(SILENCE, work).await.unwrap_or(Err(Failure::Silent))
 }
 
 /// `postgres://user@host:port/database`.
@@ -118,5 +172,10 @@ mod tests {
         };
         assert!(!error.to_string().contains("secret"), "{error}");
         assert!(error.to_string().contains("write it as postgres://"), "{error}");
+        let Err(error) = Server::parse("postgres://app:se@cret@db/shop", Durability::Full) else {
+            panic!("that is no host")
+        };
+        assert!(error.to_string().contains("%40"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("cret"), "{error}");
     }
 }

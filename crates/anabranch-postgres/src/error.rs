@@ -1,6 +1,6 @@
 //! What PostgreSQL's errors mean for the log.
 
-use crate::connection::STANDBY;
+use crate::connection::{SILENCE, STANDBY};
 use anabranch_core::StoreError;
 use deadpool_postgres::{HookError, PoolError};
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Pool(Arc<PoolError>),
     /// A statement failed.
     Query(Arc<Error>),
+    /// The server says nothing.
+    Silent,
 }
 
 impl From<Error> for Failure {
@@ -48,10 +50,18 @@ impl Failure {
                 StoreError::ConnectionLost { at, source } => StoreError::Unreachable { at, source },
                 other => other,
             },
+            Self::Silent => {
+                let source = format!("no answer within {SILENCE:?}").into();
+                StoreError::ConnectionLost { at: at.to_owned(), source }
+            }
             Self::Pool(error) => {
                 let (at, source) = (at.to_owned(), Box::new(Arc::clone(error)));
                 match error.as_ref() {
-                    PoolError::Timeout(_) => StoreError::Busy { at, source },
+                    // All sessions are in use; any other wait is for the server.
+                    PoolError::Timeout(wait) if format!("{wait:?}") == "Wait" => {
+                        StoreError::Busy { at, source }
+                    }
+                    PoolError::Timeout(_) => StoreError::Unreachable { at, source },
                     PoolError::PostCreateHook(HookError::Message(text)) if text == STANDBY => {
                         StoreError::ReadOnly { at, remedy: TO_PRIMARY, source: STANDBY.into() }
                     }
@@ -61,9 +71,31 @@ impl Failure {
         }
     }
 
+    /// Whether the same call may succeed on another session or a moment later.
+    pub(crate) fn is_worth_repeating(&self) -> bool {
+        // A statement that was cancelled took too long; repeated, it would again.
+        let code = self.code();
+        code != Some(&SqlState::QUERY_CANCELED)
+            && !self.is_lock_timeout()
+            && self.at("").is_transient()
+    }
+
+    /// Whether the server itself refused a statement, so that the session is sound.
+    pub(crate) fn code(&self) -> Option<&SqlState> {
+        match self {
+            Self::Query(error) => error.code(),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody held a lock for longer than the statement waits.
+    pub(crate) fn is_lock_timeout(&self) -> bool {
+        self.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+    }
+
     /// Whether a unique index refused a row.
     pub(crate) fn is_collision(&self) -> bool {
-        matches!(self, Self::Query(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION))
+        self.code() == Some(&SqlState::UNIQUE_VIOLATION)
     }
 }
 

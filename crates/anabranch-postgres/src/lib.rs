@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `store` | [`Postgres`]: the backend, and how it is connected |
 //! | `append` | a batch of appends: lock, look, decide, write |
+//! | `insert` | the rows of a batch as one INSERT |
 //! | `keys` | which advisory locks an append or a query touches |
 //! | `horizon` | up to which position everything is decided |
 //! | `read` | one page of events |
@@ -30,6 +31,7 @@ mod append;
 mod connection;
 mod error;
 mod horizon;
+mod insert;
 mod keys;
 mod read;
 mod row;

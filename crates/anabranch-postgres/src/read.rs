@@ -1,12 +1,13 @@
 //! One page of events.
 
+use crate::connection::prepare;
 use crate::horizon::{self, Horizon};
 use crate::keys::{self, Classes};
 use crate::row::event_of_row;
 use crate::schema::Sql;
 use anabranch_core::{Event, Position, Query, StreamId};
 use anabranch_store::sql::{Dialect, positions};
-use anabranch_store::{Page, PageEnd, ReadRequest, Scope};
+use anabranch_store::{Head, Page, PageEnd, ReadRequest, Scope};
 use deadpool_postgres::Object;
 use futures_util::future::try_join;
 use futures_util::{StreamExt, pin_mut};
@@ -14,14 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
-/// Reads pages over one session.
+/// Reads over one session.
+#[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) session: &'a Object,
     pub(crate) sql: &'a Sql,
     pub(crate) classes: Classes,
     /// The position up to which all events are known to be decided, shared by all readers. It is
-    /// always that of a visible event: an event is on disk, and so is every position before it,
-    /// while the sequence alone may fall back when the server crashes.
+    /// always that of a visible event: an event is on disk (unless its appender asked for less), and
+    /// so is every position before it, while the sequence alone may fall back when the server
+    /// crashes.
     pub(crate) decided: &'a AtomicU64,
 }
 
@@ -113,9 +116,7 @@ impl Reader<'_> {
         cursor: Position,
         max_events: i64,
     ) -> Result<Page, Error> {
-        let scope = (!query.is_all()).then(|| keys::scope(query));
-        let Horizon { bound, of_all, pending } =
-            horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await?;
+        let Horizon { bound, of_all, pending } = self.horizon(query).await?;
         let end = if pending { PageEnd::Pending } else { PageEnd::Last };
         if bound <= cursor {
             return Ok(page(Vec::new(), cursor, end));
@@ -131,6 +132,19 @@ impl Reader<'_> {
             return Ok(page(rows.events, last, PageEnd::More));
         }
         Ok(page(rows.events, visible.max(cursor), end))
+    }
+
+    /// The horizon of a query, and where the log ends.
+    pub(crate) async fn ends(&self, query: &Query) -> Result<(Horizon, Head), Error> {
+        let horizon = self.horizon(query).await?;
+        let (visible, decided) = self.last_visible(Position::END, horizon.of_all).await?;
+        self.decided.fetch_max(decided.get(), Ordering::AcqRel);
+        Ok((horizon, Head { visible, decided }))
+    }
+
+    async fn horizon(&self, query: &Query) -> Result<Horizon, Error> {
+        let scope = (!query.is_all()).then(|| keys::scope(query));
+        horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await
     }
 
     /// The last visible positions up to two bounds.
@@ -187,7 +201,7 @@ impl Reader<'_> {
         values: &[&(dyn ToSql + Sync)],
         max_events: i64,
     ) -> Result<Rows, Error> {
-        let statement = self.session.prepare_cached(sql).await?;
+        let statement = prepare(self.session, sql).await?;
         let stream = self.session.query_raw(&statement, values.iter().copied()).await?;
         pin_mut!(stream);
         let (mut events, mut bytes) = (Vec::new(), 0);

@@ -6,7 +6,7 @@ use anabranch_core::{HashRule, StoreError};
 use anabranch_store::migration::{Migration, Migrations};
 use anabranch_store::{Namespace, Options};
 use deadpool_postgres::Object;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, IsolationLevel};
 
 /// The schema of the PostgreSQL backend, step by step.
 pub const MIGRATIONS: Migrations = Migrations {
@@ -24,7 +24,6 @@ pub(crate) struct Sql {
     pub(crate) try_lock: String,
     pub(crate) wait_lock: String,
     pub(crate) stream_versions: String,
-    pub(crate) insert_events: String,
     pub(crate) event_columns: String,
     pub(crate) events_by_id: String,
     pub(crate) horizon_head: String,
@@ -40,7 +39,6 @@ impl Sql {
             try_lock: fill(include_str!("../queries/try_lock.sql")),
             wait_lock: fill(include_str!("../queries/wait_lock.sql")),
             stream_versions: fill(include_str!("../queries/stream_versions.sql")),
-            insert_events: fill(include_str!("../queries/insert_events.sql")),
             events_by_id: fill(concat!(
                 include_str!("../queries/event_columns.sql"),
                 "WHERE id = ANY ($1)"
@@ -91,7 +89,9 @@ pub(crate) async fn prepare(
 /// Applies what is missing, in one transaction. Processes that start together wait for one
 /// another's lock, and all but the first find nothing left to do.
 async fn migrate(session: &mut Object, namespace: &Namespace, rule: HashRule) -> Result<(), Error> {
-    let tx = session.transaction().await?;
+    // Each statement must see what was committed before it, whatever the user's default is.
+    let read_committed = session.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+    let tx = read_committed.start().await?;
     let class = Classes::of(namespace).migration;
     tx.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class]).await?;
     let found = version(tx.client(), namespace).await?;

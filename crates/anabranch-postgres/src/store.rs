@@ -1,27 +1,30 @@
 //! The backend, and how it is connected.
 
 use crate::append::{Answer, Appending, Ids, Locking, Session};
-use crate::connection::Server;
+use crate::connection::{Lease, Server, in_time};
 use crate::error::Failure;
 use crate::keys::Classes;
 use crate::read::Reader;
 use crate::schema::{self, Sql};
 use crate::wake::{self, Wake};
 use anabranch_core::{
-    Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
+    Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, Query,
+    StoreError,
 };
-use anabranch_store::{LogStore, Namespace, Options, Page, ReadRequest, Ticket};
-use deadpool_postgres::{Object, Pool};
+use anabranch_store::{Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket};
+use deadpool_postgres::Pool;
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::Transaction;
 
-/// Sessions for appends that wait for a lock of somebody else.
+/// Sessions for appends that wait for a lock of somebody else. They take turns.
 const WAITING_SESSIONS: usize = 4;
+/// How long an append waits for a lock of somebody else.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
 /// How long an append is repeated while the server is away.
 const RETRY_FOR: Duration = Duration::from_secs(10);
 const RETRY_WAIT: Duration = Duration::from_millis(20);
@@ -29,6 +32,8 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How often a batch is repeated because a unique index refused it: once, unless somebody writes to
 /// the tables without the locks.
 const MAX_COLLISIONS: u32 = 8;
+/// How soon a backward read looks again at appends in flight.
+const SETTLE_POLL: Duration = Duration::from_millis(5);
 
 /// A log in PostgreSQL.
 pub struct Postgres {
@@ -76,8 +81,10 @@ impl Postgres {
     /// events are stored if and when that transaction commits, together with whatever else it does.
     ///
     /// A refused append writes nothing, and the transaction can go on. Until the transaction is
-    /// over, other appends to the same streams and tags wait for it, and readers do not pass it. The
-    /// transaction must be READ COMMITTED, which is PostgreSQL's default.
+    /// over, other appends to the same streams and tags wait for it, and so do reads of its scope:
+    /// keep it short, and do not read through the log what it has not committed yet. The transaction
+    /// must be READ COMMITTED, which is PostgreSQL's default. After a call that was given up half-way
+    /// (a timeout, a `select!`), roll it back: the events may be in it.
     ///
     /// ```
     /// # use anabranch_core::{Append, Expected, NewEvent, StreamId};
@@ -120,48 +127,56 @@ impl Postgres {
 impl Inner {
     /// Stores a batch and answers it, except what has to wait for locks: that goes on by itself.
     async fn append(self: &Arc<Self>, batch: Vec<Ticket>) {
-        let waiting = self.store(batch, &self.appends, Locking::Try).await;
-        for (_, batch) in waiting {
+        for batch in self.store(batch, &self.appends, Locking::Try).await {
             let inner = Arc::clone(self);
-            tokio::spawn(async move { inner.store(batch, &inner.waiting, Locking::Wait).await });
+            tokio::spawn(async move { inner.append_patiently(batch).await });
         }
     }
 
-    /// Stores a batch and answers it; returns what has to wait, by the key that it waits for.
-    async fn store(
-        &self,
-        batch: Vec<Ticket>,
-        pool: &Pool,
-        locking: Locking,
-    ) -> HashMap<i32, Vec<Ticket>> {
-        let mut waiting: HashMap<i32, Vec<Ticket>> = HashMap::new();
+    /// Stores appends that wait for the same locks, turn by turn with others that wait.
+    async fn append_patiently(&self, batch: Vec<Ticket>) {
+        let started = Instant::now();
+        let mut waiting = vec![batch];
+        while started.elapsed() < LOCK_WAIT {
+            let mut still_waiting = Vec::new();
+            for batch in waiting {
+                still_waiting.extend(self.store(batch, &self.waiting, Locking::Wait).await);
+            }
+            if still_waiting.is_empty() {
+                return;
+            }
+            waiting = still_waiting;
+        }
+        let held = "a lock on the stream or scope was held for too long";
+        for ticket in waiting.into_iter().flatten() {
+            let (at, source) = (self.server.at.clone(), held.into());
+            ticket.answer(Err(StoreError::Busy { at, source }.into()));
+        }
+    }
+
+    /// Stores a batch and answers it; returns what has to wait, grouped by what it waits for.
+    async fn store(&self, batch: Vec<Ticket>, pool: &Pool, locking: Locking) -> Vec<Vec<Ticket>> {
         let appends: Vec<&Append> = batch.iter().map(|ticket| &ticket.append).collect();
-        match self.persist(&appends, pool, locking).await {
+        let failure = match self.persist(&appends, pool, locking).await {
             Ok(answers) => {
                 self.wake.appended();
-                for (ticket, answer) in batch.into_iter().zip(answers) {
-                    match answer {
-                        Ok(answer) => ticket.answer(answer),
-                        Err(key) => waiting.entry(key).or_default().push(ticket),
-                    }
-                }
+                return answer(batch, answers);
             }
-            // One append that the server cannot take must not fail its neighbours.
-            Err(error) if batch.len() > 1 && !error.at(&self.server.at).is_transient() => {
-                for ticket in batch {
-                    let rest = Box::pin(self.store(vec![ticket], pool, locking)).await;
-                    rest.into_iter().for_each(|(key, batch)| {
-                        waiting.entry(key).or_default().extend(batch);
-                    });
-                }
-            }
-            Err(error) => {
-                batch
-                    .into_iter()
-                    .for_each(|ticket| ticket.answer(Err(error.at(&self.server.at).into())));
-            }
+            Err(failure) => failure,
+        };
+        if failure.is_lock_timeout() {
+            return vec![batch];
         }
-        waiting
+        if batch.len() > 1 && failure.code().is_some() {
+            // One append that the server cannot take must not fail its neighbours.
+            let mut waiting = Vec::new();
+            for ticket in batch {
+                waiting.extend(Box::pin(self.store(vec![ticket], pool, locking)).await);
+            }
+            return waiting;
+        }
+        batch.into_iter().for_each(|ticket| ticket.answer(Err(self.error(&failure).into())));
+        Vec::new()
     }
 
     /// Stores a batch, again if need be: the ids of the events make that safe.
@@ -174,7 +189,7 @@ impl Inner {
         let (mut ids, mut collisions) = (Ids::Callers, 0);
         let (started, mut wait) = (Instant::now(), RETRY_WAIT);
         loop {
-            let failure = match self.attempt(batch, pool, ids, locking).await {
+            let failure = match in_time(self.attempt(batch, pool, ids, locking)).await {
                 Ok(answers) => return Ok(answers),
                 Err(failure) => failure,
             };
@@ -182,7 +197,7 @@ impl Inner {
             ids = Ids::All;
             if failure.is_collision() && collisions < MAX_COLLISIONS {
                 collisions += 1;
-            } else if failure.at(&self.server.at).is_transient() && started.elapsed() < RETRY_FOR {
+            } else if failure.is_worth_repeating() && started.elapsed() < RETRY_FOR {
                 tracing::debug!(at = self.server.at, ?failure, ?wait, "append is repeated");
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(RETRY_WAIT_MAX);
@@ -199,36 +214,86 @@ impl Inner {
         ids: Ids,
         locking: Locking,
     ) -> Result<Vec<Answer>, Failure> {
-        let session = pool.get().await?;
-        let answers = self.appending.append(Session::Own(&session), batch, ids, locking).await;
-        answers.map_err(|error| {
-            // It may be anywhere in its transaction: let the server end it with the connection.
-            drop(Object::take(session));
-            error.into()
-        })
+        let lease = Lease::of(pool).await?;
+        let session = lease.session();
+        let answers = self.appending.append(Session::Own(session), batch, ids, locking).await;
+        let answers = answers.map_err(Failure::from);
+        let is_sound = match &answers {
+            Ok(_) => true,
+            Err(failure) if failure.code().is_some() => {
+                session.batch_execute("ROLLBACK").await.is_ok()
+            }
+            Err(_) => false,
+        };
+        if is_sound {
+            lease.give_back();
+        }
+        answers
     }
 
     async fn read(&self, request: ReadRequest) -> Result<Page, Failure> {
-        let session = self.reads.get().await?;
-        let reader = Reader {
-            session: &session,
-            sql: &self.appending.sql,
-            classes: self.appending.classes,
-            decided: &self.decided,
-        };
-        Ok(reader.read(&request).await?)
+        if request.backwards
+            && let Scope::Log(query) = &request.scope
+        {
+            self.settle(query, Position::new(request.cursor.saturating_sub(1))).await?;
+        }
+        self.with_reader(async |reader| Ok(reader.read(&request).await?)).await
     }
 
-    async fn head(&self) -> Result<Position, Failure> {
-        let session = self.reads.get().await?;
-        let head = format!("SELECT coalesce(max(position), 0) FROM {}", self.appending.sql.events);
-        let head = session.prepare_cached(&head).await?;
-        Ok(Position::from_i64(session.query_one(&head, &[]).await?.get(0)))
+    /// Waits until everything up to a position that matches is decided.
+    async fn settle(&self, query: &Query, up_to: Position) -> Result<(), Failure> {
+        let mut target = None;
+        while up_to.get() > self.decided.load(Ordering::Acquire) {
+            let ends = async |reader: Reader<'_>| Ok(reader.ends(query).await?);
+            let (horizon, head) = self.with_reader(ends).await?;
+            let target = *target.get_or_insert(up_to.min(head.visible));
+            if !horizon.pending || horizon.bound >= target {
+                break;
+            }
+            tokio::time::sleep(SETTLE_POLL).await;
+        }
+        Ok(())
     }
 
-    fn error(&self, failure: Failure) -> StoreError {
+    async fn head(&self) -> Result<Head, Failure> {
+        let ends = async |reader: Reader<'_>| Ok(reader.ends(&Query::all()).await?);
+        Ok(self.with_reader(ends).await?.1)
+    }
+
+    async fn with_reader<T>(
+        &self,
+        work: impl AsyncFnOnce(Reader<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        in_time(async {
+            let lease = Lease::of(&self.reads).await?;
+            let reader = Reader {
+                session: lease.session(),
+                sql: &self.appending.sql,
+                classes: self.appending.classes,
+                decided: &self.decided,
+            };
+            let result = work(reader).await;
+            lease.give_back();
+            result
+        })
+        .await
+    }
+
+    fn error(&self, failure: &Failure) -> StoreError {
         failure.at(&self.server.at)
     }
+}
+
+/// Answers what was decided; returns what has to wait, grouped by what it waits for.
+fn answer(batch: Vec<Ticket>, answers: Vec<Answer>) -> Vec<Vec<Ticket>> {
+    let mut waiting: HashMap<Vec<i32>, Vec<Ticket>> = HashMap::new();
+    for (ticket, answer) in batch.into_iter().zip(answers) {
+        match answer {
+            Ok(answer) => ticket.answer(answer),
+            Err(keys) => waiting.entry(keys).or_default().push(ticket),
+        }
+    }
+    waiting.into_values().collect()
 }
 
 impl LogStore for Postgres {
@@ -237,11 +302,17 @@ impl LogStore for Postgres {
     }
 
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Page, StoreError>> {
-        Box::pin(async { self.inner.read(request).await.map_err(|error| self.inner.error(error)) })
+        Box::pin(async {
+            self.inner.read(request).await.map_err(|failure| self.inner.error(&failure))
+        })
     }
 
-    fn head(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
-        Box::pin(async { self.inner.head().await.map_err(|error| self.inner.error(error)) })
+    fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
+        Box::pin(async { self.inner.head().await.map_err(|failure| self.inner.error(&failure)) })
+    }
+
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.inner.wake.flush())
     }
 
     fn wake(&self) -> watch::Receiver<u64> {

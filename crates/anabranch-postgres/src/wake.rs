@@ -8,6 +8,7 @@ use crate::connection::Server;
 use crate::error::Failure;
 use anabranch_store::Namespace;
 use futures_util::{StreamExt, stream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -16,6 +17,8 @@ use tokio_postgres::{AsyncMessage, Client};
 
 /// How long after a NOTIFY the next one may follow.
 const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
+/// How long a flush waits for a server that does not answer.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
 /// How long to wait before connecting again.
 const RECONNECT_WAIT: Duration = Duration::from_millis(100);
 const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -25,7 +28,7 @@ pub(crate) struct Wake {
     server: Server,
     channel: String,
     local: Arc<watch::Sender<u64>>,
-    to_notify: Arc<Notify>,
+    to_notify: Arc<ToNotify>,
     listener: OnceLock<Task>,
     notifier: OnceLock<Task>,
 }
@@ -36,7 +39,7 @@ impl Wake {
             server: server.clone(),
             channel: channel(namespace),
             local: Arc::new(watch::Sender::new(0)),
-            to_notify: Arc::new(Notify::new()),
+            to_notify: Arc::default(),
             listener: OnceLock::new(),
             notifier: OnceLock::new(),
         }
@@ -45,11 +48,20 @@ impl Wake {
     /// Events have been stored: tell everybody.
     pub(crate) fn appended(&self) {
         self.local.send_modify(|count| *count += 1);
-        self.to_notify.notify_one();
+        self.to_notify.asked.fetch_add(1, Ordering::Relaxed);
+        self.to_notify.wanted.notify_one();
         self.notifier.get_or_init(|| {
             let (server, channel) = (self.server.clone(), self.channel.clone());
             Task::spawn(notify(server, channel, Arc::clone(&self.to_notify)))
         });
+    }
+
+    /// Waits until other processes have been told of what was appended, though not for ever.
+    pub(crate) async fn flush(&self) {
+        let asked = self.to_notify.asked.load(Ordering::Relaxed);
+        let mut sent = self.to_notify.sent.subscribe();
+        let sent = sent.wait_for(|sent| *sent >= asked);
+        let _ = tokio::time::timeout(FLUSH_WAIT, sent).await;
     }
 
     /// Changes when there may be new events. The first reader starts the listener.
@@ -59,6 +71,19 @@ impl Wake {
             Task::spawn(listen(server, channel, Arc::clone(&self.local)))
         });
         self.local.subscribe()
+    }
+}
+
+/// What the notifier has to do, and what it has done.
+struct ToNotify {
+    wanted: Notify,
+    asked: AtomicU64,
+    sent: watch::Sender<u64>,
+}
+
+impl Default for ToNotify {
+    fn default() -> Self {
+        Self { wanted: Notify::new(), asked: AtomicU64::new(0), sent: watch::Sender::new(0) }
     }
 }
 
@@ -83,11 +108,12 @@ impl Drop for Task {
 }
 
 /// Sends notifications as they are asked for, over a session of its own.
-async fn notify(server: Server, channel: String, asked: Arc<Notify>) {
+async fn notify(server: Server, channel: String, to_notify: Arc<ToNotify>) {
     let mut session: Option<(Client, Task)> = None;
     loop {
-        asked.notified().await;
-        let (client, _driver) = match session.take().filter(|(client, _)| !client.is_closed()) {
+        to_notify.wanted.notified().await;
+        let asked = to_notify.asked.load(Ordering::Relaxed);
+        let (client, driver) = match session.take().filter(|(client, _)| !client.is_closed()) {
             Some(open) => open,
             None => match connect(&server, || {}).await {
                 Ok(open) => open,
@@ -103,7 +129,8 @@ async fn notify(server: Server, channel: String, asked: Arc<Notify>) {
         // Nothing is stored, so there is nothing to wait for on disk.
         let send = format!("SET synchronous_commit = off; NOTIFY {channel}");
         if client.batch_execute(&send).await.is_ok() {
-            session = Some((client, _driver));
+            session = Some((client, driver));
+            to_notify.sent.send_replace(asked);
         }
         tokio::time::sleep(NOTIFY_PAUSE).await;
     }

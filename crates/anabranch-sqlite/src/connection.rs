@@ -1,6 +1,6 @@
 //! Connections: their pragmas, the one thread that writes, and the pool that reads.
 
-use crate::error::store_error;
+use crate::error::{is_busy, store_error};
 use anabranch_core::StoreError;
 use anabranch_store::Durability;
 use rusqlite::{Connection, OpenFlags};
@@ -31,7 +31,7 @@ impl Place {
         let connection = self.open()?;
         let prepare = || -> rusqlite::Result<()> {
             if !self.read_only {
-                connection.pragma_update(None, "journal_mode", "WAL")?;
+                use_wal(&connection)?;
             }
             let synchronous = match self.durability {
                 Durability::Full => "FULL",
@@ -60,6 +60,18 @@ impl Place {
             Ok(connection)
         };
         open().map_err(|error| store_error(&self.at, error))
+    }
+}
+
+/// Turns on WAL. The first one to do so needs the file alone, and SQLite does not ask the busy handler
+/// for that.
+fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let mut tries = 0;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error) if is_busy(&error) && wait_for_writer(tries) => tries += 1,
+            done => return done,
+        }
     }
 }
 

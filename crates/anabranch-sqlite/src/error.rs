@@ -28,7 +28,7 @@ pub(crate) fn store_error(at: &str, error: impl Into<Arc<rusqlite::Error>>) -> S
         Some(ErrorCode::DiskFull) => StoreError::Full { at, source },
         Some(ErrorCode::PermissionDenied) => StoreError::Denied { at, source },
         Some(ErrorCode::CannotOpen) => {
-            let remedy = "check that its directory exists and can be written to";
+            let remedy = "check that it exists, or that its directory exists and can be written to";
             StoreError::CannotOpen { at, remedy, source }
         }
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
@@ -38,6 +38,12 @@ pub(crate) fn store_error(at: &str, error: impl Into<Arc<rusqlite::Error>>) -> S
         }
         _ => StoreError::Other { at, source },
     }
+}
+
+/// Whether somebody else holds a lock.
+pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Whether a unique index refused a row.

@@ -8,7 +8,7 @@ use crate::{read, watch as watcher};
 use anabranch_core::{
     Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
 };
-use anabranch_store::{LogStore, Options, Page, ReadRequest, Ticket};
+use anabranch_store::{Head, LogStore, Options, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,30 +101,33 @@ impl Sqlite {
     }
 
     async fn append_batch(&self, batch: Vec<Ticket>) {
-        let shared = Arc::clone(&self.shared);
-        let wake = Arc::clone(&self.wake);
+        let (shared, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
         let job = move |connection: &mut rusqlite::Connection| {
-            let appends: Vec<&Append> = batch.iter().map(|ticket| &ticket.append).collect();
-            let Shared { at, sql, rule } = shared.as_ref();
-            match append::append_batch(connection, sql, *rule, &appends) {
-                Ok(answers) => {
-                    wake.send_modify(|count| *count += 1);
-                    batch
-                        .into_iter()
-                        .zip(answers)
-                        .for_each(|(ticket, answer)| ticket.answer(answer));
-                }
-                Err(error) => {
-                    let error = Arc::new(error);
-                    let tell = |ticket: Ticket| {
-                        ticket.answer(Err(store_error(at, Arc::clone(&error)).into()));
-                    };
-                    batch.into_iter().for_each(tell);
-                }
-            }
+            shared.store(connection, batch);
+            wake.send_modify(|count| *count += 1);
         };
         // If the writer is gone, the tickets are dropped, which answers them with `Closed`.
         let _ = self.writer.run(job).await;
+    }
+}
+
+impl Shared {
+    /// Stores a batch and answers it.
+    fn store(&self, connection: &mut rusqlite::Connection, batch: Vec<Ticket>) {
+        let appends: Vec<&Append> = batch.iter().map(|ticket| &ticket.append).collect();
+        let error = match append::append_batch(connection, &self.sql, self.rule, &appends) {
+            Ok(answers) => {
+                let answered = batch.into_iter().zip(answers);
+                return answered.for_each(|(ticket, answer)| ticket.answer(answer));
+            }
+            Err(error) => Arc::new(error),
+        };
+        let error = || store_error(&self.at, Arc::clone(&error));
+        if batch.len() > 1 && !error().is_transient() {
+            // One append that SQLite cannot take must not fail its neighbours.
+            return batch.into_iter().for_each(|ticket| self.store(connection, vec![ticket]));
+        }
+        batch.into_iter().for_each(|ticket| ticket.answer(Err(error().into())));
     }
 }
 
@@ -142,14 +145,22 @@ impl LogStore for Sqlite {
         Box::pin(async { self.readers.run(job).await? })
     }
 
-    fn head(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
+    fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &rusqlite::Connection| {
             let head = format!("SELECT coalesce(max(position), 0) FROM {}", shared.sql.events);
             let head = connection.query_row(&head, (), |row| row.get(0));
-            head.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))
+            let head =
+                head.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))?;
+            // Positions become visible in order, so what is visible is decided.
+            Ok(Head { visible: head, decided: head })
         };
         Box::pin(async { self.readers.run(job).await? })
+    }
+
+    fn flush(&self) -> BoxFuture<'_, ()> {
+        // Other processes watch the file.
+        Box::pin(std::future::ready(()))
     }
 
     fn wake(&self) -> watch::Receiver<u64> {

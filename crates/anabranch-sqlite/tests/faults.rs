@@ -25,7 +25,7 @@ async fn a_file_that_cannot_be_opened_is_named() {
     let error = refused(&missing).await;
     assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
     assert!(error.to_string().contains("missing/orders.db"), "{error}");
-    assert!(error.to_string().contains("check that its directory exists"), "{error}");
+    assert!(error.to_string().contains("that its directory exists"), "{error}");
 
     let text = directory.path().join("notes.txt");
     std::fs::write(&text, "this is not a database, but it is long enough to be looked at").unwrap();

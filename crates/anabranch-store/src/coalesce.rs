@@ -71,7 +71,8 @@ impl Size {
     fn add(&mut self, append: &Append) {
         for (_, event) in append.events() {
             self.events += 1;
-            self.bytes += event.data().map_or(0, |json| json.as_str().len());
+            let text = [event.data(), event.metadata()];
+            self.bytes += text.iter().flatten().map(|json| json.as_str().len()).sum::<usize>();
         }
     }
 

@@ -29,7 +29,7 @@ const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
 /// It is a [`Stream`]; [`next`](Self::next) and [`collect`](Self::collect) are there for those who
 /// need no more. After an error it ends.
 #[derive(Debug)]
-#[must_use = "a stream reads nothing until it is polled"]
+#[must_use = "a stream that is dropped stops reading"]
 pub struct EventStream {
     page: std::vec::IntoIter<Event>,
     pages: mpsc::Receiver<Result<Vec<Event>, StoreError>>,
@@ -65,14 +65,10 @@ impl EventStream {
 
     /// All the events up to the end.
     pub async fn collect(mut self) -> Result<Vec<Event>, StoreError> {
-        let mut events = Vec::new();
+        // What is left of the page that `next` began.
+        let mut events: Vec<Event> = self.page.collect();
         while let Some(page) = self.pages.recv().await {
-            let page = page?;
-            if events.is_empty() {
-                events = page;
-            } else {
-                events.extend(page);
-            }
+            events.append(&mut page?);
         }
         Ok(events)
     }
@@ -192,7 +188,7 @@ impl Feeder {
         match (&self.plan.scope, pace.target) {
             (_, Some(target)) => Ok(target),
             (Scope::Stream(_), None) => Ok(*pace.target.insert(Position::END)),
-            (Scope::Log(_), None) => Ok(*pace.target.insert(self.store.head().await?)),
+            (Scope::Log(_), None) => Ok(*pace.target.insert(self.store.head().await?.visible)),
         }
     }
 }

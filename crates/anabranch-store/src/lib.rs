@@ -27,6 +27,6 @@ pub mod sql;
 
 pub use event_stream::EventStream;
 pub use log::Log;
-pub use log_store::{LogStore, Page, PageEnd, ReadRequest, Scope, Ticket};
+pub use log_store::{Head, LogStore, Page, PageEnd, ReadRequest, Scope, Ticket};
 pub use options::{Durability, Namespace, Options};
 pub use read::{ReadLog, ReadStream};

@@ -20,7 +20,10 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log on a backend. Must be called within a tokio runtime, which runs the log's tasks.
+    /// A log on a backend.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, which runs the log's tasks. The same goes for reads.
     #[must_use]
     pub fn new(store: impl LogStore) -> Self {
         let store: Arc<dyn LogStore> = Arc::new(store);
@@ -85,9 +88,10 @@ impl Log {
 
     /// Reads the events of the log that match, in the order of their positions.
     ///
-    /// A forward read sees every event that was stored before it began. It waits for matching
-    /// appends that are in flight below those, so the position of the last event that it returned is
-    /// safe to hand to [`Append::unless`].
+    /// A read sees every event that was stored before it began. It waits for matching appends that
+    /// are in flight below those, so the position of the last event is safe to hand to
+    /// [`Append::unless`]. (So do not read a scope in which a transaction of yours has appended and
+    /// not yet committed: the read would wait for it.)
     ///
     /// ```
     /// # use anabranch_core::Query;
@@ -120,9 +124,18 @@ impl Log {
         self.read(query).after(after).follow()
     }
 
-    /// The last position that is visible now.
+    /// The end of the log: a subscription after this position misses nothing that is stored later.
+    ///
+    /// While appends are in flight it may lie before the last event that is visible.
     pub async fn head(&self) -> Result<Position, StoreError> {
-        self.store.head().await
+        Ok(self.store.head().await?.decided)
+    }
+
+    /// Makes sure that other processes have been told of what was appended. A program that ends right
+    /// after an append calls it; without it their subscriptions notice at their next poll, within a
+    /// second.
+    pub async fn flush(&self) {
+        self.store.flush().await;
     }
 
     /// Which database this is, for messages. Never holds a password.

@@ -19,11 +19,16 @@ pub trait LogStore: Any + Send + Sync {
     /// ticket that has to wait for somebody else's lock may be answered later than that.
     fn append(&self, batch: Vec<Ticket>) -> BoxFuture<'_, ()>;
 
-    /// Reads one page.
+    /// Reads one page. A backward read of the log waits for matching appends in flight below the end
+    /// that it sees, as forward reads do by [`PageEnd::Pending`]: so the position of any event that
+    /// was read is safe to decide on.
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Page, StoreError>>;
 
-    /// The last position that is visible now.
-    fn head(&self) -> BoxFuture<'_, Result<Position, StoreError>>;
+    /// Where the log ends now.
+    fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>>;
+
+    /// Makes sure that other processes have been told of what was appended.
+    fn flush(&self) -> BoxFuture<'_, ()>;
 
     /// Changes whenever there may be new events. A wake may be lost, so readers poll as well.
     fn wake(&self) -> watch::Receiver<u64>;
@@ -66,6 +71,15 @@ pub enum Scope {
     Stream(StreamId),
     /// The events of the log that match, ordered by position.
     Log(Query),
+}
+
+/// Where a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The last position that is visible.
+    pub visible: Position,
+    /// The last visible position up to which everything is decided.
+    pub decided: Position,
 }
 
 /// One page to read.

@@ -51,8 +51,9 @@ pub enum Durability {
     /// On disk: `synchronous=FULL` on SQLite, `synchronous_commit=on` on PostgreSQL.
     #[default]
     Full,
-    /// Soon on disk: a crash of the machine may lose the last appends, though never some of one
-    /// append or any before it.
+    /// Soon on disk: a crash of the machine (or of the PostgreSQL server) may lose the last appends,
+    /// though never some of one append or any before it. Readers that had seen them already may then
+    /// miss what is stored at their positions later.
     Relaxed,
 }
 
@@ -63,11 +64,13 @@ pub struct Namespace(String);
 impl Namespace {
     const MAX_BYTES: usize = 40;
 
-    /// A namespace of lower-case letters, digits and underscores that begins with a letter.
+    /// A namespace of lower-case letters, digits and underscores that begins with a letter, though
+    /// not with `pg_` or `sqlite`, which the databases keep for themselves.
     pub fn new(name: impl Into<String>) -> Result<Self, InputError> {
         let name = name.into();
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
+        let reserved = name.starts_with("pg_") || name.starts_with("sqlite");
+        let begins = name.starts_with(|c: char| c.is_ascii_lowercase()) && !reserved;
         if begins && name.chars().all(plain) && name.len() <= Self::MAX_BYTES {
             return Ok(Self(name));
         }
@@ -103,7 +106,9 @@ mod tests {
         for good in ["a", "billing_2"] {
             assert_eq!(Namespace::new(good).unwrap().as_str(), good);
         }
-        for bad in ["", "2x", "_x", "Billing", "a-b", "a\"b", "ä", &"x".repeat(41)] {
+        for bad in
+            ["", "2x", "_x", "Billing", "a-b", "a\"b", "ä", "pg_log", "sqlite", &"x".repeat(41)]
+        {
             let error = Namespace::new(bad).unwrap_err().to_string();
             assert!(error.contains("is not a plain identifier"), "{error}");
         }

@@ -2,7 +2,8 @@
 
 use super::{Harness, numbered, numbers, order};
 use crate::Page;
-use anabranch_core::{Expected, NewEvent, Position, Query};
+use anabranch_core::limits::{MAX_ITEM_TAGS, MAX_QUERY_TERMS};
+use anabranch_core::{Append, Expected, NewEvent, Position, Query};
 
 /// From a version, backwards, with a limit; a stream that is not there is empty.
 pub async fn a_stream_reads_in_both_directions(harness: &Harness) {
@@ -66,6 +67,10 @@ pub async fn a_long_read_is_complete_and_in_order(harness: &Harness) {
         taken.push(event.unwrap());
     }
     assert_eq!(numbers(&taken), (0..5000).collect::<Vec<_>>());
+    let mut events = log.read(Query::all()).events();
+    let first = events.next().await.unwrap().unwrap();
+    let rest = events.collect().await.unwrap();
+    assert_eq!((numbers(&[first]), rest.len() as u64), (vec![0], EVENTS - 1), "nothing between");
 }
 
 /// Events near the limit are read in pages of a few, so that memory stays bounded.
@@ -81,6 +86,30 @@ pub async fn large_events_come_in_small_pages(harness: &Harness) {
     assert!(page.events.len() <= 5, "a page of {} MiB", page.events.len());
     assert_eq!(page.end, crate::PageEnd::More);
     assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 12);
+}
+
+/// A query as large as may be, forwards, backwards and as a condition.
+pub async fn the_largest_queries_work(harness: &Harness) {
+    let log = harness.log().await;
+    let names =
+        |prefix: &str, count: usize| (0..count).map(move |n| format!("{prefix}{n}")).collect();
+    let tags: Vec<String> = names("tag-", MAX_ITEM_TAGS);
+    let types: Vec<String> = names("Type", MAX_QUERY_TERMS);
+    let event = NewEvent::new("Type1", 1).with_tags(tags.clone());
+    log.append(&order(1), Expected::Any, [event]).await.unwrap();
+    let one_type: Vec<String> = names("Type", MAX_QUERY_TERMS - MAX_ITEM_TAGS);
+    let many_items = (0..MAX_QUERY_TERMS).map(|n| Query::tags([format!("tag-{n}")]));
+    for query in [
+        Query::types(types),
+        Query::types(one_type).tagged(tags),
+        many_items.reduce(Query::or).unwrap(),
+    ] {
+        assert_eq!(log.read(query.clone()).collect().await.unwrap().len(), 1);
+        assert_eq!(log.read(query.clone()).backwards().collect().await.unwrap().len(), 1);
+        let append = Append::new().to(&order(2), Expected::Any, [numbered(2)]);
+        let error = log.append_all(append.unless(query, Position::START)).await.unwrap_err();
+        assert!(error.is_conflict(), "{error}");
+    }
 }
 
 /// A query that no event can match is refused, not answered with nothing.
