@@ -44,8 +44,9 @@ pub(crate) enum Locking {
 
 /// Each statement must see what was committed before it, whatever the user's default is.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-/// Who waits for a lock gives up some time, and says so.
-const BEGIN_AND_WAIT: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '30s'";
+/// Who waits for a lock does so in short turns, since sessions that wait are few.
+const BEGIN_AND_WAIT: &str =
+    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '250ms'";
 
 /// What all batches of a log have in common.
 #[derive(Debug)]

@@ -18,8 +18,9 @@ const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for a connection of the pool that others use.
 const POOL_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a server may say nothing before it counts as gone. The waits for locks are shorter.
-pub(crate) const SILENCE: Duration = Duration::from_secs(20);
+/// How long a server may say nothing before it counts as gone, unless the URL says otherwise by
+/// `tcp_user_timeout`. The waits for locks are shorter.
+const SILENCE: Duration = Duration::from_secs(20);
 /// A query with more names than this is not kept prepared: there are too many shapes of such.
 const MAX_KEPT_PLACEHOLDERS: usize = 20;
 
@@ -33,6 +34,8 @@ pub(crate) struct Server {
     pub(crate) tls: MakeRustlsConnect,
     /// For messages: without the password.
     pub(crate) at: String,
+    /// How long it may say nothing.
+    silence: Duration,
     session: &'static str,
 }
 
@@ -54,7 +57,8 @@ impl Server {
         if config.get_application_name().is_none() {
             config.application_name("anabranch");
         }
-        config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(SILENCE);
+        let silence = *config.get_tcp_user_timeout().unwrap_or(&SILENCE);
+        config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(silence);
         let at = describe(&config);
         let tls = tls::connector(config.get_ssl_mode())
             .map_err(|error| StoreError::Other { at: at.clone(), source: error.into() })?;
@@ -62,7 +66,7 @@ impl Server {
             Durability::Full => include_str!("../queries/session_full.sql"),
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
         };
-        Ok(Self { config, tls, at, session })
+        Ok(Self { config, tls, at, silence, session })
     }
 
     /// A pool of at most so many sessions, opened when they are needed.
@@ -81,8 +85,8 @@ impl Server {
                 }
             })
         });
-        let timeouts =
-            Timeouts { wait: Some(POOL_WAIT), create: Some(SILENCE), recycle: Some(SILENCE) };
+        let create = self.config.get_connect_timeout().copied();
+        let timeouts = Timeouts { wait: Some(POOL_WAIT), create, recycle: Some(self.silence) };
         Pool::builder(manager)
             .max_size(size.max(1))
             .runtime(Runtime::Tokio1)
@@ -90,6 +94,17 @@ impl Server {
             .post_create(prepare)
             .build()
             .map_err(|error| StoreError::Other { at: self.at.clone(), source: error.into() })
+    }
+
+    /// Waits for an answer, though not for ever.
+    pub(crate) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Failure> {
+        match tokio::time::timeout(self.silence, work).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Failure::Silent(self.silence)),
+        }
     }
 }
 
@@ -134,13 +149,6 @@ impl Drop for Lease {
     fn drop(&mut self) {
         drop(self.0.take().map(Object::take));
     }
-}
-
-/// Waits for a server that must not be silent for too long.
-pub(crate) async fn in_time<T>(
-    work: impl Future<Output = Result<T, Failure>>,
-) -> Result<T, Failure> {
-    tokio::time::timeout(SILENCE, work).await.unwrap_or(Err(Failure::Silent))
 }
 
 /// `postgres://user@host:port/database`.

@@ -1,9 +1,10 @@
 //! What PostgreSQL's errors mean for the log.
 
-use crate::connection::{SILENCE, STANDBY};
+use crate::connection::STANDBY;
 use anabranch_core::StoreError;
 use deadpool_postgres::{HookError, PoolError};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
@@ -20,7 +21,7 @@ pub(crate) enum Failure {
     /// A statement failed.
     Query(Arc<Error>),
     /// The server says nothing.
-    Silent,
+    Silent(Duration),
 }
 
 impl From<Error> for Failure {
@@ -50,8 +51,8 @@ impl Failure {
                 StoreError::ConnectionLost { at, source } => StoreError::Unreachable { at, source },
                 other => other,
             },
-            Self::Silent => {
-                let source = format!("no answer within {SILENCE:?}").into();
+            Self::Silent(time) => {
+                let source = format!("no answer within {time:?}").into();
                 StoreError::ConnectionLost { at: at.to_owned(), source }
             }
             Self::Pool(error) => {

@@ -1,7 +1,7 @@
 //! The backend, and how it is connected.
 
 use crate::append::{Answer, Appending, Ids, Locking, Session};
-use crate::connection::{Lease, Server, in_time};
+use crate::connection::{Lease, Server};
 use crate::error::Failure;
 use crate::keys::Classes;
 use crate::read::Reader;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio_postgres::Transaction;
+use tokio_postgres::{Error, Transaction};
 
 /// Sessions for appends that wait for a lock of somebody else. They take turns.
 const WAITING_SESSIONS: usize = 4;
@@ -189,7 +189,7 @@ impl Inner {
         let (mut ids, mut collisions) = (Ids::Callers, 0);
         let (started, mut wait) = (Instant::now(), RETRY_WAIT);
         loop {
-            let failure = match in_time(self.attempt(batch, pool, ids, locking)).await {
+            let failure = match self.attempt(batch, pool, ids, locking).await {
                 Ok(answers) => return Ok(answers),
                 Err(failure) => failure,
             };
@@ -216,12 +216,12 @@ impl Inner {
     ) -> Result<Vec<Answer>, Failure> {
         let lease = Lease::of(pool).await?;
         let session = lease.session();
-        let answers = self.appending.append(Session::Own(session), batch, ids, locking).await;
-        let answers = answers.map_err(Failure::from);
+        let append = self.appending.append(Session::Own(session), batch, ids, locking);
+        let answers = self.server.in_time(append).await;
         let is_sound = match &answers {
             Ok(_) => true,
             Err(failure) if failure.code().is_some() => {
-                session.batch_execute("ROLLBACK").await.is_ok()
+                self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
             }
             Err(_) => false,
         };
@@ -237,14 +237,14 @@ impl Inner {
         {
             self.settle(query, Position::new(request.cursor.saturating_sub(1))).await?;
         }
-        self.with_reader(async |reader| Ok(reader.read(&request).await?)).await
+        self.with_reader(async |reader| reader.read(&request).await).await
     }
 
     /// Waits until everything up to a position that matches is decided.
     async fn settle(&self, query: &Query, up_to: Position) -> Result<(), Failure> {
         let mut target = None;
         while up_to.get() > self.decided.load(Ordering::Acquire) {
-            let ends = async |reader: Reader<'_>| Ok(reader.ends(query).await?);
+            let ends = async |reader: Reader<'_>| reader.ends(query).await;
             let (horizon, head) = self.with_reader(ends).await?;
             let target = *target.get_or_insert(up_to.min(head.visible));
             if !horizon.pending || horizon.bound >= target {
@@ -256,27 +256,26 @@ impl Inner {
     }
 
     async fn head(&self) -> Result<Head, Failure> {
-        let ends = async |reader: Reader<'_>| Ok(reader.ends(&Query::all()).await?);
+        let ends = async |reader: Reader<'_>| reader.ends(&Query::all()).await;
         Ok(self.with_reader(ends).await?.1)
     }
 
     async fn with_reader<T>(
         &self,
-        work: impl AsyncFnOnce(Reader<'_>) -> Result<T, Failure>,
+        work: impl AsyncFnOnce(Reader<'_>) -> Result<T, Error>,
     ) -> Result<T, Failure> {
-        in_time(async {
-            let lease = Lease::of(&self.reads).await?;
-            let reader = Reader {
-                session: lease.session(),
-                sql: &self.appending.sql,
-                classes: self.appending.classes,
-                decided: &self.decided,
-            };
-            let result = work(reader).await;
+        let lease = Lease::of(&self.reads).await?;
+        let reader = Reader {
+            session: lease.session(),
+            sql: &self.appending.sql,
+            classes: self.appending.classes,
+            decided: &self.decided,
+        };
+        let result = self.server.in_time(work(reader)).await;
+        if !matches!(result, Err(Failure::Silent(_))) {
             lease.give_back();
-            result
-        })
-        .await
+        }
+        result
     }
 
     fn error(&self, failure: &Failure) -> StoreError {

@@ -13,6 +13,7 @@ use server::{client, namespace, open, url};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The URL of the test server with another user, password or database.
 fn url_with(user: &str, password: &str, database: &str) -> String {
@@ -134,8 +135,12 @@ async fn a_users_defaults_do_not_weaken_the_log() {
         .unwrap();
     let options = Options { namespace: namespace.clone(), ..Options::default() };
     let url = url_with(&role, "x", "postgres");
-    let log = Log::new(Postgres::connect(&url, &options).await.unwrap());
-    let other = Log::new(Postgres::connect(&url, &options).await.unwrap());
+    // Processes that start together wait for one another, though an old snapshot would not show it.
+    let connects = (0..12).map(|_| Postgres::connect(&url, &options));
+    let connected = futures_util::future::try_join_all(connects).await.unwrap();
+    let mut connected = connected.into_iter().map(Log::new);
+    let (log, other) = (connected.next().unwrap(), connected.next().unwrap());
+    drop(connected);
     // Whoever commits says so in a trigger.
     client
         .batch_execute(&format!(
@@ -164,6 +169,110 @@ async fn a_users_defaults_do_not_weaken_the_log() {
     let seen = client.query(&seen, &[]).await.unwrap();
     let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
     assert_eq!(seen, ["on, read committed"]);
+}
+
+/// A server that takes connections and says nothing, and one that falls silent later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_server_is_noticed() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = |port: u16| {
+        let (login, database) = (url(), "postgres");
+        let login = login.rsplit_once('@').unwrap().0.to_owned();
+        let patience = "connect_timeout=2&tcp_user_timeout=2";
+        format!("{login}@127.0.0.1:{port}/{database}?{patience}")
+    };
+    let error = refused(&url(port)).await;
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
+
+    let proxy = Proxy::start().await;
+    let options = Options { namespace: namespace(), ..Options::default() };
+    let log = Log::new(Postgres::connect(&url(proxy.port), &options).await.unwrap());
+    let stream = order(1);
+    let append = |number| log.append(&stream, Expected::Exact(number), [numbered(number)]);
+    append(0).await.unwrap();
+    proxy.is_silent.store(true, Ordering::Relaxed);
+    let error = soon(append(1)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("no answer within 2s")
+            || error.to_string().contains("cannot reach"),
+        "{error}"
+    );
+    let error = soon(log.read(Query::all()).collect()).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
+    proxy.is_silent.store(false, Ordering::Relaxed);
+    // Whether or not the append of before was stored, the next one tells.
+    soon(log.append(&order(2), Expected::NoStream, [numbered(9)])).await.unwrap();
+    assert!(!soon(log.read(Query::all()).collect()).await.unwrap().is_empty());
+}
+
+/// Forwards to the server, until it is told to say nothing.
+struct Proxy {
+    port: u16,
+    is_silent: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let is_silent = Arc::new(AtomicBool::new(false));
+        let to = url().rsplit_once('@').unwrap().1.rsplit_once('/').unwrap().0.to_owned();
+        let silent = Arc::clone(&is_silent);
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = tokio::net::TcpStream::connect(&to).await.unwrap();
+                let (client, server) = (client.into_split(), server.into_split());
+                tokio::spawn(forward(client.0, server.1, Arc::clone(&silent)));
+                tokio::spawn(forward(server.0, client.1, Arc::clone(&silent)));
+            }
+        });
+        Self { port, is_silent }
+    }
+}
+
+/// Drops what it reads while it is silent, as a broken network does, and keeps the connection.
+async fn forward(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    is_silent: Arc<AtomicBool>,
+) {
+    let mut buffer = vec![0; 65536];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if !is_silent.load(Ordering::Relaxed) && to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// An append that only the server refuses, amid others in the same commits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_append_that_the_server_refuses_does_not_fail_its_neighbours() {
+    let namespace = namespace();
+    let log = open(&namespace).await;
+    client()
+        .await
+        .batch_execute(&format!("ALTER TABLE {namespace}.events ADD CHECK (data::text <> '13')"))
+        .await
+        .unwrap();
+    let tasks: Vec<_> = (0..64)
+        .map(|task| {
+            let log = log.clone();
+            tokio::spawn(async move {
+                log.append(
+                    &order(task),
+                    Expected::Any,
+                    [numbered(if task % 16 == 3 { 13 } else { 1 })],
+                )
+                .await
+            })
+        })
+        .collect();
+    for (task, append) in tasks.into_iter().enumerate() {
+        let answer = soon(append).await.unwrap();
+        assert_eq!(answer.is_err(), task % 16 == 3, "{task}: {answer:?}");
+    }
+    assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 60);
 }
 
 /// Appends at the same time become few transactions.

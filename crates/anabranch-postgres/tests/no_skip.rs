@@ -179,6 +179,33 @@ async fn a_slow_append_holds_up_only_readers_of_its_own_scope() {
     assert_eq!(numbers(&all), [1, 2, 3, 4]);
 }
 
+/// Beginning at the end: neither `head` nor a backward read leads past an append in flight.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_the_log_is_before_what_is_in_flight() {
+    let log = open(&namespace()).await;
+    append(&log, "a", 1).await;
+    let mut slow = client().await;
+    let slow = slow.transaction().await.unwrap();
+    let in_flight = one(&order("slow"), numbered(2).tag("x"));
+    backend(&log).append_in(&slow, in_flight).await.unwrap();
+    let later = log.append(&order("b"), Expected::Any, [numbered(3).tag("x")]).await.unwrap();
+
+    let head = log.head().await.unwrap();
+    assert_eq!(head, Position::new(1));
+    let mut events = log.subscribe(Query::all(), head);
+    let last = || log.read(Query::tags(["x"])).backwards().limit(1).collect();
+    assert!(tokio::time::timeout(Duration::from_millis(300), last()).await.is_err());
+    // Below what is in flight, and elsewhere, nobody waits.
+    let below = log.read(Query::all()).before(Position::new(2)).collect();
+    assert_eq!(numbers(&soon(below).await.unwrap()), [1]);
+    assert!(soon(log.read(Query::tags(["y"])).backwards().collect()).await.unwrap().is_empty());
+
+    slow.commit().await.unwrap();
+    assert_eq!(next(&mut events, 2).await, [2, 3]);
+    assert_eq!(log.head().await.unwrap(), later.position());
+    assert_eq!(numbers(&soon(last()).await.unwrap()), [3]);
+}
+
 /// Sixteen appenders, each with a connection of its own; a fifth roll back and a fifth sleep before
 /// they commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

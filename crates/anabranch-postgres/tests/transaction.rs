@@ -98,3 +98,41 @@ async fn a_transaction_with_an_old_snapshot_is_refused() {
     }
     assert_eq!(log.head().await.unwrap(), Position::START);
 }
+
+/// More appends wait for slow transactions than there are sessions to wait on; one that waits for a
+/// moment only is not held up by them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_long_does_not_hold_up_who_waits_shortly() {
+    let log = open(&namespace()).await;
+    let postgres: &Postgres = log.backend().unwrap();
+    let append = |id: &str| Append::new().to(&order(id), Expected::Any, [numbered(1)]);
+    let mut clients = Vec::new();
+    for _ in 0..9 {
+        clients.push(client().await);
+    }
+    let mut transactions = Vec::new();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let tx = client.transaction().await.unwrap();
+        postgres.append_in(&tx, append(&format!("held-{number}"))).await.unwrap();
+        transactions.push(tx);
+    }
+    let waiting: Vec<_> = (0..9)
+        .map(|number| {
+            let (log, append) = (log.clone(), append(&format!("held-{number}")));
+            tokio::spawn(async move { log.append_all(append).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    transactions.pop().unwrap().commit().await.unwrap();
+    let released = std::time::Instant::now();
+    let mut waiting = waiting;
+    soon(waiting.pop().unwrap()).await.unwrap().unwrap();
+    assert!(released.elapsed() < Duration::from_secs(10), "{:?}", released.elapsed());
+    assert!(waiting.iter().all(|append| !append.is_finished()));
+    for tx in transactions {
+        tx.commit().await.unwrap();
+    }
+    for append in waiting {
+        assert_eq!(soon(append).await.unwrap().unwrap().version(), 2);
+    }
+}
