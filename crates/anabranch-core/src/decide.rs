@@ -190,6 +190,12 @@ fn check_condition(
 }
 
 impl Decision<'_> {
+    /// Whether no append was refused.
+    #[must_use]
+    pub fn accepts_all(&self) -> bool {
+        self.outcomes.iter().all(Result::is_ok)
+    }
+
     /// The ids of appends that were refused by a conflict. If one of them is in the log, its append
     /// is a repeated one and the conflict is its own doing: look up those that have not been, and
     /// decide again.

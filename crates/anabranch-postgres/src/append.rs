@@ -1,10 +1,11 @@
 //! A batch of appends: lock, look, decide, write.
 //!
-//! Two round trips: the first begins the transaction, takes the locks and the mark, and reads what
+//! Two round trips, unless `guess` can do with one: the first begins the transaction, takes the locks and the mark, and reads what
 //! the decision needs; the second writes the rows and commits. Each statement has a snapshot of its
 //! own, so what is read after the locks is what they protect.
 
 use crate::connection::prepare;
+use crate::guess::Guesses;
 use crate::insert::Insert;
 use crate::keys::{self, Classes, Locks};
 use crate::row::event_of_row;
@@ -54,6 +55,7 @@ pub(crate) struct Appending {
     pub(crate) sql: Sql,
     pub(crate) classes: Classes,
     pub(crate) rule: HashRule,
+    pub(crate) guesses: Guesses,
 }
 
 /// Whose transaction it is.
@@ -67,22 +69,26 @@ pub(crate) enum Session<'a> {
 
 /// A statement that is ready to be sent without a round trip before it. All statements of a
 /// pipeline are prepared before the first one is sent; else one could overtake another.
-enum Ready<'a> {
+pub(crate) enum Ready<'a> {
     Prepared(Statement),
     Text(&'a str),
 }
 
-type Value<'a> = (&'a (dyn ToSql + Sync), Type);
+pub(crate) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 
 impl Session<'_> {
-    async fn ready<'s>(&self, sql: &'s str) -> Result<Ready<'s>, Error> {
+    pub(crate) async fn ready<'s>(&self, sql: &'s str) -> Result<Ready<'s>, Error> {
         match self {
             Self::Own(session) => prepare(session, sql).await.map(Ready::Prepared),
             Self::Callers(_) => Ok(Ready::Text(sql)),
         }
     }
 
-    async fn query(&self, statement: &Ready<'_>, values: &[Value<'_>]) -> Result<Vec<Row>, Error> {
+    pub(crate) async fn query(
+        &self,
+        statement: &Ready<'_>,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Error> {
         match (self, statement) {
             (Self::Own(session), Ready::Prepared(statement)) => {
                 let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
@@ -97,15 +103,18 @@ impl Session<'_> {
         }
     }
 
-    async fn begin(&self, locking: Locking) -> Result<(), Error> {
-        match (self, locking) {
-            (Self::Own(session), Locking::Try) => session.batch_execute(BEGIN).await,
-            (Self::Own(session), Locking::Wait) => session.batch_execute(BEGIN_AND_WAIT).await,
-            (Self::Callers(_), _) => Ok(()),
+    pub(crate) async fn begin(&self) -> Result<(), Error> {
+        self.begin_with(BEGIN).await
+    }
+
+    async fn begin_with(&self, begin: &str) -> Result<(), Error> {
+        match self {
+            Self::Own(session) => session.batch_execute(begin).await,
+            Self::Callers(_) => Ok(()),
         }
     }
 
-    async fn end(&self, how: &str) -> Result<(), Error> {
+    pub(crate) async fn end(&self, how: &str) -> Result<(), Error> {
         match self {
             Self::Own(session) => session.batch_execute(how).await,
             Self::Callers(_) => Ok(()),
@@ -122,6 +131,12 @@ impl Appending {
         ids: Ids,
         locking: Locking,
     ) -> Result<Vec<Answer>, Error> {
+        if ids == Ids::Callers
+            && locking == Locking::Try
+            && let Some(answers) = self.append_by_guess(session, batch).await?
+        {
+            return Ok(answers.into_iter().map(Ok).collect());
+        }
         let (missed, mut looked) = self.look(session, batch, ids, locking).await?;
         let mut answers: Vec<Option<Answer>> = Vec::with_capacity(batch.len());
         let mut ready = Vec::with_capacity(batch.len());
@@ -151,6 +166,7 @@ impl Appending {
         } else {
             self.write(session, &decision).await?
         };
+        self.guesses.learn(&decision);
         let mut decided = decision.settle(&positions).into_iter();
         let answer = |answer: Option<Answer>| {
             answer.unwrap_or_else(|| Ok(decided.next().expect("one for each that was ready")))
@@ -175,9 +191,9 @@ impl Appending {
         let ids = ids_to_look_up(batch, ids);
         let checks = batch.iter().map(|append| Check::of(append, &self.sql)).collect::<Vec<_>>();
 
-        let lock = match locking {
-            Locking::Try => session.ready(&self.sql.try_lock).await?,
-            Locking::Wait => session.ready(&self.sql.wait_lock).await?,
+        let (begin, lock) = match locking {
+            Locking::Try => (BEGIN, session.ready(&self.sql.try_lock).await?),
+            Locking::Wait => (BEGIN_AND_WAIT, session.ready(&self.sql.wait_lock).await?),
         };
         let versions = session.ready(&self.sql.stream_versions).await?;
         let by_id = session.ready(&self.sql.events_by_id).await?;
@@ -212,7 +228,7 @@ impl Appending {
         // Polled in this order, so sent in this order.
         let ((), missed, versions, stored, matches) = tokio::try_join!(
             biased;
-            session.begin(locking),
+            session.begin_with(begin),
             session.query(&lock, &lock_values),
             session.query(&versions, &version_values),
             stored,

@@ -69,14 +69,15 @@ impl Server {
         Ok(Self { config, tls, at, silence, session })
     }
 
-    /// A pool of at most so many sessions, opened when they are needed.
-    pub(crate) fn pool(&self, size: usize) -> Result<Pool, StoreError> {
+    /// A pool of at most so many sessions, opened when they are needed and set up by some SQL.
+    pub(crate) fn pool(&self, size: usize, set_up: &'static str) -> Result<Pool, StoreError> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_config(self.config.clone(), self.tls.clone(), manager);
         let session = self.session;
         let prepare = Hook::async_fn(move |client: &mut ClientWrapper, _| {
             Box::pin(async move {
                 client.batch_execute(session).await.map_err(HookError::Backend)?;
+                client.batch_execute(set_up).await.map_err(HookError::Backend)?;
                 // A standby does not see the marks of appends in flight on its primary.
                 let standby = client.query_one("SELECT pg_is_in_recovery()", &[]).await;
                 match standby.map_err(HookError::Backend)?.get(0) {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `store` | [`Postgres`]: the backend, and how it is connected |
 //! | `append` | a batch of appends: lock, look, decide, write |
+//! | `guess` | the same in one round trip, by a guess that the server checks |
 //! | `insert` | the rows of a batch as one INSERT |
 //! | `keys` | which advisory locks an append or a query touches |
 //! | `horizon` | up to which position everything is decided |
@@ -30,6 +31,7 @@
 mod append;
 mod connection;
 mod error;
+mod guess;
 mod horizon;
 mod insert;
 mod keys;

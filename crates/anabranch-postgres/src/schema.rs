@@ -21,6 +21,8 @@ pub const MIGRATIONS: Migrations = Migrations {
 /// The statements of one log, with its namespace filled in.
 #[derive(Debug)]
 pub(crate) struct Sql {
+    pub(crate) lock_or_fail: String,
+    pub(crate) versions_or_fail: String,
     pub(crate) try_lock: String,
     pub(crate) wait_lock: String,
     pub(crate) stream_versions: String,
@@ -36,6 +38,8 @@ impl Sql {
     pub(crate) fn of(namespace: &Namespace) -> Self {
         let fill = |text: &str| text.replace("{ns}", namespace.as_str());
         Self {
+            lock_or_fail: fill(include_str!("../queries/lock_or_fail.sql")),
+            versions_or_fail: fill(include_str!("../queries/versions_or_fail.sql")),
             try_lock: fill(include_str!("../queries/try_lock.sql")),
             wait_lock: fill(include_str!("../queries/wait_lock.sql")),
             stream_versions: fill(include_str!("../queries/stream_versions.sql")),

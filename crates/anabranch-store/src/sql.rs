@@ -82,29 +82,33 @@ impl<'q> Statement<'q, '_> {
     fn tag_range(&mut self, first: &'q str, others: &'q [String], types: &'q [String]) -> String {
         let mut from = format!("{} AS t", self.dialect.tags);
         let mut filter = format!("t.tag = {}", self.text(first));
+        // Each table is bounded by itself: whichever the planner begins with, it reads a short range.
         for (number, tag) in others.iter().enumerate() {
-            let tag = self.text(tag);
-            let table = self.dialect.tags;
-            let _ = write!(
-                from,
-                " JOIN {table} AS t{number} ON t{number}.tag = {tag} AND t{number}.position = t.position"
-            );
+            let (alias, tag) = (format!("t{number}"), self.text(tag));
+            let (table, bounds) = (self.dialect.tags, self.bounds(&alias));
+            let _ = write!(from, " JOIN {table} AS {alias} ON {alias}.position = t.position");
+            let _ = write!(filter, " AND {alias}.tag = {tag} AND {bounds}");
         }
         if !types.is_empty() {
             let names: Vec<String> = types.iter().map(|name| self.text(name)).collect();
             let _ = write!(from, " JOIN {} AS e ON e.position = t.position", self.dialect.events);
-            let _ = write!(filter, " AND e.type IN ({})", names.join(", "));
+            let (names, bounds) = (names.join(", "), self.bounds("e"));
+            let _ = write!(filter, " AND e.type IN ({names}) AND {bounds}");
         }
         self.range("t", &from, &filter)
     }
 
-    fn range(&self, alias: &str, from: &str, filter: &str) -> String {
-        let (p, order) = (self.dialect.placeholder, self.order());
-        let bounds = if self.backwards {
+    fn bounds(&self, alias: &str) -> String {
+        let p = self.dialect.placeholder;
+        if self.backwards {
             format!("{alias}.position < {p}1 AND {alias}.position >= {p}2")
         } else {
             format!("{alias}.position > {p}1 AND {alias}.position <= {p}2")
-        };
+        }
+    }
+
+    fn range(&self, alias: &str, from: &str, filter: &str) -> String {
+        let (p, order, bounds) = (self.dialect.placeholder, self.order(), self.bounds(alias));
         // A LIMIT inside a UNION needs a subquery of its own.
         format!(
             "SELECT position FROM (SELECT {alias}.position FROM {from} WHERE {filter} AND {bounds} \
@@ -127,9 +131,11 @@ mod tests {
         assert_eq!(
             positions.sql,
             "SELECT position FROM (SELECT t.position FROM tags AS t \
-             JOIN tags AS t0 ON t0.tag = ?5 AND t0.position = t.position \
+             JOIN tags AS t0 ON t0.position = t.position \
              JOIN events AS e ON e.position = t.position \
-             WHERE t.tag = ?4 AND e.type IN (?6, ?7) AND t.position > ?1 AND t.position <= ?2 \
+             WHERE t.tag = ?4 AND t0.tag = ?5 AND t0.position > ?1 AND t0.position <= ?2 \
+             AND e.type IN (?6, ?7) AND e.position > ?1 AND e.position <= ?2 \
+             AND t.position > ?1 AND t.position <= ?2 \
              ORDER BY t.position ASC LIMIT ?3) AS range"
         );
     }
