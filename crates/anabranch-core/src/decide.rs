@@ -24,6 +24,25 @@ pub struct Known<'a> {
     pub matches: Vec<Option<Position>>,
 }
 
+/// Which ids a backend looks up before it asks for a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// Those that callers chose, and then those that are [doubtful](Decision::doubtful). Any other
+    /// fresh id is in the log only if the same `NewEvent` was appended before; then the unique index
+    /// says so, and the batch is done again with `All`.
+    Callers,
+    /// Every id.
+    All,
+}
+
+impl Ids {
+    /// The ids to look up for an append.
+    pub fn of(self, append: &Append) -> impl Iterator<Item = Uuid> {
+        let wanted = move |event: &&NewEvent| self == Self::All || event.id_is_callers();
+        append.events().map(|(_, event)| event).filter(wanted).map(NewEvent::id)
+    }
+}
+
 /// A row to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {

@@ -10,7 +10,7 @@ use crate::insert::Insert;
 use crate::keys::{self, Classes, Locks};
 use crate::row::event_of_row;
 use crate::schema::Sql;
-use anabranch_core::decide::{Decision, Known, decide};
+use anabranch_core::decide::{Decision, Ids, Known, decide};
 use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Position, StreamId};
 use anabranch_store::sql::{Dialect, positions};
 use deadpool_postgres::Object;
@@ -22,17 +22,6 @@ use uuid::Uuid;
 
 /// One append's answer; `Err` with the keys that it would have had to wait for.
 pub(crate) type Answer = Result<Result<Appended, AppendError>, Vec<i32>>;
-
-/// Which ids to look up before writing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ids {
-    /// Those that callers chose, and those of appends that would be refused. Any other fresh id is
-    /// in the log only if the same `NewEvent` was appended before; then the unique index says so,
-    /// and the batch is done again with `All`.
-    Callers,
-    /// Every id.
-    All,
-}
 
 /// What to do about locks that others hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +177,7 @@ impl Appending {
         let streams = distinct_streams(batch);
         let categories: Vec<&str> = streams.iter().map(|stream| stream.category()).collect();
         let stream_ids: Vec<&str> = streams.iter().map(|stream| stream.id()).collect();
-        let ids = ids_to_look_up(batch, ids);
+        let ids: Vec<Uuid> = batch.iter().flat_map(|append| ids.of(append)).collect();
         let checks = batch.iter().map(|append| Check::of(append, &self.sql)).collect::<Vec<_>>();
 
         let (begin, lock) = match locking {
@@ -275,12 +264,6 @@ fn distinct_streams<'a>(batch: &[&'a Append]) -> Vec<&'a StreamId> {
     let mut seen = HashSet::new();
     let streams = batch.iter().flat_map(|append| append.parts()).map(|part| &part.stream);
     streams.filter(|stream| seen.insert(*stream)).collect()
-}
-
-fn ids_to_look_up(batch: &[&Append], ids: Ids) -> Vec<Uuid> {
-    let events = batch.iter().flat_map(|append| append.events());
-    let wanted = events.filter(|(_, event)| ids == Ids::All || event.id_is_callers());
-    wanted.map(|(_, event)| event.id()).collect()
 }
 
 /// The keys that this append needs and the batch could not get.

@@ -18,6 +18,8 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
+/// Beyond this, counting on could overflow.
+const MAX_VERSION: u64 = i64::MAX as u64 / 2;
 /// How many streams are remembered; then it begins anew.
 const MAX_STREAMS: usize = 20_000;
 /// Guessing goes on while there is credit. A wrong guess costs more of it than a right one brings,
@@ -55,6 +57,8 @@ impl Guesses {
                 continue;
             }
             let version = match part.expected {
+                // A version that no stream has; the ordinary way says so.
+                Expected::Exact(version) if version > MAX_VERSION => return None,
                 Expected::Exact(version) => version,
                 Expected::NoStream => 0,
                 Expected::Any => *remembered.get(&part.stream)?,
@@ -163,5 +167,51 @@ impl Appending {
             session.end("COMMIT"),
         )?;
         Ok(rows.iter().map(|row| Position::from_i64(row.get(0))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_core::NewEvent;
+    use anabranch_core::decide::Row;
+
+    fn append(id: &str, expected: Expected) -> Append {
+        let stream = StreamId::new("S", id).unwrap();
+        Append::new().to(&stream, expected, [NewEvent::new("E", ())])
+    }
+
+    fn guess(guesses: &Guesses, append: &Append) -> Option<u64> {
+        guesses.guess(&[append])?.into_values().next()
+    }
+
+    #[test]
+    fn an_expectation_is_a_guess_and_so_is_what_was_written_before() {
+        let guesses = Guesses::default();
+        assert_eq!(guess(&guesses, &append("1", Expected::NoStream)), Some(0));
+        assert_eq!(guess(&guesses, &append("1", Expected::Exact(7))), Some(7));
+        assert_eq!(guess(&guesses, &append("1", Expected::Exact(u64::MAX))), None);
+        let any = append("1", Expected::Any);
+        assert_eq!(guess(&guesses, &any), None);
+        let known =
+            Known { versions: HashMap::from([(&any.parts()[0].stream, 4)]), ..Known::default() };
+        let decision = decide(&[&any], &known);
+        assert!(matches!(decision.rows[..], [Row { version: 5, .. }]));
+        guesses.learn(&decision);
+        assert_eq!(guess(&guesses, &any), Some(5));
+    }
+
+    #[test]
+    fn wrong_guesses_make_guesses_rare() {
+        let guesses = Guesses::default();
+        let new = append("1", Expected::NoStream);
+        let decision = decide(&[&new], &Known::default());
+        (0..100).for_each(|_| guesses.learn(&decision));
+        guesses.was_wrong();
+        assert!(guess(&guesses, &new).is_some());
+        guesses.was_wrong();
+        assert!(guess(&guesses, &new).is_none());
+        guesses.learn(&decision);
+        assert!(guess(&guesses, &new).is_some());
     }
 }

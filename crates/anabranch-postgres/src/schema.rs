@@ -64,11 +64,11 @@ pub(crate) async fn prepare(
 ) -> Result<HashRule, StoreError> {
     let namespace = &options.namespace;
     let failed = |error| Failure::from(error).at(at);
-    let corrupt = |what| StoreError::Corrupt { at: at.to_owned(), what };
     let encoding: String =
         session.query_one("SHOW server_encoding", &[]).await.map_err(failed)?.get(0);
     if encoding != "UTF8" {
-        return Err(corrupt(format!("the encoding {encoding}, where Anabranch needs UTF8")));
+        let what = format!("the encoding {encoding}, where Anabranch needs UTF8");
+        return Err(StoreError::Corrupt { at: at.to_owned(), what });
     }
     let found = version(session, namespace).await.map_err(failed)?;
     if MIGRATIONS.needed(at, namespace, found)? {
@@ -80,14 +80,7 @@ pub(crate) async fn prepare(
     }
     let rule = format!("SELECT value FROM \"{namespace}\".settings WHERE name = 'hash_rule'");
     let stored: String = session.query_one(&rule, &[]).await.map_err(failed)?.get(0);
-    let found: HashRule = stored.parse().map_err(corrupt)?;
-    match options.hash_rule {
-        Some(asked) if asked != found => {
-            let (at, namespace) = (at.to_owned(), namespace.to_string());
-            Err(StoreError::OtherRule { at, namespace, found, asked })
-        }
-        _ => Ok(found),
-    }
+    MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)
 }
 
 /// Applies what is missing, in one transaction. Processes that start together wait for one

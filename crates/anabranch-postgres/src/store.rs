@@ -1,6 +1,6 @@
 //! The backend, and how it is connected.
 
-use crate::append::{Answer, Appending, Ids, Locking, Session};
+use crate::append::{Answer, Appending, Locking, Session};
 use crate::connection::{Lease, Server};
 use crate::error::Failure;
 use crate::guess::Guesses;
@@ -8,6 +8,7 @@ use crate::keys::Classes;
 use crate::read::Reader;
 use crate::schema::{self, Sql};
 use crate::wake::{self, Wake};
+use anabranch_core::decide::Ids;
 use anabranch_core::{
     Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, Query,
     StoreError,

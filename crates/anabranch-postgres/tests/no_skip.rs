@@ -206,6 +206,51 @@ async fn the_end_of_the_log_is_before_what_is_in_flight() {
     assert_eq!(numbers(&soon(last()).await.unwrap()), [3]);
 }
 
+/// The log's own appends, made slow by a trigger after they have drawn their positions: with a look
+/// first, by a guess, and under a condition.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_append_of_the_log_itself_is_never_passed() {
+    let namespace = namespace();
+    let (log, other) = (open(&namespace).await, open(&namespace).await);
+    let control = client().await;
+    control
+        .batch_execute(&format!(
+            "CREATE FUNCTION {namespace}.be_slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 IF NEW.type = 'Slow' THEN PERFORM pg_sleep(0.7); END IF; RETURN NULL; \
+             END $$; \
+             CREATE TRIGGER be_slow AFTER INSERT ON {namespace}.events \
+                 FOR EACH ROW EXECUTE FUNCTION {namespace}.be_slow()"
+        ))
+        .await
+        .unwrap();
+    let drawn = format!("SELECT last_value FROM {namespace}.events_position");
+    let drawn = async || control.query_one(&drawn, &[]).await.unwrap().get::<_, i64>(0);
+    let mut events = other.subscribe(Query::all(), Position::START);
+    let slow = |number: u64| NewEvent::new("Slow", number);
+    for (number, slow_append) in [
+        one(&order("any"), slow(0)),
+        Append::new().to(&order("guess"), Expected::NoStream, [slow(2)]),
+        one(&order("if"), slow(4)).unless(Query::tags(["never"]), Position::START),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let before = drawn().await;
+        let in_flight = {
+            let log = log.clone();
+            tokio::spawn(async move { log.append_all(slow_append).await })
+        };
+        while drawn().await == before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let number = number as u64 * 2;
+        append(&other, &format!("fast-{number}"), number + 1).await;
+        assert!(!in_flight.is_finished(), "it is still in flight");
+        assert_eq!(next(&mut events, 2).await, [number, number + 1], "in order");
+        soon(in_flight).await.unwrap().unwrap();
+    }
+}
+
 /// Sixteen appenders, each with a connection of its own; a fifth roll back and a fifth sleep before
 /// they commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

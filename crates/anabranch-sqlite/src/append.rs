@@ -3,25 +3,14 @@
 use crate::error::is_constraint;
 use crate::read;
 use crate::schema::Sql;
-use anabranch_core::decide::{Decision, Known, Row, decide};
-use anabranch_core::{Append, AppendError, Appended, HashRule, NewEvent, Position, Slots};
+use anabranch_core::decide::{Decision, Ids, Known, Row, decide};
+use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots};
 use anabranch_store::sql::{Dialect, positions};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
 type Answers = Vec<Result<Appended, AppendError>>;
-
-/// Which ids to look up before writing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ids {
-    /// Those that callers chose, and those of appends that would be refused. Any other fresh id is
-    /// in the log only if the same `NewEvent` was appended before; then the unique index says so,
-    /// and the batch is done again with `All`.
-    Callers,
-    /// Every id.
-    All,
-}
 
 /// Stores a batch in a transaction of its own.
 pub(crate) fn append_batch(
@@ -87,10 +76,7 @@ fn look<'a>(
             let found: Option<i64> = version.query_row(stream, |row| row.get(0))?;
             known.versions.insert(&part.stream, found.unwrap_or(0) as u64);
         }
-        let chosen = |id: &(_, &NewEvent)| ids == Ids::All || id.1.id_is_callers();
-        let chosen: Vec<Uuid> =
-            append.events().filter(chosen).map(|(_, event)| event.id()).collect();
-        look_up(tx, sql, &chosen, &mut known)?;
+        look_up(tx, sql, &ids.of(append).collect::<Vec<_>>(), &mut known)?;
         known.matches.push(first_match(tx, sql, append)?);
     }
     Ok(known)
@@ -206,7 +192,7 @@ mod tests {
     use crate::connection::Place;
     use crate::error::store_error;
     use crate::schema;
-    use anabranch_core::{Expected, StoreError, StreamId};
+    use anabranch_core::{Expected, NewEvent, StoreError, StreamId};
     use anabranch_store::{Durability, Namespace, Options};
 
     /// The database may not grow: SQLite says that the disk is full, in the middle of a batch.

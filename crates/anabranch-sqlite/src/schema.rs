@@ -54,15 +54,7 @@ pub(crate) fn prepare(
     }
     let rule = format!("SELECT value FROM {namespace}_settings WHERE name = 'hash_rule'");
     let stored: String = connection.query_row(&rule, (), |row| row.get(0)).map_err(failed)?;
-    let corrupt = |what| StoreError::Corrupt { at: at.to_owned(), what };
-    let found: HashRule = stored.parse().map_err(corrupt)?;
-    match options.hash_rule {
-        Some(asked) if asked != found => {
-            let (at, namespace) = (at.to_owned(), namespace.to_string());
-            Err(StoreError::OtherRule { at, namespace, found, asked })
-        }
-        _ => Ok(found),
-    }
+    MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)
 }
 
 /// Applies what is missing. Processes that start together wait for one another's write lock, and all

@@ -1,10 +1,11 @@
 //! The backend, and how it is opened.
 
-use crate::append::{self, Ids};
+use crate::append;
 use crate::connection::{Place, Readers, Writer};
 use crate::error::store_error;
 use crate::schema::{self, Sql};
 use crate::{read, watch as watcher};
+use anabranch_core::decide::Ids;
 use anabranch_core::{
     Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
 };

@@ -45,6 +45,25 @@ impl Migrations {
         Ok(found < known)
     }
 
+    /// The hash rule of a log, as it is stored; refused if the caller asks for another one.
+    pub fn rule(
+        &self,
+        at: &str,
+        namespace: &Namespace,
+        stored: &str,
+        asked: Option<HashRule>,
+    ) -> Result<HashRule, StoreError> {
+        let corrupt = |what| StoreError::Corrupt { at: at.to_owned(), what };
+        let found = stored.parse().map_err(corrupt)?;
+        match asked {
+            Some(asked) if asked != found => {
+                let (at, namespace) = (at.to_owned(), namespace.to_string());
+                Err(StoreError::OtherRule { at, namespace, found, asked })
+            }
+            _ => Ok(found),
+        }
+    }
+
     /// The error for a log that is older than this program, where automatic migration is off.
     #[must_use]
     pub fn too_old(&self, at: &str, namespace: &Namespace, found: u32) -> StoreError {
