@@ -54,6 +54,7 @@ async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
     let mut client = client().await;
     let tx = client.transaction().await.unwrap();
     let held = Append::new().to(&order("held"), Expected::Any, [numbered(1).tag("held")]);
+    let held = held.unless(Query::tags(["scope"]), Position::START);
     postgres.append_in(&tx, held).await.unwrap();
 
     let waiting = {
@@ -68,17 +69,25 @@ async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
         let append = append.unless(Query::tags(["held"]), Position::START);
         tokio::spawn(async move { log.append_all(append).await })
     };
+    // One that would break the condition of the transaction, if it came before its commit.
+    let breaking = {
+        let log = log.clone();
+        let event = numbered(4).tag("scope");
+        tokio::spawn(async move { log.append(&order("new"), Expected::NoStream, [event]).await })
+    };
+    let all_wait = || [&waiting, &condition, &breaking].iter().all(|append| !append.is_finished());
     // Everybody else goes on, in the same process and through the same coalesced commits.
     for number in 0..200 {
         let free = order(format!("free-{number}"));
         soon(log.append(&free, Expected::NoStream, [numbered(number)])).await.unwrap();
     }
-    assert!(!waiting.is_finished() && !condition.is_finished());
+    assert!(all_wait());
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(!waiting.is_finished() && !condition.is_finished());
+    assert!(all_wait());
 
     tx.commit().await.unwrap();
     assert_eq!(soon(waiting).await.unwrap().unwrap().version(), 2);
+    soon(breaking).await.unwrap().unwrap();
     let failed = soon(condition).await.unwrap().unwrap_err();
     assert!(matches!(failed, AppendError::ConditionFailed { .. }), "{failed}");
 }
