@@ -49,7 +49,8 @@ async fn events_and_the_callers_rows_commit_together_or_not_at_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
-    let log = open(&namespace()).await;
+    let namespace = namespace();
+    let log = open(&namespace).await;
     let postgres: &Postgres = log.backend().unwrap();
     let mut client = client().await;
     let tx = client.transaction().await.unwrap();
@@ -71,7 +72,7 @@ async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
     };
     // One that would break the condition of the transaction, if it came before its commit.
     let breaking = {
-        let log = log.clone();
+        let log = open(&namespace).await;
         let event = numbered(4).tag("scope");
         tokio::spawn(async move { log.append(&order("new"), Expected::NoStream, [event]).await })
     };
