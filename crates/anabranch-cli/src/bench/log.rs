@@ -37,11 +37,11 @@ pub(crate) struct BenchLog {
     events: u64,
 
     /// How long each measurement of an append takes
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 1.5)]
     seconds: f64,
 
     /// How often each measurement is repeated; the median counts
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 5)]
     repeats: usize,
 
     /// Print one JSON object a line
