@@ -17,7 +17,7 @@ use deadpool_postgres::Object;
 use futures_util::future::{try_join, try_join_all};
 use std::collections::{HashMap, HashSet};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Error, Row, Statement, Transaction};
+use tokio_postgres::{Error, GenericClient, Row, Statement, Transaction};
 use uuid::Uuid;
 
 /// One append's answer; `Err` with the keys that it would have had to wait for.
@@ -78,17 +78,9 @@ impl Session<'_> {
         statement: &Ready<'_>,
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, Error> {
-        match (self, statement) {
-            (Self::Own(session), Ready::Prepared(statement)) => {
-                let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
-                session.query(statement, &values).await
-            }
-            (Self::Own(session), Ready::Text(sql)) => session.query_typed(sql, values).await,
-            (Self::Callers(tx), Ready::Text(sql)) => tx.query_typed(sql, values).await,
-            (Self::Callers(tx), Ready::Prepared(statement)) => {
-                let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
-                tx.query(statement, &values).await
-            }
+        match self {
+            Self::Own(session) => statement.query(&****session, values).await,
+            Self::Callers(tx) => statement.query(*tx, values).await,
         }
     }
 
@@ -111,8 +103,24 @@ impl Session<'_> {
     }
 }
 
+impl Ready<'_> {
+    async fn query(
+        &self,
+        client: &impl GenericClient,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Row>, Error> {
+        match self {
+            Self::Text(sql) => client.query_typed(sql, values).await,
+            Self::Prepared(statement) => {
+                let values: Vec<_> = values.iter().map(|(value, _)| *value).collect();
+                client.query(statement, &values).await
+            }
+        }
+    }
+}
+
 impl Appending {
-    /// Stores a batch. After an error the session must not be used again.
+    /// Stores a batch. After an error the session must not be used before a rollback.
     pub(crate) async fn append(
         &self,
         session: Session<'_>,
@@ -171,9 +179,7 @@ impl Appending {
         ids: Ids,
         locking: Locking,
     ) -> Result<(HashSet<i32>, Known<'a>), Error> {
-        let mut locks = Locks::new();
-        batch.iter().for_each(|append| keys::lock(&mut locks, append));
-        let (lock_keys, alone): (Vec<i32>, Vec<bool>) = locks.into_iter().unzip();
+        let (lock_keys, alone) = keys::of_batch(batch);
         let streams = distinct_streams(batch);
         let categories: Vec<&str> = streams.iter().map(|stream| stream.category()).collect();
         let stream_ids: Vec<&str> = streams.iter().map(|stream| stream.id()).collect();

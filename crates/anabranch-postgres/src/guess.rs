@@ -8,7 +8,7 @@
 
 use crate::append::{Appending, Session, Value};
 use crate::insert::Insert;
-use crate::keys::{self, Locks};
+use crate::keys;
 use anabranch_core::decide::{Decision, Known, decide};
 use anabranch_core::{Append, AppendError, Appended, Expected, Position, StreamId};
 use std::collections::HashMap;
@@ -131,9 +131,7 @@ impl Appending {
         known: &Known<'_>,
         decision: &Decision<'_>,
     ) -> Result<Vec<Position>, Error> {
-        let mut locks = Locks::new();
-        batch.iter().for_each(|append| keys::lock(&mut locks, append));
-        let (lock_keys, alone): (Vec<i32>, Vec<bool>) = locks.into_iter().unzip();
+        let (lock_keys, alone) = keys::of_batch(batch);
         let lock_values: [Value<'_>; 4] = [
             (&self.classes.keys, Type::INT4),
             (&lock_keys, Type::INT4_ARRAY),

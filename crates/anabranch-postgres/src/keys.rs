@@ -49,6 +49,13 @@ fn type_key(name: &str) -> i32 {
     (STREAM_KEYS + TAG_KEYS + HashRule::fnv1a32(name) % TYPE_KEYS) as i32
 }
 
+/// The keys of a batch, sorted, and whether each is taken alone.
+pub(crate) fn of_batch(batch: &[&Append]) -> (Vec<i32>, Vec<bool>) {
+    let mut locks = Locks::new();
+    batch.iter().for_each(|append| lock(&mut locks, append));
+    locks.into_iter().unzip()
+}
+
 /// Adds the locks of an append.
 pub(crate) fn lock(locks: &mut Locks, append: &Append) {
     let mut take = |key, alone| *locks.entry(key).or_insert(false) |= alone;
