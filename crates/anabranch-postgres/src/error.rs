@@ -3,6 +3,7 @@
 use crate::connection::STANDBY;
 use anabranch_core::StoreError;
 use deadpool_postgres::{HookError, PoolError};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Error;
@@ -100,10 +101,30 @@ impl Failure {
     }
 }
 
+/// What PostgreSQL said, on one line. It is the last cause of an error, since it holds the others.
+#[derive(Debug)]
+struct Said(Arc<Error>);
+
+impl std::error::Error for Said {}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(said) = self.0.as_db_error() {
+            f.write_str(said.message())?;
+            return said.detail().map_or(Ok(()), |detail| write!(f, " ({detail})"));
+        }
+        let mut cause: &dyn std::error::Error = self.0.as_ref();
+        while let Some(next) = cause.source() {
+            cause = next;
+        }
+        write!(f, "{cause}")
+    }
+}
+
 fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
     let at = at.to_owned();
     let code = error.code().cloned();
-    let source = Box::new(Arc::clone(error));
+    let source = Box::new(Said(Arc::clone(error)));
     let Some(code) = code else {
         return without_code(at, error);
     };
@@ -139,7 +160,7 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
 
 /// The driver's own errors carry no code, only causes.
 fn without_code(at: String, error: &Arc<Error>) -> StoreError {
-    let source = Box::new(Arc::clone(error));
+    let source = Box::new(Said(Arc::clone(error)));
     let mut text = String::new();
     let mut cause: Option<&dyn std::error::Error> = Some(error.as_ref());
     while let Some(error) = cause {

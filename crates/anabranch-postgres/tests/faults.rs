@@ -15,10 +15,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The URL of the test server with another user, password or database.
-fn url_with(user: &str, password: &str, database: &str) -> String {
-    let host = url().rsplit_once('@').unwrap().1.rsplit_once('/').unwrap().0.to_owned();
-    format!("postgres://{user}:{password}@{host}/{database}")
+/// The login, the host and the database of the test server.
+fn parts_of_url() -> [String; 3] {
+    let url = url();
+    let (login, rest) = url.split_once("://").unwrap().1.rsplit_once('@').unwrap();
+    let (host, database) = rest.split_once('/').unwrap();
+    let database = database.split('?').next().unwrap();
+    [login, host, database].map(str::to_owned)
+}
+
+/// The URL of the test server for another login.
+fn url_with(login: &str) -> String {
+    let [_, host, database] = parts_of_url();
+    format!("postgres://{login}@{host}/{database}")
 }
 
 async fn refused(url: &str) -> StoreError {
@@ -41,15 +50,14 @@ async fn a_server_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn wrong_logins_and_databases_are_told_apart() {
-    let error = refused(&url_with("postgres", "wrong", "postgres")).await;
+    let error = refused(&url_with("postgres:wrong")).await;
     assert!(matches!(error, StoreError::LoginRefused { .. }), "{error:?}");
     assert!(error.to_string().contains("check user and password"), "{error}");
-    let error =
-        refused(&url().replace("postgres://postgres:throwaway@", "postgres://postgres@")).await;
+    let [login, host, _] = parts_of_url();
+    let error = refused(&url_with(login.split(':').next().unwrap())).await;
     assert!(matches!(error, StoreError::LoginRefused { .. }), "{error:?}");
 
-    let missing = url().rsplit_once('/').unwrap().0.to_owned() + "/no_such_database";
-    let error = refused(&missing).await;
+    let error = refused(&format!("postgres://{login}@{host}/no_such_database")).await;
     assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
     assert!(error.to_string().contains("create it (createdb NAME)"), "{error}");
 
@@ -63,7 +71,7 @@ async fn rights_that_are_missing_are_named() {
     let namespace = namespace();
     let role = format!("role_{namespace}");
     client.batch_execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'x'")).await.unwrap();
-    let url = url_with(&role, "x", "postgres");
+    let url = url_with(&format!("{role}:x"));
     let error = refused(&url).await;
     assert!(matches!(error, StoreError::Denied { .. }), "{error:?}");
     assert!(error.to_string().contains("denied permission"), "{error}");
@@ -134,7 +142,7 @@ async fn a_users_defaults_do_not_weaken_the_log() {
         .await
         .unwrap();
     let options = Options { namespace: namespace.clone(), ..Options::default() };
-    let url = url_with(&role, "x", "postgres");
+    let url = url_with(&format!("{role}:x"));
     // Processes that start together wait for one another, though an old snapshot would not show it.
     let connects = (0..12).map(|_| Postgres::connect(&url, &options));
     let connected = futures_util::future::try_join_all(connects).await.unwrap();
@@ -176,11 +184,10 @@ async fn a_users_defaults_do_not_weaken_the_log() {
 async fn a_silent_server_is_noticed() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = silent.local_addr().unwrap().port();
+    let [login, _, database] = parts_of_url();
     let url = |port: u16| {
-        let (login, database) = (url(), "postgres");
-        let login = login.rsplit_once('@').unwrap().0.to_owned();
         let patience = "connect_timeout=2&tcp_user_timeout=2";
-        format!("{login}@127.0.0.1:{port}/{database}?{patience}")
+        format!("postgres://{login}@127.0.0.1:{port}/{database}?{patience}")
     };
     let error = refused(&url(port)).await;
     assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
@@ -217,7 +224,7 @@ impl Proxy {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let is_silent = Arc::new(AtomicBool::new(false));
-        let to = url().rsplit_once('@').unwrap().1.rsplit_once('/').unwrap().0.to_owned();
+        let [_, to, _] = parts_of_url();
         let silent = Arc::clone(&is_silent);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
