@@ -110,6 +110,32 @@ pub enum InputProblem {
         "is {0}, so it does not see what others append; begin it as READ COMMITTED, the default"
     )]
     Isolation(String),
+    /// Text where a number belongs.
+    #[error("is `{0}`, which is not a whole number; write it with digits only, for example 2")]
+    NotANumber(String),
+    /// A number that is too small or too large.
+    #[error("is {value}; use {first} to {last}")]
+    OutOfRange {
+        /// The number.
+        value: u64,
+        /// The smallest that will do.
+        first: u16,
+        /// The largest that will do.
+        last: u16,
+    },
+    /// One of two settings that need each other; the name of the other.
+    #[error("is set, but {0} is not; set both or neither")]
+    Alone(&'static str),
+    /// Two names of one setting with different values.
+    #[error("is {value}, but {other} is {other_value}; set only one of them")]
+    Differs {
+        /// The value of the first.
+        value: u64,
+        /// The name of the second.
+        other: &'static str,
+        /// The value of the second.
+        other_value: u64,
+    },
     /// A URL that no backend understands.
     #[error("{0}")]
     BadUrl(String),

@@ -16,31 +16,46 @@
 //! | [`append`] | what an append asks for and what it answers |
 //! | [`decide`] | which appends of a batch are accepted |
 //! | [`slot`] | hash rules and the 5040 slots |
+//! | [`slot_set`] | sets of slots |
+//! | [`partition`] | how a consumer's events are keyed |
+//! | [`fixed`] | fixed partitions, i of N |
+//! | [`cursor`] | who has done which slots up to where: claim, release, cover |
+//! | [`retry`] | when a failed event is tried again |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
 //! | [`error`] | what can go wrong |
 
 pub mod append;
+pub mod cursor;
 pub mod decide;
 pub mod error;
 pub mod event;
+pub mod fixed;
 pub mod json;
 pub mod limits;
 pub mod new_event;
+pub mod partition;
 pub mod position;
 pub mod query;
+pub mod retry;
 pub mod schema;
 pub mod slot;
+pub mod slot_set;
 pub mod stream;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
+pub use cursor::Cursor;
 pub use error::{AppendError, InputError, InputProblem, StoreError};
 pub use event::Event;
+pub use fixed::FixedPartition;
 pub use json::Json;
 pub use limits::Limits;
 pub use new_event::NewEvent;
+pub use partition::{MissingKey, Partition, SlotColumn, Strategy};
 pub use position::Position;
 pub use query::{Query, QueryItem};
+pub use retry::{Failure, Retry};
 pub use schema::{DecodeError, EventSchema};
 pub use slot::{HashRule, SLOTS, Slot, Slots};
+pub use slot_set::SlotSet;
 pub use stream::StreamId;

@@ -17,6 +17,10 @@ pub const SLOTS: u16 = 5040;
 pub struct Slot(u16);
 
 impl Slot {
+    /// The first slot: the only one of a consumer whose events are all one sequence, and the place of
+    /// events without a key.
+    pub const ZERO: Self = Self(0);
+
     /// The slot with this number, if there is one.
     #[must_use]
     pub const fn new(number: u16) -> Option<Self> {

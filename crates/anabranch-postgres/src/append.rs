@@ -12,7 +12,7 @@ use crate::row::event_of_row;
 use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Ids, Known, decide};
 use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Position, StreamId};
-use anabranch_store::sql::{Dialect, positions};
+use anabranch_store::sql::{Names, positions};
 use deadpool_postgres::Object;
 use futures_util::future::{try_join, try_join_all};
 use std::collections::{HashMap, HashSet};
@@ -301,8 +301,8 @@ impl<'a> Check<'a> {
             );
             return Some(Self { sql, after, texts: Vec::new() });
         }
-        let dialect = Dialect { placeholder: '$', events: &sql.events, tags: &sql.tags };
-        let matching = positions(&condition.query, dialect, false);
+        let names = Names { placeholder: '$', events: &sql.events, tags: &sql.tags };
+        let matching = positions(&condition.query, names, false);
         Some(Self { sql: matching.sql, after, texts: matching.texts })
     }
 

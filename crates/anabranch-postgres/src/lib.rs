@@ -14,6 +14,8 @@
 //! | `horizon` | up to which position everything is decided |
 //! | `read` | one page of events |
 //! | `row` | an event from a row |
+//! | `effects` | transactions of consumers, pipelined |
+//! | `value` | values as PostgreSQL writes them |
 //! | `wake` | LISTEN and NOTIFY |
 //! | `connection` | URLs, pools, sessions |
 //! | `tls` | encryption |
@@ -30,6 +32,7 @@
 
 mod append;
 mod connection;
+mod effects;
 mod error;
 mod guess;
 mod horizon;
@@ -40,6 +43,7 @@ mod row;
 mod schema;
 mod store;
 mod tls;
+mod value;
 mod wake;
 
 pub use schema::MIGRATIONS;

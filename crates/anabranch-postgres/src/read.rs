@@ -5,9 +5,9 @@ use crate::horizon::{self, Horizon};
 use crate::keys::{self, Classes};
 use crate::row::event_of_row;
 use crate::schema::Sql;
-use anabranch_core::{Event, Position, Query, StreamId};
-use anabranch_store::sql::{Dialect, positions};
-use anabranch_store::{Head, Page, PageEnd, ReadRequest, Scope};
+use anabranch_core::{Event, Position, Query, SlotColumn, StreamId};
+use anabranch_store::sql::{Names, positions};
+use anabranch_store::{Filter, Head, Page, PageEnd, ReadRequest, Scope};
 use deadpool_postgres::Object;
 use futures_util::future::try_join;
 use futures_util::{StreamExt, pin_mut};
@@ -54,8 +54,98 @@ impl Reader<'_> {
                 let cursor = rows.last().unwrap_or(Position::START);
                 Ok(Page { events: rows.events, cursor: cursor.get(), end })
             }
-            Scope::Log(query) => self.forward(query, cursor, max_events).await,
+            Scope::Log(query) if request.filter.is_empty() && request.up_to == Position::END => {
+                self.forward(query, cursor, max_events).await
+            }
+            Scope::Log(query) => self.scan(query, request, cursor, max_events).await,
         }
+    }
+
+    /// A page of the events that pass a filter. Rows that do not pass look like gaps, so what is
+    /// not yet known to be decided always takes the way of the horizon.
+    async fn scan(
+        &self,
+        query: &Query,
+        request: &ReadRequest,
+        cursor: Position,
+        max_events: i64,
+    ) -> Result<Page, Error> {
+        let window = Position::new(cursor.get().saturating_add(Filter::WINDOW));
+        let bound = request.up_to.min(window);
+        let decided = Position::new(self.decided.load(Ordering::Acquire));
+        if cursor < decided {
+            let bound = bound.min(decided);
+            let rows = self.passing(query, &request.filter, cursor, bound, max_events).await?;
+            let looked_at = if rows.full { rows.last() } else { Some(bound) };
+            return Ok(page(rows.events, looked_at.unwrap_or(cursor), PageEnd::More));
+        }
+        let horizon = self.horizon(query).await?;
+        let end = if horizon.pending { PageEnd::Pending } else { PageEnd::Last };
+        let bound = bound.min(horizon.bound);
+        if bound <= cursor {
+            return Ok(page(Vec::new(), cursor, end));
+        }
+        let (rows, (visible, decided)) = try_join(
+            self.passing(query, &request.filter, cursor, bound, max_events),
+            self.last_visible(bound, horizon.of_all),
+        )
+        .await?;
+        self.decided.fetch_max(decided.get(), Ordering::AcqRel);
+        if rows.full {
+            let last = rows.last().unwrap_or(cursor);
+            return Ok(page(rows.events, last, PageEnd::More));
+        }
+        // A bound with a visible event at it or beyond is as safe as that event.
+        let reached = if decided >= bound { bound } else { visible.max(cursor) };
+        let more = bound < horizon.bound && reached > cursor;
+        let end = if more { PageEnd::More } else { end };
+        Ok(page(rows.events, reached, end))
+    }
+
+    /// The rows between a cursor and a bound that match and pass.
+    async fn passing(
+        &self,
+        query: &Query,
+        filter: &Filter,
+        cursor: Position,
+        bound: Position,
+        max_events: i64,
+    ) -> Result<Rows, Error> {
+        let (cursor, bound) = (cursor.as_i64(), bound.as_i64());
+        let mut sql = format!("{} WHERE position > $1 AND position <= $2", self.sql.event_columns);
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&cursor, &bound, &max_events];
+        let slots = filter.slots.as_ref().map(|slots| (slots.column, slots.slots.to_bytes()));
+        if let Some((column, slots)) = &slots {
+            values.push(slots);
+            let column = match column {
+                SlotColumn::Entity => "entity_slot",
+                SlotColumn::Customer => "coalesce(customer_slot, 0)",
+                SlotColumn::Saga => "coalesce(saga_slot, 0)",
+            };
+            sql += &format!(" AND get_bit(${}, {column}) = 1", values.len());
+        }
+        for (column, names) in [("category", &filter.categories), ("tenant", &filter.tenants)] {
+            if !names.is_empty() {
+                values.push(names);
+                sql += &format!(" AND {column} = ANY (${})", values.len());
+            }
+        }
+        let items = query.items().iter().map(|item| {
+            let mut terms = Vec::new();
+            for (term, names) in [("type = ANY", &item.types), ("tags @>", &item.tags)] {
+                if !names.is_empty() {
+                    values.push(names);
+                    terms.push(format!("{term} (${})", values.len()));
+                }
+            }
+            format!("({})", terms.join(" AND "))
+        });
+        let items: Vec<String> = items.collect();
+        if !items.is_empty() {
+            sql += &format!(" AND ({})", items.join(" OR "));
+        }
+        sql += " ORDER BY position LIMIT $3";
+        self.query(&sql, &values, max_events).await
     }
 
     /// Versions of a stream become visible in order, since its appends wait for each other.
@@ -185,8 +275,8 @@ impl Reader<'_> {
             let sql = format!("{columns} WHERE {range} ORDER BY position {order} LIMIT $3");
             return self.query(&sql, &values, max_events).await;
         }
-        let dialect = Dialect { placeholder: '$', events: &self.sql.events, tags: &self.sql.tags };
-        let matching = positions(query, dialect, backwards);
+        let names = Names { placeholder: '$', events: &self.sql.events, tags: &self.sql.tags };
+        let matching = positions(query, names, backwards);
         values.extend(matching.texts.iter().map(|text| text as &(dyn ToSql + Sync)));
         let sql =
             format!("{columns} WHERE position IN ({}) ORDER BY position {order}", matching.sql);

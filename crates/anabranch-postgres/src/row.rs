@@ -1,5 +1,6 @@
 //! An event from a row with the columns of `event_columns.sql`.
 
+use crate::value::EPOCH_2000_US;
 use anabranch_core::event::{Body, TAG_SEPARATOR};
 use anabranch_core::{Event, Position, Slot, Slots};
 use std::borrow::Cow;
@@ -8,9 +9,6 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type, accepts};
 
 type Cause = Box<dyn Error + Send + Sync>;
-
-/// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
-const EPOCH_2000_US: i64 = 946_684_800_000_000;
 
 pub(crate) fn event_of_row(row: &Row) -> Result<Event, tokio_postgres::Error> {
     let tags: Tags<'_> = row.try_get(14)?;

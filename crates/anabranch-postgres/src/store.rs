@@ -2,6 +2,7 @@
 
 use crate::append::{Answer, Appending, Locking, Session};
 use crate::connection::{Lease, Server};
+use crate::effects::Effects;
 use crate::error::Failure;
 use crate::guess::Guesses;
 use crate::keys::Classes;
@@ -13,7 +14,9 @@ use anabranch_core::{
     Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, Query,
     StoreError,
 };
-use anabranch_store::{Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket};
+use anabranch_store::database::{Dialect, Kind};
+use anabranch_store::{
+    Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket};
 use deadpool_postgres::Pool;
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
@@ -53,7 +56,8 @@ struct Inner {
     appends: Pool,
     waiting: Pool,
     reads: Pool,
-    wake: Wake,
+    wake: Arc<Wake>,
+    effects: Arc<Effects>,
     decided: AtomicU64,
 }
 
@@ -68,10 +72,14 @@ impl Postgres {
         drop(session);
         let namespace = options.namespace.clone();
         let sql = Sql::of(&namespace);
+        let dialect = Dialect { kind: Kind::Postgres, namespace: namespace.clone() };
+        let wake = Arc::new(Wake::new(&server, &namespace));
+        let sessions = server.pool(options.sessions, "")?;
         let inner = Inner {
+            effects: Arc::new(Effects::new(server.clone(), sessions, dialect, Arc::clone(&wake))),
             waiting: server.pool(WAITING_SESSIONS, APPENDING)?,
             reads: server.pool(options.readers, "")?,
-            wake: Wake::new(&server, &namespace),
+            wake,
             appending: Appending {
                 sql,
                 classes: Classes::of(&namespace),
@@ -338,5 +346,9 @@ impl LogStore for Postgres {
 
     fn hash_rule(&self) -> HashRule {
         self.inner.appending.rule
+    }
+
+    fn database(&self) -> Arc<dyn Database> {
+        Arc::clone(&self.inner.effects) as Arc<dyn Database>
     }
 }

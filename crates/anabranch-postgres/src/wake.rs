@@ -27,7 +27,9 @@ const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Wake {
     server: Server,
     channel: String,
+    signal: String,
     local: Arc<watch::Sender<u64>>,
+    signals: Arc<watch::Sender<u64>>,
     to_notify: Arc<ToNotify>,
     listener: OnceLock<Task>,
     notifier: OnceLock<Task>,
@@ -38,7 +40,9 @@ impl Wake {
         Self {
             server: server.clone(),
             channel: channel(namespace),
+            signal: format!("{namespace}_signal"),
             local: Arc::new(watch::Sender::new(0)),
+            signals: Arc::new(watch::Sender::new(0)),
             to_notify: Arc::default(),
             listener: OnceLock::new(),
             notifier: OnceLock::new(),
@@ -66,11 +70,29 @@ impl Wake {
 
     /// Changes when there may be new events. The first reader starts the listener.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.listener.get_or_init(|| {
-            let (server, channel) = (self.server.clone(), self.channel.clone());
-            Task::spawn(listen(server, channel, Arc::clone(&self.local)))
-        });
+        self.listen();
         self.local.subscribe()
+    }
+
+    /// Changes when a worker has signalled something.
+    pub(crate) fn signals(&self) -> watch::Receiver<u64> {
+        self.listen();
+        self.signals.subscribe()
+    }
+
+    /// The statement that signals to all workers when it commits.
+    pub(crate) fn signal_statement(&self) -> String {
+        format!("SELECT pg_notify('{}', '')", self.signal)
+    }
+
+    fn listen(&self) {
+        self.listener.get_or_init(|| {
+            let channels = [
+                (self.channel.clone(), Arc::clone(&self.local)),
+                (self.signal.clone(), Arc::clone(&self.signals)),
+            ];
+            Task::spawn(listen(self.server.clone(), channels))
+        });
     }
 }
 
@@ -115,7 +137,7 @@ async fn notify(server: Server, channel: String, to_notify: Arc<ToNotify>) {
         let asked = to_notify.asked.load(Ordering::Relaxed);
         let (client, driver) = match session.take().filter(|(client, _)| !client.is_closed()) {
             Some(open) => open,
-            None => match connect(&server, || {}).await {
+            None => match connect(&server, |_| {}).await {
                 Ok(open) => open,
                 Err(error) => {
                     // Appends fail and retry by themselves; readers poll.
@@ -136,15 +158,14 @@ async fn notify(server: Server, channel: String, to_notify: Arc<ToNotify>) {
     }
 }
 
+/// Channels, and who is told of what arrives on them.
+type Channels = [(String, Arc<watch::Sender<u64>>); 2];
+
 /// Listens for ever, with a new session whenever the old one ends.
-async fn listen(server: Server, channel: String, wake: Arc<watch::Sender<u64>>) {
+async fn listen(server: Server, channels: Channels) {
     let mut wait = RECONNECT_WAIT;
     loop {
-        let woken = {
-            let wake = Arc::clone(&wake);
-            move || wake.send_modify(|count| *count += 1)
-        };
-        match listen_once(&server, &channel, woken).await {
+        match listen_once(&server, &channels).await {
             Ok(()) => wait = RECONNECT_WAIT,
             Err(error) => {
                 let error = error.at(&server.at);
@@ -157,16 +178,21 @@ async fn listen(server: Server, channel: String, wake: Arc<watch::Sender<u64>>) 
 }
 
 /// Listens until the session ends.
-async fn listen_once(
-    server: &Server,
-    channel: &str,
-    woken: impl Fn() + Clone + Send + 'static,
-) -> Result<(), Failure> {
+async fn listen_once(server: &Server, channels: &Channels) -> Result<(), Failure> {
+    let woken = {
+        let channels = channels.clone();
+        move |channel: &str| {
+            for (_, wake) in channels.iter().filter(|(name, _)| name == channel) {
+                wake.send_modify(|count| *count += 1);
+            }
+        }
+    };
     let (client, mut driver) = connect(server, woken.clone()).await?;
-    let listen = format!("LISTEN {channel}");
-    client.batch_execute(&listen).await?;
-    // Whatever was appended before the LISTEN took effect.
-    woken();
+    for (channel, _) in channels {
+        client.batch_execute(&format!("LISTEN {channel}")).await?;
+        // Whatever happened before the LISTEN took effect.
+        woken(channel);
+    }
     let _ = (&mut driver.0).await;
     Ok(())
 }
@@ -174,7 +200,7 @@ async fn listen_once(
 /// A session outside the pools, and the task that drives it.
 async fn connect(
     server: &Server,
-    woken: impl Fn() + Send + 'static,
+    woken: impl Fn(&str) + Send + 'static,
 ) -> Result<(Client, Task), Failure> {
     let connected = server.config.connect(server.tls.clone()).await;
     let (client, connection) = connected.map_err(|error| Failure::Connect(Arc::new(error)))?;
@@ -182,8 +208,8 @@ async fn connect(
         let mut connection = connection;
         let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
         while let Some(Ok(message)) = messages.next().await {
-            if matches!(message, AsyncMessage::Notification(_)) {
-                woken();
+            if let AsyncMessage::Notification(notification) = message {
+                woken(notification.channel());
             }
         }
     });

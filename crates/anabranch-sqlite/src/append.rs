@@ -5,7 +5,7 @@ use crate::read;
 use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Ids, Known, Row, decide};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots};
-use anabranch_store::sql::{Dialect, positions};
+use anabranch_store::sql::{Names, positions};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
@@ -111,8 +111,8 @@ fn first_match(tx: &Connection, sql: &Sql, append: &Append) -> rusqlite::Result<
         let found: Option<i64> = tx.prepare_cached(&first)?.query_row([after], |row| row.get(0))?;
         return Ok(found.map(Position::from_i64));
     }
-    let dialect = Dialect { placeholder: '?', events: &sql.events, tags: &sql.tags };
-    let matching = positions(&condition.query, dialect, false);
+    let names = Names { placeholder: '?', events: &sql.events, tags: &sql.tags };
+    let matching = positions(&condition.query, names, false);
     let mut statement = tx.prepare_cached(&matching.sql)?;
     for (number, value) in [after, i64::MAX, 1].into_iter().enumerate() {
         statement.raw_bind_parameter(number + 1, value)?;

@@ -82,7 +82,7 @@ fn wait_for_writer(tries: i32) -> bool {
     Duration::from_millis(tries.unsigned_abs().into()) < BUSY_WAIT
 }
 
-type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+pub(crate) type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// The one thread that writes. It ends when the last handle is gone.
 #[derive(Clone, Debug)]
@@ -98,6 +98,11 @@ impl Writer {
         Ok(Self { jobs })
     }
 
+    /// Hands over a job, which runs after those that came before it.
+    pub(crate) fn hand_over(&self, job: Job) -> Result<(), StoreError> {
+        self.jobs.send(job).map_err(|_| StoreError::Closed)
+    }
+
     /// Runs a job on the writing connection, after those that came before it.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
@@ -107,7 +112,7 @@ impl Writer {
         let job = Box::new(move |connection: &mut Connection| {
             let _ = reply.send(job(connection));
         });
-        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        self.hand_over(job)?;
         answer.await.map_err(|_| StoreError::Closed)
     }
 }

@@ -9,6 +9,7 @@
 //! | `append` | a batch of appends inside one transaction |
 //! | `read` | one page of events |
 //! | `connection` | pragmas, the writer thread, the pool of readers |
+//! | `effects` | transactions of consumers |
 //! | `schema` | migrations and settings |
 //! | `watch` | notices what other processes append |
 //! | `error` | what SQLite's errors mean |
@@ -23,6 +24,7 @@
 
 mod append;
 mod connection;
+mod effects;
 mod error;
 mod read;
 mod schema;

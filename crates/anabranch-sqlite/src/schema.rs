@@ -8,11 +8,18 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 /// The schema of the SQLite backend, step by step.
 pub const MIGRATIONS: Migrations = Migrations {
-    steps: &[Migration {
-        version: 1,
-        name: "log",
-        sql: include_str!("../migrations/0001_log.sql"),
-    }],
+    steps: &[
+        Migration {
+            version: 1,
+            name: "log",
+            sql: include_str!("../migrations/0001_log.sql"),
+        },
+        Migration {
+            version: 2,
+            name: "consumers",
+            sql: include_str!("../migrations/0002_consumers.sql"),
+        },
+    ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
 };
 
@@ -35,6 +42,16 @@ impl Sql {
             tags: format!("{namespace}_event_tags"),
         }
     }
+}
+
+/// The statement that raises the count of signals.
+pub(crate) fn signal(namespace: &Namespace) -> String {
+    format!("UPDATE {namespace}_settings SET value = value + 1 WHERE name = 'signals'")
+}
+
+/// The query for the count of signals.
+pub(crate) fn signals(namespace: &Namespace) -> String {
+    format!("SELECT CAST(value AS INTEGER) FROM {namespace}_settings WHERE name = 'signals'")
 }
 
 /// Brings the log up to date, or checks that it is, and returns its hash rule.

@@ -2,6 +2,7 @@
 
 use crate::append;
 use crate::connection::{Place, Readers, Writer};
+use crate::effects::Effects;
 use crate::error::store_error;
 use crate::schema::{self, Sql};
 use crate::{read, watch as watcher};
@@ -9,7 +10,8 @@ use anabranch_core::decide::Ids;
 use anabranch_core::{
     Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
 };
-use anabranch_store::{Head, LogStore, Options, Page, ReadRequest, Ticket};
+use anabranch_store::database::{Dialect, Kind};
+use anabranch_store::{Database, Head, LogStore, Options, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ pub struct Sqlite {
     readers: Readers,
     wake: Arc<watch::Sender<u64>>,
     limits: Limits,
+    effects: Arc<Effects>,
 }
 
 /// What jobs on other threads need.
@@ -59,11 +62,16 @@ impl Sqlite {
         let writer = Writer::start(connection).map_err(no_thread)?;
         let readers = Readers::new(&place, options.readers, &writer);
         let wake = Arc::new(watch::Sender::new(0));
+        let dialect = Dialect { kind: Kind::Sqlite, namespace: options.namespace.clone() };
+        let signals = Arc::new(watch::Sender::new(0));
         if place.path.is_some() {
-            watcher::start(place.clone(), &wake).map_err(no_thread)?;
+            let query = schema::signals(&options.namespace);
+            watcher::start(place.clone(), query, &wake, &signals).map_err(no_thread)?;
         }
+        let effects = Effects::new(writer.clone(), dialect, place.at.clone(), signals);
+        let effects = Arc::new(effects);
         let shared = Arc::new(Shared { at: place.at, sql: Sql::of(&options.namespace), rule });
-        Ok(Self { shared, writer, readers, wake, limits: options.limits })
+        Ok(Self { shared, writer, readers, wake, limits: options.limits, effects })
     }
 
     /// Appends inside a transaction of yours, on a connection of yours to the same file: the events
@@ -178,6 +186,10 @@ impl LogStore for Sqlite {
 
     fn hash_rule(&self) -> HashRule {
         self.shared.rule
+    }
+
+    fn database(&self) -> Arc<dyn Database> {
+        Arc::clone(&self.effects) as Arc<dyn Database>
     }
 }
 

@@ -9,12 +9,20 @@ use tokio::sync::watch;
 /// listens.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Starts a thread that changes `wake` whenever another connection has committed. It ends when the
-/// store is gone. If the file cannot be opened again, readers still poll.
-pub(crate) fn start(place: Place, wake: &Arc<watch::Sender<u64>>) -> std::io::Result<()> {
-    let wake = Arc::downgrade(wake);
+type Sender = watch::Sender<u64>;
+
+/// Starts a thread that changes `wake` whenever another connection has committed, and `signals`
+/// whenever the count that `query` reads has grown. It ends when the store is gone. If the file
+/// cannot be opened again, readers still poll.
+pub(crate) fn start(
+    place: Place,
+    query: String,
+    wake: &Arc<Sender>,
+    signals: &Arc<Sender>,
+) -> std::io::Result<()> {
+    let (wake, signals) = (Arc::downgrade(wake), Arc::downgrade(signals));
     let look = move || {
-        if let Err(error) = run(&place, &wake) {
+        if let Err(error) = run(&place, &query, &wake, &signals) {
             tracing::warn!(at = place.at, %error, "cannot watch the file; readers will poll");
         }
     };
@@ -22,16 +30,22 @@ pub(crate) fn start(place: Place, wake: &Arc<watch::Sender<u64>>) -> std::io::Re
     Ok(())
 }
 
-fn run(place: &Place, wake: &Weak<watch::Sender<u64>>) -> Result<(), Box<dyn std::error::Error>> {
+fn run(
+    place: &Place,
+    query: &str,
+    wake: &Weak<Sender>,
+    signals: &Weak<Sender>,
+) -> Result<(), Box<dyn std::error::Error>> {
     let connection = place.open()?;
+    let mut count: i64 = -1;
     let mut version = connection.prepare("PRAGMA data_version")?;
     let mut last: i64 = -1;
     loop {
         std::thread::sleep(INTERVAL);
-        let Some(wake) = wake.upgrade() else {
+        let (Some(wake), Some(signals)) = (wake.upgrade(), signals.upgrade()) else {
             return Ok(());
         };
-        if wake.receiver_count() == 0 {
+        if wake.receiver_count() + signals.receiver_count() == 0 {
             continue;
         }
         // A look that fails, since the file is busy, is made up for by the next one.
@@ -39,6 +53,13 @@ fn run(place: &Place, wake: &Weak<watch::Sender<u64>>) -> Result<(), Box<dyn std
         if now != last {
             last = now;
             wake.send_modify(|count| *count += 1);
+            let counted = connection.prepare_cached(query)?.query_row((), |row| row.get(0));
+            if let Ok(counted) = counted
+                && counted != count
+            {
+                count = counted;
+                signals.send_modify(|count| *count += 1);
+            }
         }
     }
 }

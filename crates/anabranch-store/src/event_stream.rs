@@ -3,7 +3,7 @@
 //! The task reads one page ahead: while the caller handles a page, the next one is on its way. The
 //! channel between them holds one page, so a slow caller stops the reading.
 
-use crate::log_store::{LogStore, Page, PageEnd, ReadRequest, Scope};
+use crate::log_store::{Filter, LogStore, Page, PageEnd, ReadRequest, Scope};
 use anabranch_core::{Event, Position, StoreError};
 use futures_util::Stream;
 use std::pin::Pin;
@@ -138,9 +138,10 @@ impl Feeder {
             return Next::Done;
         }
         let (scope, cursor) = (self.plan.scope.clone(), self.plan.cursor);
-        let backwards = self.plan.backwards;
-        let page = match self.store.read(ReadRequest { scope, cursor, backwards, max_events }).await
-        {
+        let (backwards, up_to) = (self.plan.backwards, Position::END);
+        let filter = Filter::default();
+        let request = ReadRequest { scope, filter, cursor, up_to, backwards, max_events };
+        let page = match self.store.read(request).await {
             Ok(page) => page,
             Err(error) if self.plan.follow && error.is_transient() => {
                 let wait = pace.outage();

@@ -7,6 +7,8 @@
 //! | [`coalesce`] | concurrent appends share one commit |
 //! | [`read`] | reads as builders that end in a stream of events |
 //! | [`event_stream`] | the stream of events, and the task that feeds it |
+//! | [`database`] | [`Database`]: what a backend must provide for effects |
+//! | [`value`] | values of statements and rows |
 //! | [`options`] | what a log can be opened with |
 //! | [`migration`] | versioned SQL, printable |
 //! | [`sql`] | the one query that both SQL backends share |
@@ -17,6 +19,7 @@
 pub mod coalesce;
 #[cfg(feature = "contract")]
 pub mod contract;
+pub mod database;
 pub mod event_stream;
 pub mod log;
 pub mod log_store;
@@ -24,9 +27,12 @@ pub mod migration;
 pub mod options;
 pub mod read;
 pub mod sql;
+pub mod value;
 
+pub use database::Database;
 pub use event_stream::EventStream;
 pub use log::Log;
-pub use log_store::{Head, LogStore, Page, PageEnd, ReadRequest, Scope, Ticket};
+pub use log_store::{Filter, Head, LogStore, Page, PageEnd, ReadRequest, Scope, SlotFilter, Ticket};
 pub use options::{Durability, Namespace, Options};
 pub use read::{ReadLog, ReadStream};
+pub use value::{Row, Value};

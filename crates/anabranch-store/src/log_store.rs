@@ -1,10 +1,13 @@
 //! What a backend must provide for the log. One file, one trait; `contract` proves it.
 
+use crate::database::Database;
 use anabranch_core::{
-    Append, AppendError, Appended, Event, HashRule, Limits, Position, Query, StoreError, StreamId,
+    Append, AppendError, Appended, Event, HashRule, Limits, Position, Query, SlotColumn, SlotSet,
+    StoreError, StreamId,
 };
 use futures_util::future::BoxFuture;
 use std::any::Any;
+use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 
 /// A database that holds a log.
@@ -41,6 +44,9 @@ pub trait LogStore: Any + Send + Sync {
 
     /// How this log makes slots of keys.
     fn hash_rule(&self) -> HashRule;
+
+    /// The database that the log is in, for effects that commit together with a cursor.
+    fn database(&self) -> Arc<dyn Database>;
 }
 
 /// One append on its way, and the place to answer it.
@@ -73,6 +79,46 @@ pub enum Scope {
     Log(Query),
 }
 
+/// What else an event of the log must have to be read. It holds for forward reads of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// One of these categories; none means any.
+    pub categories: Vec<String>,
+    /// One of these tenants; none means any.
+    pub tenants: Vec<String>,
+    /// A slot of this set.
+    pub slots: Option<SlotFilter>,
+}
+
+/// Which slots to read. An event that has no such slot counts as slot 0, so that somebody reads it.
+#[derive(Clone, Debug)]
+pub struct SlotFilter {
+    /// Which of an event's slots.
+    pub column: SlotColumn,
+    /// The slots.
+    pub slots: Arc<SlotSet>,
+}
+
+impl Filter {
+    /// How many positions one page of a filtered read looks at, at the most: a page ends in time
+    /// even where nothing matches.
+    pub const WINDOW: u64 = 500_000;
+
+    /// Whether every event passes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.categories.is_empty() && self.tenants.is_empty() && self.slots.is_none()
+    }
+
+    /// Whether an event passes, apart from its slot.
+    #[must_use]
+    pub fn passes(&self, category: &str, tenant: Option<&str>) -> bool {
+        let one_of = |names: &[String], name: &str| names.iter().any(|wanted| wanted == name);
+        (self.categories.is_empty() || one_of(&self.categories, category))
+            && (self.tenants.is_empty() || tenant.is_some_and(|name| one_of(&self.tenants, name)))
+    }
+}
+
 /// Where a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
@@ -87,9 +133,13 @@ pub struct Head {
 pub struct ReadRequest {
     /// Which events.
     pub scope: Scope,
+    /// What else they must have.
+    pub filter: Filter,
     /// Where to begin: the last version (of a stream) or position (of the log) that is not wanted
     /// again.
     pub cursor: u64,
+    /// The last position that is wanted, in a forward read of the log.
+    pub up_to: Position,
     /// Towards the beginning.
     pub backwards: bool,
     /// The most events that are wanted.

@@ -30,6 +30,9 @@ pub struct Options {
     pub migrate: bool,
     /// How many connections read at the same time. Default 4.
     pub readers: usize,
+    /// How many transactions of consumers run at the same time, each on a connection of its own
+    /// (PostgreSQL; SQLite has one writer). Lanes beyond that take turns. Default 8.
+    pub sessions: usize,
 }
 
 impl Default for Options {
@@ -41,6 +44,7 @@ impl Default for Options {
             hash_rule: None,
             migrate: true,
             readers: 4,
+            sessions: 8,
         }
     }
 }

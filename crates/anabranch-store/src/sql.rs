@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 /// How one backend writes what differs.
 #[derive(Clone, Copy, Debug)]
-pub struct Dialect<'d> {
+pub struct Names<'d> {
     /// What stands before the number of a placeholder.
     pub placeholder: char,
     /// The table of events.
@@ -34,10 +34,10 @@ const FIXED: usize = 3;
 
 /// The positions of the events that match `query`, which is not [`Query::all`].
 #[must_use]
-pub fn positions<'q>(query: &'q Query, dialect: Dialect<'_>, backwards: bool) -> Positions<'q> {
-    let mut statement = Statement { dialect, backwards, texts: Vec::new() };
+pub fn positions<'q>(query: &'q Query, names: Names<'_>, backwards: bool) -> Positions<'q> {
+    let mut statement = Statement { names, backwards, texts: Vec::new() };
     let ranges: Vec<String> = query.items().iter().map(|item| statement.ranges(item)).collect();
-    let p = dialect.placeholder;
+    let p = names.placeholder;
     let mut sql = ranges.join("\nUNION\n");
     if ranges.len() > 1 || sql.contains("UNION") {
         let order = statement.order();
@@ -49,7 +49,7 @@ pub fn positions<'q>(query: &'q Query, dialect: Dialect<'_>, backwards: bool) ->
 }
 
 struct Statement<'q, 'd> {
-    dialect: Dialect<'d>,
+    names: Names<'d>,
     backwards: bool,
     texts: Vec<&'q str>,
 }
@@ -61,7 +61,7 @@ impl<'q> Statement<'q, '_> {
 
     fn text(&mut self, text: &'q str) -> String {
         self.texts.push(text);
-        format!("{}{}", self.dialect.placeholder, FIXED + self.texts.len())
+        format!("{}{}", self.names.placeholder, FIXED + self.texts.len())
     }
 
     /// One range scan for an item with tags, one for each type of an item without.
@@ -75,23 +75,23 @@ impl<'q> Statement<'q, '_> {
 
     fn type_range(&mut self, name: &'q str) -> String {
         let filter = format!("e.type = {}", self.text(name));
-        let from = format!("{} AS e", self.dialect.events);
+        let from = format!("{} AS e", self.names.events);
         self.range("e", &from, &filter)
     }
 
     fn tag_range(&mut self, first: &'q str, others: &'q [String], types: &'q [String]) -> String {
-        let mut from = format!("{} AS t", self.dialect.tags);
+        let mut from = format!("{} AS t", self.names.tags);
         let mut filter = format!("t.tag = {}", self.text(first));
         // Each table is bounded by itself: whichever the planner begins with, it reads a short range.
         for (number, tag) in others.iter().enumerate() {
             let (alias, tag) = (format!("t{number}"), self.text(tag));
-            let (table, bounds) = (self.dialect.tags, self.bounds(&alias));
+            let (table, bounds) = (self.names.tags, self.bounds(&alias));
             let _ = write!(from, " JOIN {table} AS {alias} ON {alias}.position = t.position");
             let _ = write!(filter, " AND {alias}.tag = {tag} AND {bounds}");
         }
         if !types.is_empty() {
             let names: Vec<String> = types.iter().map(|name| self.text(name)).collect();
-            let _ = write!(from, " JOIN {} AS e ON e.position = t.position", self.dialect.events);
+            let _ = write!(from, " JOIN {} AS e ON e.position = t.position", self.names.events);
             let (names, bounds) = (names.join(", "), self.bounds("e"));
             let _ = write!(filter, " AND e.type IN ({names}) AND {bounds}");
         }
@@ -99,7 +99,7 @@ impl<'q> Statement<'q, '_> {
     }
 
     fn bounds(&self, alias: &str) -> String {
-        let p = self.dialect.placeholder;
+        let p = self.names.placeholder;
         if self.backwards {
             format!("{alias}.position < {p}1 AND {alias}.position >= {p}2")
         } else {
@@ -108,7 +108,7 @@ impl<'q> Statement<'q, '_> {
     }
 
     fn range(&self, alias: &str, from: &str, filter: &str) -> String {
-        let (p, order, bounds) = (self.dialect.placeholder, self.order(), self.bounds(alias));
+        let (p, order, bounds) = (self.names.placeholder, self.order(), self.bounds(alias));
         // A LIMIT inside a UNION needs a subquery of its own.
         format!(
             "SELECT position FROM (SELECT {alias}.position FROM {from} WHERE {filter} AND {bounds} \
@@ -121,12 +121,12 @@ impl<'q> Statement<'q, '_> {
 mod tests {
     use super::*;
 
-    const DIALECT: Dialect<'_> = Dialect { placeholder: '?', events: "events", tags: "tags" };
+    const NAMES: Names<'_> = Names { placeholder: '?', events: "events", tags: "tags" };
 
     #[test]
     fn an_item_with_tags_is_one_range_of_the_tag_table() {
         let query = Query::types(["A", "B"]).tagged(["x", "y"]);
-        let positions = positions(&query, DIALECT, false);
+        let positions = positions(&query, NAMES, false);
         assert_eq!(positions.texts, ["x", "y", "A", "B"]);
         assert_eq!(
             positions.sql,
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn several_items_and_types_are_united_and_cut_again() {
         let query = Query::types(["A", "B"]).or(Query::tags(["x"]));
-        let positions = positions(&query, DIALECT, true);
+        let positions = positions(&query, NAMES, true);
         assert_eq!(positions.texts, ["A", "B", "x"]);
         assert_eq!(positions.sql.matches("UNION").count(), 2);
         assert!(positions.sql.ends_with("ORDER BY position DESC LIMIT ?3"), "{}", positions.sql);

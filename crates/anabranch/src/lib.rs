@@ -86,8 +86,10 @@
 //!   subscriber sees every event once, in the order of positions.
 
 pub use anabranch_core::*;
+pub use anabranch_runtime::*;
 pub use anabranch_store::{
-    Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, migration,
+    Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, Row, Value, database,
+    migration, params, value,
 };
 
 #[cfg(feature = "postgres")]
@@ -101,7 +103,8 @@ mod url;
 pub mod prelude {
     pub use crate::{
         Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, Log, NewEvent,
-        Options, Position, Query, StoreError, StreamId,
+        Options, Partition, Position, Projection, Query, ReplicaSet, Result, Scope, Settings,
+        StoreError, StreamId, Subscriber, Tx, View, params,
     };
 }
 

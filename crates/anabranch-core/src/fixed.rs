@@ -1,0 +1,118 @@
+//! Fixed partitions: "partition 1 of 3", the rule that people already deploy.
+
+use crate::error::{InputError, InputProblem};
+use crate::{HashRule, SLOTS, SlotSet};
+use std::fmt;
+
+/// One of so many fixed partitions. It stands for the slots with `slot % total == index`; for a total
+/// that divides 5040 those are exactly the keys with `hash % total == index`.
+///
+/// ```
+/// use anabranch_core::{FixedPartition, HashRule};
+/// let partition = FixedPartition::new(1, 3)?;
+/// assert_eq!(partition.to_string(), "partition 1 of 3");
+/// assert_eq!(partition.reader_name("order"), "order_runner_partition_1_of_3");
+/// assert_eq!(FixedPartition::of_key(HashRule::Fnv1a, "ord-123", 3)?, partition);
+/// # Ok::<(), anabranch_core::InputError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FixedPartition {
+    index: u16,
+    total: u16,
+}
+
+const KEY: &str = "PARTITION_KEY";
+const INDEX: &str = "PARTITION_INDEX";
+const TOTAL: &str = "TOTAL_PARTITIONS";
+
+impl FixedPartition {
+    /// The partition with this index, counted from 0, of so many (1 to 5040).
+    pub fn new(index: u16, total: u16) -> Result<Self, InputError> {
+        Self::checked(("partition index", index.into()), ("number of partitions", total.into()))
+    }
+
+    /// The partition of a key, if there are so many.
+    pub fn of_key(rule: HashRule, key: &str, total: u16) -> Result<Self, InputError> {
+        let first = Self::new(0, total)?;
+        Ok(Self { index: rule.slot(key).get() % total, ..first })
+    }
+
+    /// The partition that the environment asks for: `PARTITION_KEY` (or `PARTITION_INDEX`) of
+    /// `TOTAL_PARTITIONS`; none if none of them is set.
+    pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, InputError> {
+        let number = |name: &'static str| -> Result<Option<(&str, u64)>, InputError> {
+            let Some(text) = get(name) else { return Ok(None) };
+            match text.trim().parse() {
+                Ok(number) => Ok(Some((name, number))),
+                Err(_) => Err(refused(name, InputProblem::NotANumber(text))),
+            }
+        };
+        let index = match (number(KEY)?, number(INDEX)?) {
+            (Some((_, key)), Some((_, index))) if key != index => {
+                return Err(refused(
+                    KEY,
+                    InputProblem::Differs { value: key, other: INDEX, other_value: index },
+                ));
+            }
+            (key, index) => key.or(index),
+        };
+        match (index, number(TOTAL)?) {
+            (None, None) => Ok(None),
+            (Some(index), Some(total)) => Self::checked(index, total).map(Some),
+            (Some((name, _)), None) => Err(refused(name, InputProblem::Alone(TOTAL))),
+            (None, Some(_)) => Err(refused(TOTAL, InputProblem::Alone(KEY))),
+        }
+    }
+
+    /// Each number comes with the name under which it was given.
+    fn checked(
+        (index_name, index): (&str, u64),
+        (total_name, total): (&str, u64),
+    ) -> Result<Self, InputError> {
+        let total = in_range(total_name, total, 1, SLOTS)?;
+        let index = in_range(index_name, index, 0, total - 1)?;
+        Ok(Self { index, total })
+    }
+
+    /// Its index, counted from 0.
+    #[must_use]
+    pub const fn index(self) -> u16 {
+        self.index
+    }
+
+    /// Of how many it is one.
+    #[must_use]
+    pub const fn total(self) -> u16 {
+        self.total
+    }
+
+    /// Its slots.
+    #[must_use]
+    pub fn slots(self) -> SlotSet {
+        SlotSet::partition(self.index, self.total)
+    }
+
+    /// The name under which such a reader is known: `order_runner_partition_1_of_3`.
+    #[must_use]
+    pub fn reader_name(self, kind: &str) -> String {
+        format!("{kind}_runner_partition_{}_of_{}", self.index, self.total)
+    }
+}
+
+fn in_range(name: &str, value: u64, first: u16, last: u16) -> Result<u16, InputError> {
+    let number = u16::try_from(value).ok().filter(|number| (first..=last).contains(number));
+    number.ok_or_else(|| refused(name, InputProblem::OutOfRange { value, first, last }))
+}
+
+fn refused(subject: &str, problem: InputProblem) -> InputError {
+    InputError { subject: subject.to_owned(), problem }
+}
+
+impl fmt::Display for FixedPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "partition {} of {}", self.index, self.total)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! Transactions of consumers: batches of statements, pipelined.
+//!
+//! Begin, statements, fence and commit leave in one go; the answers are taken as they arrive. If one
+//! fails, the server refuses those after it, and answers the commit with a rollback.
+
+use crate::connection::{Lease, Server, prepare};
+use crate::error::Failure;
+use crate::wake::Wake;
+use crate::value::{Bound, values_of};
+use anabranch_core::StoreError;
+use anabranch_store::database::{
+    Answer, Database, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Work,
+};
+use anabranch_store::{Row, Value};
+use deadpool_postgres::{Object, Pool};
+use futures_util::future::BoxFuture;
+use futures_util::{TryStreamExt, pin_mut, poll};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{Kind, Type};
+use tokio_postgres::{Error, Statement as Prepared};
+
+/// How long a batch may take. Statements of users may be slow; a server that is gone must be
+/// noticed all the same.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// Where consumers write.
+pub(crate) struct Effects {
+    server: Server,
+    pool: Pool,
+    dialect: Dialect,
+    wake: Arc<Wake>,
+}
+
+impl Effects {
+    pub(crate) fn new(server: Server, pool: Pool, dialect: Dialect, wake: Arc<Wake>) -> Self {
+        Self { server, pool, dialect, wake }
+    }
+}
+
+impl Database for Effects {
+    fn begin(&self) -> Box<dyn Session> {
+        let (server, pool) = (self.server.clone(), self.pool.clone());
+        let signal = self.wake.signal_statement();
+        Box::new(PostgresSession { server, pool, signal, open: None })
+    }
+
+    fn signals(&self) -> watch::Receiver<u64> {
+        self.wake.signals()
+    }
+
+    fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    fn at(&self) -> &str {
+        &self.server.at
+    }
+}
+
+struct PostgresSession {
+    server: Server,
+    pool: Pool,
+    /// The statement that tells all workers.
+    signal: String,
+    open: Option<Lease>,
+}
+
+impl PostgresSession {
+    async fn send(&mut self, statements: Vec<Statement>, end: End) -> Result<Vec<Answer>, Failed> {
+        let at = &self.server.at;
+        let (lease, begun) = match self.open.take() {
+            Some(lease) => (lease, true),
+            None => (Lease::of(&self.pool).await.map_err(|e| Failed::store(e.at(at)))?, false),
+        };
+        let session = lease.session();
+        let work = batch(session, &self.signal, &statements, begun, end);
+        let Ok(result) = tokio::time::timeout(PATIENCE, work).await else {
+            return Err(Failed::store(Failure::Silent(PATIENCE).at(at)));
+        };
+        match result {
+            Ok(answers) => {
+                match end {
+                    End::Commit => lease.give_back(),
+                    End::Open { .. } => self.open = Some(lease),
+                }
+                Ok(answers)
+            }
+            Err(failed) => {
+                let failure = Failure::from(failed.error);
+                // A session that the server spoke to is sound once it has rolled back; of others we
+                // do not know where they stand.
+                if failure.code().is_some()
+                    && self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
+                {
+                    lease.give_back();
+                }
+                let reason = failed.fence.map_or_else(|| reason(at, &failure), |()| Reason::Unmatched);
+                Err(Failed { statement: failed.statement, reason })
+            }
+        }
+    }
+}
+
+impl Session for PostgresSession {
+    fn run(
+        &mut self,
+        statements: Vec<Statement>,
+        end: End,
+    ) -> BoxFuture<'_, Result<Vec<Answer>, Failed>> {
+        Box::pin(self.send(statements, end))
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
+/// What lies in the statement is the statement's fault; the rest is the database's.
+fn reason(at: &str, failure: &Failure) -> Reason {
+    match failure.at(at) {
+        StoreError::Other { source, .. } => Reason::Refused { said: source.to_string() },
+        other => Reason::Store(other),
+    }
+}
+
+/// The first error of a batch.
+struct FirstError {
+    statement: Option<usize>,
+    error: Error,
+    /// Set where the error is the fence's way to say that it did not match.
+    fence: Option<()>,
+}
+
+impl From<Error> for FirstError {
+    fn from(error: Error) -> Self {
+        Self { statement: None, error, fence: None }
+    }
+}
+
+async fn batch(
+    session: &Object,
+    signal: &str,
+    statements: &[Statement],
+    begun: bool,
+    end: End,
+) -> Result<Vec<Answer>, FirstError> {
+    // All are prepared before the first is sent; else one could overtake another.
+    let mut ready = Vec::with_capacity(statements.len());
+    for (number, statement) in statements.iter().enumerate() {
+        let of = |error| FirstError { statement: Some(number), error, fence: None };
+        match Ready::of(session, signal, statement).await {
+            Ok(statement) => ready.push(statement),
+            // It may name a table that an earlier statement of this transaction makes.
+            Err(error) if number > 0 && is_unknown_name(&error) => {
+                let (before, after) = statements.split_at(number);
+                let idle = Duration::from_secs(60);
+                let open = End::Open { idle };
+                let mut answers = Box::pin(batch(session, signal, before, begun, open)).await?;
+                let rest = Box::pin(batch(session, signal, after, true, end)).await;
+                let shifted = |error: FirstError| FirstError {
+                    statement: error.statement.map(|later| later + number),
+                    ..error
+                };
+                answers.extend(rest.map_err(shifted)?);
+                return Ok(answers);
+            }
+            Err(error) => return Err(of(error)),
+        }
+    }
+    let begin = match (begun, end) {
+        (true, _) => None,
+        (false, End::Commit) => Some(BEGIN.to_owned()),
+        (false, End::Open { idle }) => {
+            let idle = idle.as_millis();
+            Some(format!("{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = {idle}"))
+        }
+    };
+    let begin = async {
+        match &begin {
+            Some(begin) => session.batch_execute(begin).await,
+            None => Ok(()),
+        }
+    };
+    let commit = async {
+        match end {
+            End::Commit => session.batch_execute("COMMIT").await,
+            End::Open { .. } => Ok(()),
+        }
+    };
+    pin_mut!(begin, commit);
+    // The first poll of each sends it; so the order of the polls is the order on the wire.
+    let begun = poll!(&mut begin);
+    let mut sent = Vec::with_capacity(ready.len());
+    for (statement, ready) in statements.iter().zip(&ready) {
+        let mut answer = Box::pin(ready.send(session, statement));
+        let first = poll!(&mut answer);
+        sent.push((answer, first));
+    }
+    let committed = poll!(&mut commit);
+
+    let first_of = |polled: Poll<Result<(), Error>>| match polled {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    };
+    match first_of(begun) {
+        Some(done) => done?,
+        None => begin.await?,
+    }
+    let mut answers = Vec::with_capacity(sent.len());
+    for (number, (answer, first)) in sent.into_iter().enumerate() {
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
+        };
+        answers.push(answer.map_err(|error| {
+            let is_fence = matches!(statements[number].expect, Expect::Changes(_))
+                && error.code() == Some(&SqlState::DIVISION_BY_ZERO);
+            FirstError { statement: Some(number), error, fence: is_fence.then_some(()) }
+        })?);
+    }
+    match first_of(committed) {
+        Some(done) => done?,
+        None => commit.await?,
+    }
+    Ok(answers)
+}
+
+fn is_unknown_name(error: &Error) -> bool {
+    let unknown = [&SqlState::UNDEFINED_TABLE, &SqlState::UNDEFINED_COLUMN];
+    error.code().is_some_and(|code| unknown.contains(&code))
+}
+
+/// A statement that is ready to be sent without a round trip before it.
+enum Ready {
+    Plain(Prepared),
+    /// With one array for each column.
+    Columns(Prepared),
+    /// Nothing to insert.
+    Nothing,
+}
+
+impl Ready {
+    async fn of(session: &Object, signal: &str, statement: &Statement) -> Result<Self, Error> {
+        match (&statement.work, statement.expect) {
+            (Work::Sql(sql, _), Expect::Changes(changes)) => {
+                // Fails (division by zero) unless it changes what it must, and with it whatever
+                // comes after it in the pipeline: the commit.
+                let sql = format!(
+                    "WITH changed AS ({sql} RETURNING 1) \
+                     SELECT 1 / (count(*) = {changes})::int FROM changed"
+                );
+                prepare(session, &sql).await.map(Self::Plain)
+            }
+            (Work::Sql(sql, _), _) => prepare(session, sql).await.map(Self::Plain),
+            (Work::Signal, _) => prepare(session, signal).await.map(Self::Plain),
+            (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
+            (Work::Rows(insert), _) => {
+                let sql = set_wise(session, insert).await?;
+                prepare(session, &sql).await.map(Self::Columns)
+            }
+        }
+    }
+
+    async fn send(&self, session: &Object, statement: &Statement) -> Result<Answer, Error> {
+        let (prepared, values) = match (self, &statement.work) {
+            (Self::Plain(prepared), Work::Sql(_, values)) => (prepared, values.as_slice()),
+            (Self::Plain(prepared), _) => (prepared, [].as_slice()),
+            (Self::Columns(prepared), Work::Rows(insert)) => {
+                let columns = columns(insert);
+                let bound: Vec<Bound<'_>> = columns.iter().map(Bound).collect();
+                let changed = session.execute_raw(prepared, bound).await?;
+                return Ok(Answer { changed, rows: Vec::new() });
+            }
+            _ => return Ok(Answer::default()),
+        };
+        let bound = values.iter().map(Bound);
+        if statement.expect != Expect::Rows {
+            let changed = session.execute_raw(prepared, bound).await?;
+            return Ok(Answer { changed, rows: Vec::new() });
+        }
+        let found: Vec<_> = session.query_raw(prepared, bound).await?.try_collect().await?;
+        let names = prepared.columns().iter().map(|column| column.name().to_owned());
+        let columns: Arc<[String]> = names.collect();
+        let row = |row| Ok(Row::new(Arc::clone(&columns), values_of(row)?));
+        let rows: Vec<Row> = found.iter().map(row).collect::<Result<_, Error>>()?;
+        Ok(Answer { changed: rows.len() as u64, rows })
+    }
+}
+
+/// `INSERT … SELECT` from one array for each column: one statement for any number of rows.
+async fn set_wise(session: &Object, insert: &InsertRows) -> Result<String, Error> {
+    let (table, columns) = (&insert.table, insert.columns.join(", "));
+    let shape = session.prepare_cached(&format!("SELECT {columns} FROM {table}")).await?;
+    let array = |(number, column): (usize, &tokio_postgres::Column)| {
+        format!("${}::{}[]", number + 1, type_name(column.type_()))
+    };
+    let arrays: Vec<String> = shape.columns().iter().enumerate().map(array).collect();
+    let (arrays, conflict) = (arrays.join(", "), &insert.conflict);
+    Ok(format!("INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}"))
+}
+
+fn type_name(kind: &Type) -> String {
+    match kind.kind() {
+        Kind::Simple => kind.name().to_owned(),
+        _ => format!("\"{}\".\"{}\"", kind.schema(), kind.name()),
+    }
+}
+
+fn columns(insert: &InsertRows) -> Vec<Value> {
+    let column = |number: usize| insert.rows.iter().map(|row| row[number].clone()).collect();
+    (0..insert.columns.len()).map(column).collect()
+}

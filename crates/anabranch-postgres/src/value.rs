@@ -1,0 +1,255 @@
+//! Values as PostgreSQL writes them, in the type that the statement asks for.
+
+use anabranch_store::Value;
+use anabranch_store::value::time_text;
+use std::error::Error;
+use tokio_postgres::Row;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type, to_sql_checked};
+
+type Cause = Box<dyn Error + Send + Sync>;
+
+/// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
+pub(crate) const EPOCH_2000_US: i64 = 946_684_800_000_000;
+
+/// A value on its way to the server.
+#[derive(Debug)]
+pub(crate) struct Bound<'a>(pub(crate) &'a Value);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+        match self.0 {
+            Value::Null => Ok(IsNull::Yes),
+            Value::Array(values) => array(values, kind, out),
+            value => scalar(value, kind, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+fn array(values: &[Value], kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+    match kind.kind() {
+        Kind::Array(_) => values.iter().map(Bound).collect::<Vec<_>>().to_sql(kind, out),
+        _ if *kind == Type::JSON || *kind == Type::JSONB => {
+            let json: serde_json::Value = values.iter().map(Value::to_json).collect();
+            text(&json.to_string(), kind, out)
+        }
+        _ => Err(format!("an array does not fit the type {kind}").into()),
+    }
+}
+
+fn scalar(value: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+    match (value, kind) {
+        (Value::Bool(truth), &Type::BOOL) => truth.to_sql(kind, out),
+        (Value::Int(number), &Type::INT8) => number.to_sql(kind, out),
+        (Value::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(kind, out),
+        (Value::Int(number), &Type::INT2) => i16::try_from(*number)?.to_sql(kind, out),
+        (Value::Int(number), &Type::OID) => u32::try_from(*number)?.to_sql(kind, out),
+        (Value::Int(number), &Type::FLOAT8) => (*number as f64).to_sql(kind, out),
+        (Value::Int(number), &Type::FLOAT4) => (*number as f32).to_sql(kind, out),
+        (Value::Float(number), &Type::FLOAT8) => number.to_sql(kind, out),
+        (Value::Float(number), &Type::FLOAT4) => (*number as f32).to_sql(kind, out),
+        (Value::Int(number), &Type::NUMERIC) => numeric(&number.to_string(), out),
+        (Value::Float(number), &Type::NUMERIC) => numeric(&number.to_string(), out),
+        (Value::Bytes(bytes), &Type::BYTEA) => bytes.to_sql(kind, out),
+        (Value::Uuid(id), &Type::UUID) => id.to_sql(kind, out),
+        (Value::Time(micros), &Type::TIMESTAMPTZ | &Type::TIMESTAMP) => {
+            (micros - EPOCH_2000_US).to_sql(&Type::INT8, out)
+        }
+        (Value::Text(text) | Value::Json(text), _) => self::text(text, kind, out),
+        (Value::Int(number), _) => text(&number.to_string(), kind, out),
+        (Value::Float(number), _) => text(&number.to_string(), kind, out),
+        (Value::Uuid(id), _) => text(&id.to_string(), kind, out),
+        (Value::Time(micros), _) => text(&time_text(*micros), kind, out),
+        (value, _) => Err(format!("{value:?} does not fit the type {kind}").into()),
+    }
+}
+
+/// Text, in whatever type reads it without loss.
+fn text(text: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+    match *kind {
+        Type::JSONB => {
+            out.extend_from_slice(&[1]);
+            out.extend_from_slice(text.as_bytes());
+            Ok(IsNull::No)
+        }
+        Type::JSON | Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN => {
+            out.extend_from_slice(text.as_bytes());
+            Ok(IsNull::No)
+        }
+        Type::NUMERIC => numeric(text, out),
+        Type::INT8 => text.parse::<i64>()?.to_sql(kind, out),
+        Type::INT4 => text.parse::<i32>()?.to_sql(kind, out),
+        Type::INT2 => text.parse::<i16>()?.to_sql(kind, out),
+        Type::FLOAT8 => text.parse::<f64>()?.to_sql(kind, out),
+        Type::FLOAT4 => text.parse::<f32>()?.to_sql(kind, out),
+        Type::BOOL => text.parse::<bool>()?.to_sql(kind, out),
+        Type::UUID => uuid::Uuid::parse_str(text)?.to_sql(kind, out),
+        Type::TIMESTAMPTZ => {
+            let time: jiff::Timestamp = text.parse()?;
+            (time.as_microsecond() - EPOCH_2000_US).to_sql(&Type::INT8, out)
+        }
+        // An enum of the user's is text on the wire too.
+        ref other if matches!(other.kind(), Kind::Enum(_)) => {
+            out.extend_from_slice(text.as_bytes());
+            Ok(IsNull::No)
+        }
+        ref other => Err(format!("text does not fit the type {other}; cast it: $1::text").into()),
+    }
+}
+
+const NEGATIVE: u16 = 0x4000;
+const NAN: u16 = 0xC000;
+
+/// A decimal number in PostgreSQL's form: groups of four digits to the base of 10,000.
+fn numeric(text: &str, out: &mut BytesMut) -> Result<IsNull, Cause> {
+    let bad = || format!("`{text}` is not a decimal number");
+    if text.eq_ignore_ascii_case("nan") {
+        [0, 0, NAN, 0].iter().for_each(|part| out.extend_from_slice(&part.to_be_bytes()));
+        return Ok(IsNull::No);
+    }
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain(whole) || !plain(fraction) || (whole.is_empty() && fraction.is_empty()) {
+        return Err(bad().into());
+    }
+    let padded = |digits: String| -> Vec<u16> {
+        let group = |four: &[u8]| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
+        digits.as_bytes().chunks(4).map(group).collect()
+    };
+    let whole_groups = whole.len().div_ceil(4);
+    let fraction_groups = fraction.len().div_ceil(4);
+    let mut groups = padded(format!("{whole:0>width$}", width = whole_groups * 4));
+    groups.extend(padded(format!("{fraction:0<width$}", width = fraction_groups * 4)));
+    let mut weight = i16::try_from(whole_groups)? - 1;
+    let leading = groups.iter().take_while(|group| **group == 0).count();
+    groups.drain(..leading);
+    weight -= i16::try_from(leading)?;
+    while groups.last() == Some(&0) {
+        groups.pop();
+    }
+    if groups.is_empty() {
+        weight = 0;
+    }
+    let sign = if negative && !groups.is_empty() { NEGATIVE } else { 0 };
+    out.extend_from_slice(&u16::try_from(groups.len())?.to_be_bytes());
+    out.extend_from_slice(&weight.to_be_bytes());
+    out.extend_from_slice(&sign.to_be_bytes());
+    out.extend_from_slice(&u16::try_from(fraction.len())?.to_be_bytes());
+    groups.iter().for_each(|group| out.extend_from_slice(&group.to_be_bytes()));
+    Ok(IsNull::No)
+}
+
+/// The values of a row. A column of a type that has no counterpart is an error that names it.
+pub(crate) fn values_of(row: &Row) -> Result<Vec<Value>, tokio_postgres::Error> {
+    (0..row.len())
+        .map(|column| Ok(row.try_get::<_, Option<Found>>(column)?.map_or(Value::Null, |v| v.0)))
+        .collect()
+}
+
+struct Found(Value);
+
+impl<'a> FromSql<'a> for Found {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Cause> {
+        Ok(Self(match *kind {
+            Type::BOOL => Value::Bool(bool::from_sql(kind, raw)?),
+            Type::INT2 => Value::Int(i16::from_sql(kind, raw)?.into()),
+            Type::INT4 => Value::Int(i32::from_sql(kind, raw)?.into()),
+            Type::INT8 => Value::Int(i64::from_sql(kind, raw)?),
+            Type::OID => Value::Int(u32::from_sql(kind, raw)?.into()),
+            Type::FLOAT4 => Value::Float(f32::from_sql(kind, raw)?.into()),
+            Type::FLOAT8 => Value::Float(f64::from_sql(kind, raw)?),
+            Type::NUMERIC => Value::Text(decimal(raw)?),
+            Type::BYTEA => Value::Bytes(raw.to_owned()),
+            Type::UUID => Value::Uuid(uuid::Uuid::from_sql(kind, raw)?),
+            Type::JSON => Value::Json(std::str::from_utf8(raw)?.to_owned()),
+            Type::JSONB => {
+                let text = raw.strip_prefix(&[1]).ok_or("an unknown version of jsonb")?;
+                Value::Json(std::str::from_utf8(text)?.to_owned())
+            }
+            Type::TIMESTAMPTZ | Type::TIMESTAMP => {
+                Value::Time(i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_2000_US))
+            }
+            Type::VOID => Value::Null,
+            ref other if matches!(other.kind(), Kind::Array(_)) => {
+                let values = Vec::<Option<Self>>::from_sql(kind, raw)?;
+                values.into_iter().map(|value| value.map_or(Value::Null, |v| v.0)).collect()
+            }
+            ref other if matches!(other.kind(), Kind::Enum(_)) => {
+                Value::Text(std::str::from_utf8(raw)?.to_owned())
+            }
+            Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN => {
+                Value::Text(std::str::from_utf8(raw)?.to_owned())
+            }
+            ref other => {
+                return Err(format!("cannot read the type {other}; cast it to text").into());
+            }
+        }))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// The text of a `numeric`.
+fn decimal(raw: &[u8]) -> Result<String, Cause> {
+    let part = |number: usize| -> Result<u16, Cause> {
+        let bytes = raw.get(number * 2..number * 2 + 2).ok_or("a short numeric")?;
+        Ok(u16::from_be_bytes(bytes.try_into()?))
+    };
+    let (count, weight, sign, scale) = (part(0)?, part(1)? as i16, part(2)?, part(3)?);
+    if sign == NAN {
+        return Ok("NaN".to_owned());
+    }
+    let group = |place: i32| -> Result<u16, Cause> {
+        let number = i32::from(weight) - place;
+        match usize::try_from(number) {
+            Ok(number) if number < usize::from(count) => part(4 + number),
+            _ => Ok(0),
+        }
+    };
+    let mut whole = String::new();
+    for place in (0..=i32::from(weight.max(0))).rev() {
+        whole += &format!("{:04}", group(place)?);
+    }
+    let mut fraction = String::new();
+    for place in 1..=i32::from(scale.div_ceil(4)) {
+        fraction += &format!("{:04}", group(-place)?);
+    }
+    fraction.truncate(scale.into());
+    let whole = whole.trim_start_matches('0');
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let minus = if sign == NEGATIVE { "-" } else { "" };
+    let point = if fraction.is_empty() { "" } else { "." };
+    Ok(format!("{minus}{whole}{point}{fraction}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_come_back_as_they_were() {
+        for text in [
+            "0", "1", "-1", "19.95", "-0.001", "10000", "99999999.0001", "0.00", "123456789012345",
+            "1000000", "0.5", "-12345.6789", "100000000.10",
+        ] {
+            let mut out = BytesMut::new();
+            numeric(text, &mut out).unwrap();
+            assert_eq!(decimal(&out).unwrap(), text);
+        }
+        for bad in ["", "x", "1.2.3", ".", "1e5", "--1"] {
+            assert!(numeric(bad, &mut BytesMut::new()).is_err(), "{bad}");
+        }
+    }
+}

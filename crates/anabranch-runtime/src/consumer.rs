@@ -1,0 +1,191 @@
+//! A consumer as the runtime sees it: a name, a strategy, choices, and code.
+
+use crate::handler::{LaneHandler, Result};
+use crate::projection::{Projection, ProjectionCode};
+use crate::settings::{Settings, Start};
+use crate::subscriber::{Subscriber, SubscriberCode};
+use crate::tables::Tables;
+use crate::tables::consumers::Registered;
+use crate::tx::{Ended, Tx};
+use crate::view::{View, ViewCode};
+use crate::run_error::RunError;
+use anabranch_core::{HashRule, Partition, Position, Strategy};
+use anabranch_store::Log;
+use anabranch_store::database::Statement;
+use futures_util::future::BoxFuture;
+use std::sync::Arc;
+
+/// What follows the name of a consumer, and of its tables, while a new version is built beside it.
+pub(crate) const NEXT: (&str, &str) = (".next", "_next");
+
+const MAX_NAME_BYTES: usize = 60;
+
+/// A consumer's code.
+pub(crate) trait Code: Send + Sync {
+    /// The code for one lane.
+    fn lane(&self) -> Box<dyn LaneHandler>;
+
+    fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
+
+    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
+}
+
+/// A consumer.
+#[derive(Clone)]
+pub(crate) struct Consumer {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) partition: Partition,
+    pub(crate) settings: Settings,
+    pub(crate) batch_size: usize,
+    pub(crate) code: Arc<dyn Code>,
+    /// What follows the names of its tables.
+    pub(crate) suffix: &'static str,
+}
+
+impl Consumer {
+    pub(crate) fn projection<P: Projection>(projection: P) -> Self {
+        let (name, partition) = (projection.name().to_owned(), projection.partition());
+        let settings = projection.settings();
+        let code = Arc::new(ProjectionCode(Arc::new(projection)));
+        Self::new("projection", name, partition, settings, 1_000, code)
+    }
+
+    pub(crate) fn subscriber<S: Subscriber>(subscriber: S) -> Self {
+        let (name, partition) = (subscriber.name().to_owned(), subscriber.partition());
+        let settings = subscriber.settings();
+        let code = Arc::new(SubscriberCode(Arc::new(subscriber)));
+        Self::new("subscriber", name, partition, settings, 100, code)
+    }
+
+    pub(crate) fn view<V: View>(view: V) -> Self {
+        let (name, partition) = (view.name().to_owned(), view.partition());
+        let settings = view.settings();
+        Self::new("view", name, partition, settings, 16_384, Arc::new(ViewCode::new(view)))
+    }
+
+    fn new(
+        kind: &'static str,
+        name: String,
+        partition: Partition,
+        settings: Settings,
+        batch_size: usize,
+        code: Arc<dyn Code>,
+    ) -> Self {
+        let batch_size = settings.batch_size.unwrap_or(batch_size);
+        Self { name, kind, partition, settings, batch_size, code, suffix: "" }
+    }
+
+    /// The same, as a new version that is built beside the old one.
+    pub(crate) fn beside(mut self) -> Self {
+        self.name += NEXT.0;
+        self.suffix = NEXT.1;
+        self
+    }
+
+    /// Refuses what can never run.
+    pub(crate) fn validate(&self) -> Result<(), RunError> {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
+        let begins = self.name.starts_with(|c: char| c.is_ascii_lowercase());
+        let refuse = |problem: String| Err(RunError::refused(&self.name, problem));
+        if !begins || !self.name.chars().all(plain) || self.name.len() > MAX_NAME_BYTES {
+            return refuse(format!(
+                "its name is not made of a-z, 0-9, _, - and ., beginning with a letter, at most \
+                 {MAX_NAME_BYTES}; rename it"
+            ));
+        }
+        if let Err(error) = self.settings.scope.query().validate() {
+            return refuse(error.to_string());
+        }
+        match self.partition.category() {
+            Some(category) if !self.settings.scope.allows(category) => refuse(format!(
+                "it is partitioned by {category}, which its scope leaves out; add the category to \
+                 the scope, or use Partition::entities()"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// How its keys become slots. A consumer keeps it for ever: its cursors hold slots.
+    fn strategy(&self, rule: HashRule) -> String {
+        match self.partition.strategy() {
+            Strategy::Global => Strategy::Global.to_string(),
+            strategy => format!("{strategy}, {}", self.partition.rule(rule)),
+        }
+    }
+
+    /// Registers it if it is new; refuses it if what is stored was made by something else.
+    pub(crate) async fn register(&self, log: &Log, tables: &Tables) -> Result<(), RunError> {
+        let wanted = Registered {
+            name: self.name.clone(),
+            kind: self.kind.to_owned(),
+            strategy: self.strategy(log.hash_rule()),
+            version: self.settings.version,
+            paused: false,
+            reset_to: None,
+        };
+        // Read before the transaction, which may keep all others from the database.
+        let start = match self.settings.start {
+            Start::Beginning => Position::START,
+            Start::Head => log.head().await?,
+        };
+        let mut tx = Tx::begin(&tables.database, self.suffix);
+        let slots = self.partition.slots();
+        let (found, is_new) = tables.register(tx.session(), &wanted, &slots).await?;
+        if !is_new {
+            tx.commit(Vec::new()).await;
+            return self.check(&found, &wanted);
+        }
+        let failed = |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));
+        self.code.set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
+        let begin: Vec<Statement> = tables.restart_at(&self.name, &[], &slots, start);
+        match tx.commit(begin).await {
+            Ended::Committed => Ok(()),
+            Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
+            Ended::Broken(broken) => Err(tables.error(broken).into()),
+            Ended::Failed(failure) if failure.failed.is_transient() => {
+                Err(tables.error(failure.failed).into())
+            }
+            Ended::Failed(failure) => Err(failed(failure.failed.to_string())),
+        }
+    }
+
+    fn check(&self, found: &Registered, wanted: &Registered) -> Result<(), RunError> {
+        let refuse = |problem: String| Err(RunError::refused(&self.name, problem));
+        if found.strategy != wanted.strategy {
+            return refuse(format!(
+                "it was partitioned by {} and now is by {}; its cursors hold slots of the old keys: \
+                 give it a new name, or rebuild it",
+                found.strategy, wanted.strategy
+            ));
+        }
+        if found.version != wanted.version {
+            return refuse(format!(
+                "the database has version {} of it and this program version {}; run the program \
+                 with that version, or rebuild it",
+                found.version, wanted.version
+            ));
+        }
+        Ok(())
+    }
+
+    /// Puts it back to where somebody asked for, with its own hook, in one transaction. Says whether
+    /// there was something to do.
+    pub(crate) async fn reset(&self, tables: &Tables) -> Result<bool, RunError> {
+        let mut tx = Tx::begin(&tables.database, self.suffix);
+        let locked = tables.lock(tx.session(), &self.name).await?;
+        let Some(to) = locked.reset_to else {
+            tx.commit(Vec::new()).await;
+            return Ok(false);
+        };
+        let failed = |error: String| RunError::refused(&self.name, format!("reset failed: {error}"));
+        self.code.reset(to, &mut tx).await.map_err(|error| failed(error.to_string()))?;
+        let restart = tables.restart_at(&self.name, &locked.cursors, &locked.slots, to);
+        match tx.commit(restart).await {
+            Ended::Committed => Ok(true),
+            Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
+            Ended::Broken(broken) => Err(tables.error(broken).into()),
+            Ended::Failed(failure) => Err(failed(failure.failed.to_string())),
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The feed: one reader for all lanes of a consumer in this process.
+//!
+//! Lanes at the same position are read together, in pages that the database filters by their slots.
+//! A lane that falls behind is read apart from the others, up to where they are, and then together
+//! with them again. So the cost of reading grows with the events and not with the lanes, and a slow
+//! lane holds up nobody. Slots that were claimed at another position than the rest of their lane are
+//! the same case.
+
+use crate::consumer::Consumer;
+use anabranch_core::{Event, Position, SLOTS, SlotSet, StoreError};
+use anabranch_store::log_store::SlotFilter;
+use anabranch_store::{Log, Page, PageEnd, ReadRequest, Scope};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc, watch};
+
+/// How many chunks wait in front of a lane.
+pub(crate) const QUEUE: usize = 4;
+/// How soon to look again at appends in flight: an append that is rolled back wakes nobody.
+const PENDING_POLL: Duration = Duration::from_millis(5);
+const PENDING_POLL_MAX: Duration = Duration::from_millis(40);
+/// How soon to look for new events when no wake comes: wakes may be lost.
+const FALLBACK_POLL: Duration = Duration::from_secs(5);
+/// How long to wait for a database that is away.
+const OUTAGE_POLL: Duration = Duration::from_millis(50);
+const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
+/// How long lanes that are ready wait for those that are not, before they are read without them.
+const TOGETHER: Duration = Duration::from_millis(20);
+
+/// Events for a lane.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// Which of the lane's parts it is for.
+    pub(crate) parts: Vec<usize>,
+    /// The lane's tenure when it was read: one from before it lost its slots is void.
+    pub(crate) tenure: u64,
+    pub(crate) events: Vec<Event>,
+    /// Everything of these parts up to here is in this chunk or was in those before.
+    pub(crate) up_to: Position,
+}
+
+/// What the feed is told.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// A lane takes over slots at a position.
+    Add { lane: usize, part: usize, tenure: u64, slots: SlotSet, at: Position },
+    /// A lane has lost all it had.
+    Forget { lane: usize },
+}
+
+/// How lanes talk to the feed.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedHandle {
+    orders: mpsc::UnboundedSender<Order>,
+    room: Arc<Notify>,
+}
+
+impl FeedHandle {
+    pub(crate) fn tell(&self, order: Order) {
+        // A feed that is gone has ended the run, and with it this lane.
+        let _ = self.orders.send(order);
+    }
+
+    /// A lane has taken a chunk from its queue.
+    pub(crate) fn made_room(&self) {
+        self.room.notify_one();
+    }
+}
+
+/// Slots of one lane at one position.
+struct Unit {
+    lane: usize,
+    parts: Vec<usize>,
+    tenure: u64,
+    slots: SlotSet,
+    at: Position,
+    /// When it was read last, as a count of reads: who waited longest is next.
+    served: u64,
+    /// Nothing to read before this, unless a wake comes.
+    not_before: Instant,
+    wake_seen: u64,
+    pending: Duration,
+}
+
+pub(crate) struct Feed {
+    log: Log,
+    consumer: Arc<Consumer>,
+    lanes: Vec<mpsc::Sender<Chunk>>,
+    /// The lane of each slot.
+    lane_of: Vec<Option<u16>>,
+    units: Vec<Unit>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    room: Arc<Notify>,
+    wake: watch::Receiver<u64>,
+    reads: u64,
+    outage: Option<Duration>,
+}
+
+/// What can be done next.
+enum Next {
+    /// Read for the units at this position; for those whose lanes are ready only, if so.
+    Read(Position),
+    /// All that could be read is for lanes that are full.
+    AwaitRoom { since: Instant },
+    /// Nothing to read before then.
+    Sleep(Instant),
+}
+
+impl Feed {
+    pub(crate) fn new(
+        log: &Log,
+        consumer: Arc<Consumer>,
+        lane_slots: &[SlotSet],
+        lanes: Vec<mpsc::Sender<Chunk>>,
+    ) -> (Self, FeedHandle) {
+        let (sender, orders) = mpsc::unbounded_channel();
+        let room = Arc::new(Notify::new());
+        let mut lane_of = vec![None; usize::from(SLOTS)];
+        for (lane, slots) in lane_slots.iter().enumerate() {
+            slots.iter().for_each(|slot| lane_of[usize::from(slot.get())] = Some(lane as u16));
+        }
+        let handle = FeedHandle { orders: sender, room: Arc::clone(&room) };
+        let wake = log.store().wake();
+        let (log, units, outage) = (log.clone(), Vec::new(), None);
+        let feed =
+            Self { log, consumer, lanes, lane_of, units, orders, room, wake, reads: 0, outage };
+        (feed, handle)
+    }
+
+    /// Reads until the lanes are gone; ends with an error that waiting does not cure.
+    pub(crate) async fn run(mut self) -> Result<(), StoreError> {
+        let mut waiting_since: Option<Instant> = None;
+        loop {
+            while let Ok(order) = self.orders.try_recv() {
+                self.obey(order);
+            }
+            let next = self.next(waiting_since);
+            match next {
+                Next::Read(at) => {
+                    waiting_since = None;
+                    if let Some(wait) = self.read(at).await? {
+                        tokio::time::sleep(wait).await;
+                    }
+                }
+                Next::AwaitRoom { since } => {
+                    waiting_since = Some(since);
+                    let left = TOGETHER.saturating_sub(since.elapsed());
+                    if !self.wait(Instant::now() + left.max(Duration::from_millis(1))).await {
+                        return Ok(());
+                    }
+                }
+                Next::Sleep(until) => {
+                    waiting_since = None;
+                    if !self.wait(until).await {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for room, a wake, an order or the time; `false` when nobody is left to read for.
+    async fn wait(&mut self, until: Instant) -> bool {
+        tokio::select! {
+            order = self.orders.recv() => match order {
+                Some(order) => self.obey(order),
+                None => return false,
+            },
+            () = self.room.notified() => {}
+            changed = self.wake.changed() => if changed.is_err() {
+                // The log is gone, and the poll will say so.
+                tokio::time::sleep(OUTAGE_POLL).await;
+            },
+            () = tokio::time::sleep_until(until.into()) => {}
+        }
+        true
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Add { lane, part, tenure, slots, at } => {
+                self.units.push(Unit {
+                    lane,
+                    parts: vec![part],
+                    tenure,
+                    slots,
+                    at,
+                    served: self.reads,
+                    not_before: Instant::now(),
+                    wake_seen: 0,
+                    pending: PENDING_POLL,
+                });
+                // A page holds the events of a lane once, so units of a lane at one position are
+                // one.
+                self.join_up();
+            }
+            Order::Forget { lane } => self.units.retain(|unit| unit.lane != lane),
+        }
+    }
+
+    fn has_room(&self, unit: &Unit) -> bool {
+        self.lanes[unit.lane].capacity() > 0
+    }
+
+    fn next(&mut self, waiting_since: Option<Instant>) -> Next {
+        let now = Instant::now();
+        let wake = *self.wake.borrow();
+        let mut sleep = now + FALLBACK_POLL;
+        let mut full = false;
+        let mut choice: Option<(u64, Position)> = None;
+        let patient = waiting_since.is_none_or(|since| since.elapsed() < TOGETHER);
+        let mut groups: BTreeMap<Position, Vec<&Unit>> = BTreeMap::new();
+        for unit in &self.units {
+            groups.entry(unit.at).or_default().push(unit);
+        }
+        for (at, units) in groups {
+            let ready = units.iter().any(|unit| wake != unit.wake_seen || now >= unit.not_before);
+            if !ready {
+                sleep = units.iter().map(|unit| unit.not_before).fold(sleep, Instant::min);
+                continue;
+            }
+            let with_room = units.iter().filter(|unit| self.has_room(unit)).count();
+            if with_room == 0 || (patient && with_room < units.len()) {
+                full = true;
+                continue;
+            }
+            let served = units.iter().map(|unit| unit.served).min().unwrap_or(0);
+            if choice.is_none_or(|(best, _)| served < best) {
+                choice = Some((served, at));
+            }
+        }
+        match choice {
+            Some((_, at)) => Next::Read(at),
+            None if full => Next::AwaitRoom { since: waiting_since.unwrap_or(now) },
+            None => Next::Sleep(sleep),
+        }
+    }
+
+    /// Reads a page for the units at a position whose lanes have room. Returns how long to wait if
+    /// the database is away.
+    async fn read(&mut self, at: Position) -> Result<Option<Duration>, StoreError> {
+        let wake_seen = *self.wake.borrow_and_update();
+        let group: Vec<usize> = (0..self.units.len())
+            .filter(|number| self.units[*number].at == at && self.has_room(&self.units[*number]))
+            .collect();
+        let slots = group
+            .iter()
+            .fold(SlotSet::empty(), |sum, number| sum.union(&self.units[*number].slots));
+        let up_to = self.units.iter().map(|unit| unit.at).filter(|other| *other > at).min();
+        let request = self.request(&slots, at, up_to.unwrap_or(Position::END));
+        let page = match self.log.store().read(request).await {
+            Ok(page) => page,
+            Err(error) if error.is_transient() => {
+                let wait = self.outage.map_or(OUTAGE_POLL, |last| (last * 2).min(OUTAGE_POLL_MAX));
+                self.outage = Some(wait);
+                let consumer = &self.consumer.name;
+                tracing::warn!(consumer, %error, ?wait, "the feed waits for the database");
+                return Ok(Some(wait));
+            }
+            Err(error) => return Err(error),
+        };
+        self.outage = None;
+        self.deliver(&group, &slots, page, wake_seen);
+        self.join_up();
+        Ok(None)
+    }
+
+    fn request(&self, slots: &SlotSet, at: Position, up_to: Position) -> ReadRequest {
+        let consumer = &self.consumer;
+        let mut filter = consumer.settings.scope.filter(consumer.partition.category());
+        let column = consumer.partition.server_slot(self.log.hash_rule());
+        filter.slots = column.filter(|_| *slots != SlotSet::all()).map(|column| {
+            let slots = Arc::new(slots.clone());
+            SlotFilter { column, slots }
+        });
+        ReadRequest {
+            scope: Scope::Log(consumer.settings.scope.query().clone()),
+            filter,
+            cursor: at.get(),
+            up_to,
+            backwards: false,
+            max_events: Page::MAX_EVENTS,
+        }
+    }
+
+    /// Hands each lane its events, and tells it how far the page went.
+    fn deliver(&mut self, group: &[usize], slots: &SlotSet, page: Page, wake_seen: u64) {
+        self.reads += 1;
+        let up_to = Position::new(page.cursor);
+        let now = Instant::now();
+        let rule = self.log.hash_rule();
+        let expected = page.events.len() / group.len().max(1) + 16;
+        let mut of_lane: Vec<Vec<Event>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        group.iter().for_each(|number| {
+            of_lane[self.units[*number].lane].reserve(expected.min(page.events.len()));
+        });
+        for event in page.events {
+            let slot = self.consumer.partition.slot(&event, rule);
+            // Where the database could not filter by slot, others' events come along.
+            if let Some(lane) = self.lane_of[usize::from(slot.get())]
+                && slots.contains(slot)
+            {
+                of_lane[usize::from(lane)].push(event);
+            }
+        }
+        for number in group {
+            let unit = &mut self.units[*number];
+            unit.served = self.reads;
+            let moved = up_to > unit.at;
+            unit.at = up_to.max(unit.at);
+            match page.end {
+                PageEnd::More => (unit.not_before, unit.pending) = (now, PENDING_POLL),
+                PageEnd::Last => {
+                    (unit.not_before, unit.pending) = (now + FALLBACK_POLL, PENDING_POLL);
+                    unit.wake_seen = wake_seen;
+                }
+                PageEnd::Pending => {
+                    unit.not_before = now + unit.pending;
+                    unit.pending = (unit.pending * 2).min(PENDING_POLL_MAX);
+                    unit.wake_seen = wake_seen;
+                }
+            }
+            if moved {
+                let events = std::mem::take(&mut of_lane[unit.lane]);
+                let (parts, tenure) = (unit.parts.clone(), unit.tenure);
+                // Only the feed fills these queues and there was room; a lane that is gone has
+                // ended the run.
+                let _ = self.lanes[unit.lane].try_send(Chunk { parts, tenure, events, up_to });
+            }
+        }
+    }
+
+    /// Units of one lane that have met are one from now on.
+    fn join_up(&mut self) {
+        let mut joined: Vec<Unit> = Vec::with_capacity(self.units.len());
+        for unit in self.units.drain(..) {
+            let same = |other: &&mut Unit| {
+                other.lane == unit.lane && other.at == unit.at && other.tenure == unit.tenure
+            };
+            match joined.iter_mut().find(same) {
+                Some(other) => {
+                    other.slots = other.slots.union(&unit.slots);
+                    other.parts.extend(unit.parts);
+                    other.not_before = other.not_before.min(unit.not_before);
+                    other.wake_seen = other.wake_seen.min(unit.wake_seen);
+                }
+                None => joined.push(unit),
+            }
+        }
+        self.units = joined;
+    }
+}

@@ -1,0 +1,491 @@
+//! A lane: takes events of its slots, runs the handler, commits effects and cursor together.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `parts` | the cursors that the lane holds |
+//! | `transact` | one transaction: handler, parked events, fence |
+//! | `parking` | keys that failed: set aside, tried again, let go |
+
+mod parking;
+mod parts;
+mod transact;
+
+use crate::consumer::Consumer;
+use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
+use crate::handler::LaneHandler;
+use crate::run_error::RunError;
+use crate::tables::Tables;
+use crate::tables::parked::Asked;
+use anabranch_core::{Cursor, Event, Failure, HashRule, Position, Slot, StoreError, Strategy};
+use anabranch_store::Log;
+use parking::Parking;
+use parts::Parts;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+use transact::Outcome;
+
+/// How soon a lane without events of its own writes down how far it has looked.
+const WATERMARK: Duration = Duration::from_secs(1);
+/// How long to wait for a database that is away.
+const OUTAGE_WAIT: Duration = Duration::from_millis(50);
+const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// If so many keys fail one after the other and nothing works in between, the handler is broken and
+/// not the keys: parking them all would only hide it.
+const MAX_FAILING_KEYS: u32 = 100;
+
+/// What a lane is told.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// These cursors are yours; those that you know already may be among them.
+    Take(Vec<Cursor>),
+    /// Nothing is yours any more.
+    Forget,
+    /// Stop or go on with taking events.
+    Pause(bool),
+    /// Somebody wants something of a parked key.
+    Asked { key: String, asked: Asked },
+    /// Finish the batch and end.
+    Stop,
+}
+
+/// What a lane says.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// It was fenced, or cannot know what it holds: tell it.
+    Lost,
+    /// It cannot go on.
+    Failed(RunError),
+}
+
+/// What others may see of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct LaneStats {
+    /// Events handled and committed.
+    pub(crate) handled: AtomicU64,
+    /// Everything up to here is done; 0 while it holds nothing.
+    pub(crate) position: AtomicU64,
+    /// How many slots it holds.
+    pub(crate) slots: AtomicUsize,
+    /// How many keys are parked.
+    pub(crate) parked: AtomicUsize,
+    /// How many batches were committed.
+    pub(crate) batches: AtomicU64,
+}
+
+/// What a lane is made of.
+pub(crate) struct LaneSetup {
+    pub(crate) number: usize,
+    pub(crate) log: Log,
+    pub(crate) tables: Tables,
+    pub(crate) consumer: Arc<Consumer>,
+    pub(crate) feed: FeedHandle,
+    pub(crate) chunks: mpsc::Receiver<Chunk>,
+    pub(crate) orders: mpsc::UnboundedReceiver<Order>,
+    pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
+    pub(crate) stats: Arc<LaneStats>,
+}
+
+pub(crate) struct Lane {
+    setup: LaneSetup,
+    handler: Box<dyn LaneHandler>,
+    rule: HashRule,
+    /// Whether events may be without a key.
+    may_lack_key: bool,
+    parts: Parts,
+    parking: Parking,
+    pending: VecDeque<Chunk>,
+    /// What somebody wants of parked keys. It is done between batches: a batch holds back events of
+    /// keys that were parked when it began.
+    asked: VecDeque<(String, Asked)>,
+    paused: bool,
+    stopping: bool,
+    failing_keys: u32,
+    outage: Option<Duration>,
+}
+
+/// What a lane works on at a time: events of parts that stand at one position.
+struct Batch {
+    parts: Vec<usize>,
+    events: Vec<Event>,
+    /// Events of parked keys among them, taken out.
+    aside: Vec<(String, Position)>,
+    up_to: Position,
+}
+
+impl Lane {
+    pub(crate) fn new(setup: LaneSetup) -> Self {
+        let handler = setup.consumer.code.lane();
+        let strategy = setup.consumer.partition.strategy();
+        Self {
+            handler,
+            rule: setup.log.hash_rule(),
+            may_lack_key: !matches!(strategy, Strategy::Entity | Strategy::Global),
+            parts: Parts::default(),
+            parking: Parking::default(),
+            pending: VecDeque::new(),
+            asked: VecDeque::new(),
+            paused: false,
+            stopping: false,
+            failing_keys: 0,
+            outage: None,
+            setup,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        if let Err(error) = self.work().await {
+            let _ = self.setup.reports.send((self.setup.number, Report::Failed(error)));
+        }
+    }
+
+    async fn work(&mut self) -> Result<(), RunError> {
+        loop {
+            while let Ok(order) = self.setup.orders.try_recv() {
+                self.obey(order).await?;
+            }
+            if self.stopping {
+                return self.write_watermark().await;
+            }
+            if !self.paused {
+                while let Some((key, asked)) = self.asked.pop_front() {
+                    self.do_asked(&key, asked).await?;
+                }
+                if self.parking.next_due().is_some_and(|due| due <= Instant::now()) {
+                    self.retry_due().await?;
+                }
+                self.take_queued();
+                if self.pending.iter().any(|chunk| !chunk.events.is_empty()) {
+                    self.handle_next().await?;
+                    continue;
+                }
+                self.look_only();
+            }
+            let due = self.parking.next_due().filter(|_| !self.paused);
+            let watermark = self.parts.dirty_since().map(|since| since + WATERMARK);
+            let until = due.into_iter().chain(watermark).min();
+            tokio::select! {
+                biased;
+                order = self.setup.orders.recv() => match order {
+                    Some(order) => self.obey(order).await?,
+                    None => self.stopping = true,
+                },
+                chunk = self.setup.chunks.recv(), if !self.paused => match chunk {
+                    Some(chunk) => self.accept(chunk),
+                    None => self.paused = true, // The feed has ended; the run is about to.
+                },
+                () = sleep_until(until) => {
+                    if self.parts.dirty_since().is_some_and(|since| since.elapsed() >= WATERMARK) {
+                        self.write_watermark().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Order) -> Result<(), RunError> {
+        match order {
+            Order::Take(cursors) => self.take(cursors).await?,
+            Order::Forget => self.forget(),
+            Order::Pause(paused) => self.paused = paused,
+            Order::Asked { key, asked } => self.asked.push_back((key, asked)),
+            Order::Stop => self.stopping = true,
+        }
+        Ok(())
+    }
+
+    /// Takes over cursors: their parked keys first, then their events.
+    async fn take(&mut self, cursors: Vec<Cursor>) -> Result<(), RunError> {
+        let fresh = self.parts.unknown(cursors);
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        let parked = loop {
+            match tables.parked(&name).await {
+                Ok(parked) => break parked,
+                Err(error) => self.wait_out(error).await?,
+            }
+        };
+        for cursor in fresh {
+            self.parking.load(&parked, &cursor.slots);
+            let (slots, at) = (cursor.slots.clone(), cursor.position);
+            let (lane, tenure) = (self.setup.number, self.parts.tenure());
+            let part = self.parts.add(cursor);
+            self.setup.feed.tell(FeedOrder::Add { lane, part, tenure, slots, at });
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Forgets all it had: somebody else may have it now.
+    fn forget(&mut self) {
+        self.setup.feed.tell(FeedOrder::Forget { lane: self.setup.number });
+        self.parts.clear();
+        self.parking.clear();
+        self.pending.clear();
+        self.asked.clear();
+        // What it knows about keys may be out of date when it gets them back.
+        self.handler = self.setup.consumer.code.lane();
+        self.publish();
+    }
+
+    /// It was fenced: nothing that it did since its last commit is stored.
+    fn lost(&mut self) {
+        let consumer = &self.setup.consumer.name;
+        tracing::info!(consumer, lane = self.setup.number, "fenced: its cursors have another owner");
+        self.forget();
+        let _ = self.setup.reports.send((self.setup.number, Report::Lost));
+    }
+
+    fn accept(&mut self, chunk: Chunk) {
+        self.setup.feed.made_room();
+        if chunk.tenure == self.parts.tenure() {
+            self.pending.push_back(chunk);
+        }
+    }
+
+    /// Takes what has arrived, up to a batch.
+    fn take_queued(&mut self) {
+        let mut waiting: usize = self.pending.iter().map(|chunk| chunk.events.len()).sum();
+        while waiting < self.setup.consumer.batch_size
+            && let Ok(chunk) = self.setup.chunks.try_recv()
+        {
+            waiting += chunk.events.len();
+            self.accept(chunk);
+        }
+    }
+
+    /// Chunks without events only say how far the feed has looked.
+    fn look_only(&mut self) {
+        for chunk in std::mem::take(&mut self.pending) {
+            self.parts.reach(&chunk.parts, chunk.up_to);
+        }
+        self.publish();
+    }
+
+    /// The next events of parts that stand together.
+    fn next_batch(&mut self) -> Option<Batch> {
+        let first = self.pending.pop_front()?;
+        let size = self.setup.consumer.batch_size;
+        let mut batch =
+            Batch { parts: first.parts, events: first.events, aside: Vec::new(), up_to: first.up_to };
+        while batch.events.len() < size
+            && let Some(next) = self.pending.front()
+            && next.parts == batch.parts
+            && let Some(next) = self.pending.pop_front()
+        {
+            batch.events.extend(next.events);
+            batch.up_to = next.up_to;
+        }
+        if batch.events.len() > size {
+            let events = batch.events.split_off(size);
+            let (parts, tenure) = (batch.parts.clone(), self.parts.tenure());
+            self.pending.push_front(Chunk { parts, tenure, events, up_to: batch.up_to });
+            batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
+        }
+        Some(batch)
+    }
+
+    /// Handles a batch to its end, whatever fails in between.
+    async fn handle_next(&mut self) -> Result<(), RunError> {
+        let Some(mut batch) = self.next_batch() else {
+            return Ok(());
+        };
+        self.parts.merge(&batch.parts);
+        let mut at_most = usize::MAX;
+        loop {
+            self.set_aside(&mut batch);
+            let lacks_key = self.first_without_key(&batch.events);
+            let count = batch.events.len().min(at_most).min(lacks_key.unwrap_or(usize::MAX));
+            if count == 0 && lacks_key == Some(0) {
+                let error = self.missing_key(&batch.events[0]);
+                if self.fail(&mut batch, 0, error, false).await?.is_break() {
+                    return Ok(());
+                }
+                continue;
+            }
+            match self.transact(&batch, count, Vec::new()).await {
+                Outcome::Committed { events } => {
+                    at_most = usize::MAX;
+                    self.failing_keys = if events > 0 { 0 } else { self.failing_keys };
+                    batch.events.drain(..events);
+                    if batch.events.is_empty() {
+                        self.publish();
+                        return Ok(());
+                    }
+                    // A shutdown does not wait for the rest of a batch.
+                    while let Ok(order) = self.setup.orders.try_recv() {
+                        self.obey(order).await?;
+                    }
+                    if self.stopping || self.parts.is_empty() {
+                        return Ok(());
+                    }
+                }
+                Outcome::Fenced => {
+                    self.lost();
+                    return Ok(());
+                }
+                Outcome::Away(error) => {
+                    self.wait_out(error).await?;
+                    if self.stopping || self.parts.is_empty() {
+                        return Ok(());
+                    }
+                }
+                Outcome::Broken(error) => return Err(error.into()),
+                Outcome::Failed { event: Some(event), error } => {
+                    at_most = usize::MAX;
+                    if self.fail(&mut batch, event, error, true).await?.is_break() {
+                        return Ok(());
+                    }
+                }
+                // Nobody knows which event it was: halve the batch until it is alone.
+                Outcome::Failed { event: None, error } if count <= 1 => {
+                    at_most = usize::MAX;
+                    if self.fail(&mut batch, 0, error, true).await?.is_break() {
+                        return Ok(());
+                    }
+                }
+                Outcome::Failed { event: None, .. } => at_most = count / 2,
+            }
+        }
+    }
+
+    /// Takes events of parked keys out of the way.
+    fn set_aside(&mut self, batch: &mut Batch) {
+        if self.parking.is_empty() {
+            return;
+        }
+        let (partition, rule) = (&self.setup.consumer.partition, self.rule);
+        let parking = &self.parking;
+        let parked_key = |event: &Event| -> Option<String> {
+            if !parking.has_slot(partition.slot(event, rule)) {
+                return None;
+            }
+            let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
+            parking.contains(&key).then_some(key)
+        };
+        let events = std::mem::take(&mut batch.events);
+        for event in events {
+            match parked_key(&event) {
+                Some(key) => batch.aside.push((key, event.position())),
+                None => batch.events.push(event),
+            }
+        }
+    }
+
+    fn first_without_key(&self, events: &[Event]) -> Option<usize> {
+        if !self.may_lack_key {
+            return None;
+        }
+        events.iter().position(|event| self.setup.consumer.partition.key(event).is_err())
+    }
+
+    fn missing_key(&self, event: &Event) -> String {
+        let consumer = &self.setup.consumer;
+        match consumer.partition.key(event) {
+            Err(missing) => format!(
+                "{} {}@{} {missing} (consumer `{}`)",
+                event.event_type(),
+                event.stream(),
+                event.version(),
+                consumer.name
+            ),
+            Ok(_) => String::new(),
+        }
+    }
+
+    fn key_of(&self, event: &Event) -> (String, Slot) {
+        let partition = &self.setup.consumer.partition;
+        let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
+        (key, partition.slot(event, self.rule))
+    }
+
+    /// Writes down how far it has looked where that is further than its last event.
+    async fn write_watermark(&mut self) -> Result<(), RunError> {
+        for group in self.parts.dirty() {
+            self.parts.merge(&group);
+            let up_to = self.parts.reached(&group);
+            let (events, aside) = (Vec::new(), Vec::new());
+            let batch = Batch { parts: group, events, aside, up_to };
+            match self.transact(&batch, 0, Vec::new()).await {
+                Outcome::Committed { .. } => {}
+                Outcome::Fenced => {
+                    self.lost();
+                    return Ok(());
+                }
+                Outcome::Away(error) if self.stopping => {
+                    tracing::debug!(%error, "how far a lane has looked is not written down");
+                    return Ok(());
+                }
+                Outcome::Away(error) => self.wait_out(error).await?,
+                Outcome::Broken(error) => return Err(error.into()),
+                Outcome::Failed { error, .. } => {
+                    tracing::warn!(error, "how far a lane has looked is not written down");
+                    return Ok(());
+                }
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Waits for a database that is away, or gives up if it never will be back.
+    async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
+        if !is_worth_waiting(&error) {
+            return Err(error.into());
+        }
+        let wait = self.outage.map_or(OUTAGE_WAIT, |last| (last * 2).min(OUTAGE_WAIT_MAX));
+        self.outage = Some(wait);
+        let consumer = &self.setup.consumer.name;
+        tracing::warn!(consumer, lane = self.setup.number, %error, ?wait, "a lane waits");
+        self.pause_for(wait).await
+    }
+
+    /// Waits, but obeys.
+    async fn pause_for(&mut self, wait: Duration) -> Result<(), RunError> {
+        let until = Instant::now() + wait;
+        while !self.stopping && Instant::now() < until {
+            tokio::select! {
+                biased;
+                order = self.setup.orders.recv() => match order {
+                    Some(order) => Box::pin(self.obey(order)).await?,
+                    None => self.stopping = true,
+                },
+                () = tokio::time::sleep_until(until.into()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let stats = &self.setup.stats;
+        stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
+        stats.slots.store(self.parts.slots(), Ordering::Relaxed);
+        stats.parked.store(self.parking.len(), Ordering::Relaxed);
+    }
+
+    /// What the consumer's policy makes of a failure for good.
+    fn policy(&self) -> Failure {
+        self.setup.consumer.settings.retry.then
+    }
+}
+
+/// The key under which an event without a key is parked: its stream keeps the order.
+fn keyless(event: &Event) -> String {
+    format!("(no key) {}", event.stream())
+}
+
+/// Whether somebody may cure it without a restart: no key is to blame for a full disk.
+fn is_worth_waiting(error: &StoreError) -> bool {
+    error.is_transient() || matches!(error, StoreError::Full { .. } | StoreError::ReadOnly { .. })
+}
+
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => std::future::pending().await,
+    }
+}

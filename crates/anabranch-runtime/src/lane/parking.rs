@@ -1,0 +1,413 @@
+//! Keys that failed: set aside, tried again, let go.
+//!
+//! A failing event is set aside at once, with the later events of its key, and tried again from
+//! there: so its backoff holds up no other key.
+
+use super::transact::Outcome;
+use super::{Batch, Lane, MAX_FAILING_KEYS};
+use crate::run_error::RunError;
+use crate::tables::parked::{Asked, Attempt, ParkedKey};
+use crate::tx::Tx;
+use anabranch_core::{Event, Failure, Position, Query, Slot, SlotSet, StoreError};
+use anabranch_store::{Filter, ReadRequest, Scope};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How many parked events are tried in one transaction.
+const DRAIN: usize = 64;
+
+/// The parked keys of a lane's slots.
+#[derive(Debug)]
+pub(crate) struct Parking {
+    keys: HashMap<String, Parked>,
+    slots: SlotSet,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Parked {
+    slot: Slot,
+    /// How often its first event has failed.
+    attempts: u32,
+    /// When it is tried again.
+    due: Option<Instant>,
+}
+
+impl Default for Parking {
+    fn default() -> Self {
+        Self { keys: HashMap::new(), slots: SlotSet::empty() }
+    }
+}
+
+impl Parking {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a key of this slot may be parked.
+    pub(crate) fn has_slot(&self, slot: Slot) -> bool {
+        self.slots.contains(slot)
+    }
+
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        self.keys.contains_key(key)
+    }
+
+    /// Takes over the parked keys of some slots.
+    pub(crate) fn load(&mut self, stored: &[ParkedKey], slots: &SlotSet) {
+        let now = Instant::now();
+        for key in stored.iter().filter(|key| slots.contains(key.slot)) {
+            let due = key.retry_in.map(|wait| now + wait);
+            self.put(&key.key, Parked { slot: key.slot, attempts: key.attempts, due });
+        }
+    }
+
+    fn put(&mut self, key: &str, parked: Parked) {
+        self.slots.insert(parked.slot);
+        self.keys.insert(key.to_owned(), parked);
+    }
+
+    fn remove(&mut self, key: &str) {
+        self.keys.remove(key);
+        self.slots = self.keys.values().map(|parked| parked.slot).collect();
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.keys.values().filter_map(|parked| parked.due).min()
+    }
+
+    fn due(&self) -> Option<String> {
+        let now = Instant::now();
+        let due = |parked: &Parked| parked.due.is_some_and(|due| due <= now);
+        self.keys.iter().find(|(_, parked)| due(parked)).map(|(key, _)| key.clone())
+    }
+}
+
+impl Lane {
+    /// An event of the batch has failed: what stands before it is committed, and what becomes of it
+    /// and its key is the policy's. Breaks if the batch is over for this lane.
+    pub(super) async fn fail(
+        &mut self,
+        batch: &mut Batch,
+        event: usize,
+        error: String,
+        may_retry: bool,
+    ) -> Result<ControlFlow<()>, RunError> {
+        let failed = batch.events[event].clone();
+        let (key, slot) = self.key_of(&failed);
+        let retry = self.setup.consumer.settings.retry;
+        let retry_in = retry.delay(1, random()).filter(|_| may_retry);
+        if self.policy() == Failure::Stop {
+            return self.try_or_stop(batch, event, error, may_retry).await;
+        }
+        let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
+        let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
+        let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
+        let mut extra = Vec::new();
+        if is_skipped {
+            tracing::warn!(consumer, key, %position, event = name, error, "skipped an event");
+        } else {
+            tracing::warn!(consumer, key, %position, event = name, error, ?retry_in, "parked a key");
+            self.failing_keys += 1;
+            if self.failing_keys >= MAX_FAILING_KEYS {
+                let remedy = "a hundred keys failed one after the other, so it is the handler that \
+                              is broken: correct it, then retry the parked keys";
+                return Err(self.stopped(&failed, error, remedy));
+            }
+            let tables = &self.setup.tables;
+            let attempt = Attempt { key: &key, slot, attempts: 1, error: &error, retry_in };
+            extra.push(tables.park(&consumer, &attempt));
+            extra.push(tables.park_events(&consumer, [(key.as_str(), position)]));
+        }
+        // The events before it, and its own place in the log.
+        let mut before: Vec<Event> = batch.events.drain(..=event).collect();
+        before.pop();
+        if self.handler.is_external() {
+            // They are delivered, and no rollback takes that back.
+            self.setup.stats.handled.fetch_add(before.len() as u64, Ordering::Relaxed);
+            before.clear();
+        }
+        let aside = batch.aside.clone();
+        let mut prefix = Batch { parts: batch.parts.clone(), events: before, aside, up_to: position };
+        loop {
+            match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
+                Outcome::Committed { events } if events == prefix.events.len() => break,
+                Outcome::Committed { events } => drop(prefix.events.drain(..events)),
+                Outcome::Fenced => {
+                    self.lost();
+                    return Ok(ControlFlow::Break(()));
+                }
+                Outcome::Away(error) => {
+                    self.wait_out(error).await?;
+                    if self.stopping || self.parts.is_empty() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                Outcome::Broken(error) => return Err(error.into()),
+                // What worked a moment ago fails: begin again from what is stored.
+                Outcome::Failed { .. } => {
+                    self.lost();
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        }
+        if !is_skipped {
+            let due = retry_in.map(|wait| Instant::now() + wait);
+            self.parking.put(&key, Parked { slot, attempts: 1, due });
+        }
+        self.publish();
+        let done = batch.events.is_empty() && batch.aside.iter().all(|(_, at)| *at <= position);
+        Ok(if done && batch.up_to == position { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// The policy is to stop: the event is tried where it stands, and nothing passes it.
+    async fn try_or_stop(
+        &mut self,
+        batch: &mut Batch,
+        event: usize,
+        error: String,
+        may_retry: bool,
+    ) -> Result<ControlFlow<()>, RunError> {
+        let retry = self.setup.consumer.settings.retry;
+        let remedy = "correct the handler or the event, then start again: it goes on with this event";
+        let mut error = error;
+        for attempt in 1.. {
+            let wait = retry.delay(attempt, random()).filter(|_| may_retry);
+            let Some(wait) = wait else { break };
+            tracing::warn!(consumer = self.setup.consumer.name, error, ?wait, "an event is tried again");
+            self.pause_for(wait).await?;
+            if self.stopping || self.parts.is_empty() {
+                return Ok(ControlFlow::Break(()));
+            }
+            match self.transact(batch, event + 1, Vec::new()).await {
+                Outcome::Committed { events } => {
+                    batch.events.drain(..events);
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Outcome::Fenced => {
+                    self.lost();
+                    return Ok(ControlFlow::Break(()));
+                }
+                Outcome::Away(away) => error = away.to_string(),
+                Outcome::Broken(error) => return Err(error.into()),
+                Outcome::Failed { error: again, .. } => error = again,
+            }
+        }
+        // What stands before it is done.
+        if event > 0 {
+            self.transact(batch, event, Vec::new()).await;
+        }
+        Err(self.stopped(&batch.events[event], error, remedy))
+    }
+
+    fn stopped(&self, event: &Event, error: String, remedy: &'static str) -> RunError {
+        RunError::Stopped {
+            consumer: self.setup.consumer.name.clone(),
+            position: event.position().get(),
+            event: format!("{} {}@{}", event.event_type(), event.stream(), event.version()),
+            error,
+            remedy,
+        }
+    }
+
+    /// Tries the keys whose time has come.
+    pub(super) async fn retry_due(&mut self) -> Result<(), RunError> {
+        while let Some(key) = self.parking.due() {
+            self.drain(&key).await?;
+            if self.stopping || !self.setup.orders.is_empty() {
+                break;
+            }
+        }
+        self.publish();
+        Ok(())
+    }
+
+    /// Does what somebody asked for.
+    pub(super) async fn do_asked(&mut self, key: &str, asked: Asked) -> Result<(), RunError> {
+        let Some(parked) = self.parking.keys.get(key).copied() else {
+            return Ok(());
+        };
+        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        let Some(holder) = self.parts.holder(parked.slot) else {
+            return Ok(());
+        };
+        let mut statements = vec![tables.hold(holder.id, holder.epoch)];
+        match asked {
+            Asked::Retry => {}
+            Asked::Skip => match tables.parked_positions(&name, key, 1).await {
+                Ok(first) => {
+                    let skip = |at: &Position| tables.unpark_events(&name, key, *at, 1);
+                    statements.extend(first.iter().map(skip));
+                }
+                Err(error) => return self.wait_out(error).await,
+            },
+            Asked::SkipAll => statements.push(tables.clear_events(&name, key)),
+        }
+        // From here on the key is tried as if it had never failed.
+        let attempt =
+            Attempt { key, slot: parked.slot, attempts: 0, error: "asked to try again", retry_in: None };
+        statements.push(tables.park(&name, &attempt));
+        statements.push(tables.unpark(&name, key));
+        let tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
+        match self.finish(tx, statements, &[]).await {
+            Outcome::Committed { .. } => {
+                let due = Some(Instant::now());
+                self.parking.put(key, Parked { attempts: 0, due, ..parked });
+                self.drain(key).await
+            }
+            Outcome::Fenced => {
+                self.lost();
+                Ok(())
+            }
+            Outcome::Away(error) => self.wait_out(error).await,
+            Outcome::Broken(error) => Err(error.into()),
+            Outcome::Failed { error, .. } => {
+                tracing::warn!(consumer = name, key, error, "cannot do what was asked of a key");
+                Ok(())
+            }
+        }
+    }
+
+    /// Handles the events behind a key in order, until they are done or the first fails again.
+    async fn drain(&mut self, key: &str) -> Result<(), RunError> {
+        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        let drain = if self.handler.is_external() { 1 } else { DRAIN };
+        let mut at_most = drain;
+        while let Some(parked) = self.parking.keys.get(key).copied() {
+            if self.stopping {
+                return Ok(());
+            }
+            let Some(holder) = self.parts.holder(parked.slot).cloned() else {
+                self.parking.remove(key);
+                return Ok(());
+            };
+            let events = match self.parked_events(key, at_most).await {
+                Ok(events) => events,
+                Err(error) => {
+                    self.wait_out(error).await?;
+                    continue;
+                }
+            };
+            let mut tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
+            let outcome = match self.call_handler(&events, &mut tx).await {
+                Ok(handled) => {
+                    let events = &events[..handled];
+                    let mut fence = Vec::new();
+                    if let Some(last) = events.last() {
+                        let (last, count) = (last.position(), events.len());
+                        fence.push(tables.unpark_events(&name, key, last, count));
+                    }
+                    fence.push(tables.unpark(&name, key));
+                    fence.push(tables.hold(holder.id, holder.epoch));
+                    self.finish(tx, fence, events).await
+                }
+                Err(outcome) => outcome,
+            };
+            match outcome {
+                Outcome::Committed { events: 0 } => {
+                    self.parking.remove(key);
+                    tracing::info!(consumer = name, key, "a parked key is done");
+                }
+                Outcome::Committed { .. } => {
+                    at_most = drain;
+                    self.parking.put(key, Parked { attempts: 0, ..parked });
+                }
+                Outcome::Fenced => {
+                    self.lost();
+                    return Ok(());
+                }
+                Outcome::Away(error) => self.wait_out(error).await?,
+                Outcome::Broken(error) => return Err(error.into()),
+                // Those before the one that failed, or half of them, can still be done.
+                Outcome::Failed { event: Some(event), .. } if event > 0 => at_most = event,
+                Outcome::Failed { event: None, .. } if events.len() > 1 => at_most = events.len() / 2,
+                Outcome::Failed { error, .. } => {
+                    return self.failed_again(key, parked, &events, &error).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first event behind a key has failed once more.
+    async fn failed_again(
+        &mut self,
+        key: &str,
+        parked: Parked,
+        events: &[Event],
+        error: &str,
+    ) -> Result<(), RunError> {
+        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        let attempts = parked.attempts + 1;
+        let retry_in = self.setup.consumer.settings.retry.delay(attempts, random());
+        let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
+        tracing::warn!(consumer = name, key, attempts, error, ?retry_in, "a parked key failed again");
+        let Some(holder) = self.parts.holder(parked.slot) else {
+            return Ok(());
+        };
+        let mut statements = vec![tables.hold(holder.id, holder.epoch)];
+        let slot = parked.slot;
+        let (due, attempts) = if is_skipped {
+            let first = events.first().map_or(Position::START, Event::position);
+            tracing::warn!(consumer = name, key, position = %first, error, "skipped an event");
+            statements.push(tables.unpark_events(&name, key, first, 1));
+            let now = Some(Duration::ZERO);
+            let attempt = Attempt { key, slot, attempts: 0, error, retry_in: now };
+            statements.push(tables.park(&name, &attempt));
+            (now, 0)
+        } else {
+            statements.push(tables.park(&name, &Attempt { key, slot, attempts, error, retry_in }));
+            (retry_in, attempts)
+        };
+        let tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
+        match self.finish(tx, statements, &[]).await {
+            Outcome::Fenced => self.lost(),
+            Outcome::Away(error) => self.wait_out(error).await?,
+            Outcome::Broken(error) => return Err(error.into()),
+            Outcome::Committed { .. } | Outcome::Failed { .. } => {
+                let due = due.map(|wait| Instant::now() + wait);
+                self.parking.put(key, Parked { slot, attempts, due });
+            }
+        }
+        Ok(())
+    }
+
+    /// The first events behind a key, read from the log again.
+    async fn parked_events(&mut self, key: &str, limit: usize) -> Result<Vec<Event>, StoreError> {
+        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        let mut events = Vec::new();
+        for position in tables.parked_positions(&name, key, limit).await? {
+            let request = ReadRequest {
+                scope: Scope::Log(Query::all()),
+                filter: Filter::default(),
+                cursor: position.get() - 1,
+                up_to: position,
+                backwards: false,
+                max_events: 1,
+            };
+            let page = self.setup.log.store().read(request).await?;
+            let Some(event) = page.events.into_iter().next() else {
+                let what = format!("no event at the parked position {position}");
+                return Err(tables.corrupt(what));
+            };
+            events.push(event);
+        }
+        Ok(events)
+    }
+}
+
+/// A random number from 0 to 1, for jitter.
+fn random() -> f64 {
+    let number = RandomState::new().build_hasher().finish();
+    (number >> 11) as f64 / (1u64 << 53) as f64
+}

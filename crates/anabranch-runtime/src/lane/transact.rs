@@ -1,0 +1,136 @@
+//! One transaction: handler, parked events, fence.
+
+use super::{Batch, Lane, is_worth_waiting};
+use crate::tx::{Ended, Failure, Tx};
+use anabranch_core::{Event, StoreError};
+use anabranch_store::database::{Reason, Statement};
+use std::sync::atomic::Ordering;
+
+/// How a transaction went.
+pub(crate) enum Outcome {
+    /// So many events are handled.
+    Committed { events: usize },
+    /// Somebody else owns the cursor now; nothing is stored.
+    Fenced,
+    /// The database is away or busy; nothing is stored, as far as anybody knows.
+    Away(StoreError),
+    /// A statement of our own was refused; nothing is stored.
+    Broken(StoreError),
+    /// An event failed; nothing is stored.
+    Failed { event: Option<usize>, error: String },
+}
+
+impl Lane {
+    /// Handles the first `count` events of a batch and commits, with `extra` statements and a fence
+    /// that moves the cursor behind them.
+    pub(super) async fn transact(
+        &mut self,
+        batch: &Batch,
+        count: usize,
+        extra: Vec<Statement>,
+    ) -> Outcome {
+        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        let mut tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
+        let events = &batch.events[..count];
+        let events = match self.call_handler(events, &mut tx).await {
+            Ok(handled) => &batch.events[..handled],
+            Err(outcome) => return outcome,
+        };
+        let is_all = events.len() == batch.events.len();
+        let up_to = match events.last() {
+            Some(last) if !is_all => last.position(),
+            _ if is_all => batch.up_to,
+            _ => self.parts.reached(&batch.parts),
+        };
+        // What is to be stored with all of the events is not stored with some.
+        let mut fence = if events.len() == count { extra } else { Vec::new() };
+        let aside = batch.aside.iter().filter(|(_, position)| *position <= up_to);
+        // Of those, the ones behind the cursor are stored already.
+        let reached = self.parts.stored(&batch.parts);
+        let aside: Vec<_> = aside
+            .filter(|(_, position)| *position > reached)
+            .map(|(key, position)| (key.as_str(), *position))
+            .collect();
+        if !aside.is_empty() {
+            fence.push(tables.park_events(&name, aside));
+        }
+        let moves = self.parts.moves(&batch.parts, up_to);
+        for step in &moves {
+            match step.absorbed.as_slice() {
+                [] => fence.push(tables.advance(
+                    step.cursor.id,
+                    step.cursor.epoch,
+                    step.from,
+                    step.cursor.position,
+                )),
+                absorbed => fence.extend(tables.absorb(&step.cursor, step.from, absorbed)),
+            }
+        }
+        if moves.is_empty() {
+            fence.extend(self.parts.holds(&batch.parts).map(|(id, epoch)| tables.hold(id, epoch)));
+        }
+        let outcome = self.finish(tx, fence, events).await;
+        if matches!(outcome, Outcome::Committed { .. }) {
+            self.parts.moved(&moves);
+            self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Calls the handler; says how many events it took.
+    pub(super) async fn call_handler(
+        &mut self,
+        events: &[Event],
+        tx: &mut Tx<'_>,
+    ) -> Result<usize, Outcome> {
+        if events.is_empty() {
+            return Ok(0);
+        }
+        let handled = self.handler.handle(events, tx).await;
+        if let Some(failure) = tx.failure() {
+            // What the database said counts, whatever the handler made of it.
+            self.handler.settled(false);
+            return Err(outcome_of(failure));
+        }
+        match handled {
+            Ok(()) => Ok(tx.handled(events.len())),
+            Err(error) => {
+                self.handler.settled(false);
+                Err(Outcome::Failed { event: tx.current(), error: error.to_string() })
+            }
+        }
+    }
+
+    /// Commits, and tells the handler how it went.
+    pub(super) async fn finish(
+        &mut self,
+        tx: Tx<'_>,
+        fence: Vec<Statement>,
+        events: &[Event],
+    ) -> Outcome {
+        let ended = tx.commit(fence).await;
+        let committed = matches!(ended, Ended::Committed);
+        self.handler.settled(committed);
+        match ended {
+            Ended::Committed => {
+                self.outage = None;
+                self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
+                self.handler.after_commit(events).await;
+                Outcome::Committed { events: events.len() }
+            }
+            Ended::Fenced => Outcome::Fenced,
+            Ended::Broken(failed) => {
+                let error = failed.into_store_error(self.setup.tables.at());
+                if is_worth_waiting(&error) { Outcome::Away(error) } else { Outcome::Broken(error) }
+            }
+            Ended::Failed(failure) => outcome_of(failure),
+        }
+    }
+}
+
+fn outcome_of(failure: Failure) -> Outcome {
+    match failure.failed.reason {
+        Reason::Store(error) if is_worth_waiting(&error) => Outcome::Away(error),
+        reason => Outcome::Failed { event: failure.event, error: reason.to_string() },
+    }
+}

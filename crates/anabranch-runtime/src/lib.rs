@@ -1,0 +1,49 @@
+//! Consumers: what handles the events of a log, exactly once and in order, on one lane or many.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`projection`] | [`Projection`]: tables kept up to date, exactly once |
+//! | [`view`] | [`View`]: a fold for each key, and no SQL |
+//! | [`subscriber`] | [`Subscriber`]: effects elsewhere, at least once |
+//! | [`settings`] | scope, retry, batch size, version |
+//! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
+//! | [`handler`] | what handlers return |
+//! | [`replica_set`] | [`ReplicaSet`]: consumers that run together |
+//! | [`consumers`] | [`Consumers`]: status, pause, replay, parked keys |
+//! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
+//! | `worker` | the process: lease, claims, start and stop |
+//! | `feed` | one reader for all lanes of a consumer |
+//! | `lane` | takes events, runs the handler, commits with the fence |
+//! | `consumer` | a consumer as the runtime sees it |
+//! | `tables` | the rows that consumers live by |
+//!
+//! This crate never names a database: it writes the same statements on all of them.
+
+mod consumer;
+pub mod consumers;
+mod feed;
+pub mod handler;
+mod lane;
+pub mod projection;
+pub mod rebuild;
+pub mod replica_set;
+pub mod run_error;
+pub mod settings;
+pub mod subscriber;
+mod tables;
+pub mod tx;
+pub mod view;
+mod worker;
+
+pub use consumers::{
+    ConsumerStatus, Consumers, CursorStatus, Owner, Parked, ReplayFrom, WorkerStatus,
+};
+pub use handler::{HandlerError, Result};
+pub use projection::Projection;
+pub use rebuild::{Rebuild, RebuildError, TableDifference};
+pub use replica_set::{ConsumerProgress, Progress, ReplicaSet};
+pub use run_error::RunError;
+pub use settings::{Scope, Settings, Start};
+pub use subscriber::{Delivery, Guarantee, Subscriber};
+pub use tx::Tx;
+pub use view::{View, ViewColumn, ViewReader};

@@ -1,0 +1,148 @@
+//! Projections: effects and cursor in one transaction, exactly once.
+
+use crate::consumer::Code;
+use crate::handler::{HandlerError, LaneHandler, Result};
+use crate::settings::Settings;
+use crate::tx::Tx;
+use anabranch_core::{Event, Partition, Position};
+use futures_util::future::BoxFuture;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long one transaction takes events from a handler that is slow: then it commits, so that
+/// others see the effects, and a shutdown does not wait for a thousand slow events.
+const MAX_HANDLING: Duration = Duration::from_millis(500);
+
+/// Keeps tables up to date with events, **exactly once**: what it writes commits in the same
+/// transaction as the cursor that says how far it is.
+///
+/// The condition: it writes through its [`Tx`], that is to the database that holds the log. For
+/// effects elsewhere there is [`Subscriber`](crate::Subscriber).
+///
+/// ```
+/// use anabranch_core::{Event, Partition};
+/// use anabranch_runtime::{Projection, Result, Tx};
+/// use anabranch_store::params;
+///
+/// struct OrderSummary;
+///
+/// impl Projection for OrderSummary {
+///     fn name(&self) -> &str {
+///         "order_summary"
+///     }
+///
+///     fn partition(&self) -> Partition {
+///         Partition::entity("Order")
+///     }
+///
+///     async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+///         tx.execute(
+///             "INSERT INTO order_summary (id, events) VALUES ($1, 1) \
+///              ON CONFLICT (id) DO UPDATE SET events = order_summary.events + 1",
+///             params![event.stream_id()],
+///         )
+///         .await
+///     }
+///
+///     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+///         let table = "CREATE TABLE IF NOT EXISTS order_summary \
+///                      (id TEXT PRIMARY KEY, events BIGINT NOT NULL)";
+///         tx.execute(table, vec![]).await
+///     }
+/// }
+/// ```
+pub trait Projection: Send + Sync + 'static {
+    /// Its name: lower-case letters, digits, `_`, `-` and `.`. Its cursors are kept under it.
+    fn name(&self) -> &str;
+
+    /// How its events are keyed: events of one key are handled in order, one at a time.
+    fn partition(&self) -> Partition;
+
+    /// What else it chooses: scope, retry, batch size, version.
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+
+    /// Handles one event. An error rolls back what it wrote, and is handled as the retry policy
+    /// says; the events before it are not affected.
+    fn handle(
+        &self,
+        event: &Event,
+        tx: &mut Tx<'_>,
+    ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Handles a batch, in order. Override it to sum up events and write set-wise; without it each
+    /// event goes to [`handle`](Self::handle).
+    fn handle_batch(
+        &self,
+        events: &[Event],
+        tx: &mut Tx<'_>,
+    ) -> impl Future<Output = Result<()>> + Send {
+        async move {
+            let started = Instant::now();
+            for (number, event) in events.iter().enumerate() {
+                tx.at(number);
+                self.handle(event, tx).await?;
+                if started.elapsed() > MAX_HANDLING {
+                    tx.cut(number + 1);
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// Makes what it needs, such as its tables, the first time that it runs: in the transaction that
+    /// registers it.
+    fn set_up(&self, _tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Undoes its effects of the events after a position, in the transaction that puts its cursors
+    /// back there. A replay from the start usually empties its tables.
+    fn reset(
+        &self,
+        _to: Position,
+        _tx: &mut Tx<'_>,
+    ) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Err(HandlerError::new(
+            "it has no `reset` hook, so a replay would count its events twice; write one that \
+             empties its tables",
+        )))
+    }
+
+    /// The tables that it writes by [`Tx::table`], for a rebuild beside the old version.
+    fn tables(&self) -> &'static [&'static str] {
+        &[]
+    }
+}
+
+/// A projection as the runtime runs it.
+pub(crate) struct ProjectionCode<P>(pub(crate) Arc<P>);
+
+impl<P: Projection> Code for ProjectionCode<P> {
+    fn lane(&self) -> Box<dyn LaneHandler> {
+        Box::new(ProjectionLane(Arc::clone(&self.0)))
+    }
+
+    fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.0.set_up(tx))
+    }
+
+    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.0.reset(to, tx))
+    }
+}
+
+struct ProjectionLane<P>(Arc<P>);
+
+impl<P: Projection> LaneHandler for ProjectionLane<P> {
+    fn handle<'a>(
+        &'a mut self,
+        events: &'a [Event],
+        tx: &'a mut Tx<'_>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.0.handle_batch(events, tx))
+    }
+}

@@ -1,0 +1,247 @@
+//! A replica set: consumers that run together, and how they are run.
+
+use crate::consumer::Consumer;
+use crate::projection::Projection;
+use crate::run_error::RunError;
+use crate::subscriber::Subscriber;
+use crate::view::View;
+use crate::worker::{self, Plan};
+use anabranch_core::{FixedPartition, SlotSet, Strategy};
+use anabranch_store::Log;
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MAX_LANES: usize = 256;
+
+/// A named group of consumers that run together in this process, on one lane or several.
+///
+/// [`run`](Self::run) handles everything in this process, unless the environment or
+/// [`partition`](Self::partition) makes it one fixed partition of several. Whatever is owned by
+/// another process is waited for: a second process with the same partition is a hot standby.
+///
+/// ```
+/// # use anabranch_runtime::{Projection, ReplicaSet, RunError};
+/// # async fn f<P: Projection>(log: anabranch_store::Log, order_summary: P) -> Result<(), RunError> {
+/// ReplicaSet::new("main-projections").projection(order_summary).lanes(4).run(&log).await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a replica set does nothing until it is run"]
+pub struct ReplicaSet {
+    name: String,
+    consumers: Vec<Consumer>,
+    lanes: usize,
+    partition: Option<FixedPartition>,
+    lease: Duration,
+    grace: Duration,
+    observer: Option<Observer>,
+}
+
+/// Called every now and then with how far the set is.
+pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// How far a replica set is in this process.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Its consumers.
+    pub consumers: Vec<ConsumerProgress>,
+}
+
+/// How far a consumer is in this process.
+#[derive(Clone, Debug, Default)]
+pub struct ConsumerProgress {
+    /// Its name.
+    pub name: String,
+    /// Events that this process has handled and committed.
+    pub handled: u64,
+    /// Transactions that this process has committed.
+    pub batches: u64,
+    /// Everything of its slots up to here is done.
+    pub position: u64,
+    /// The end of the log when that was looked up last.
+    pub head: u64,
+    /// How many slots this process holds, of those that it wants.
+    pub slots: usize,
+    /// How many it wants.
+    pub wanted: usize,
+    /// Keys of these slots that are parked.
+    pub parked: usize,
+    /// Workers that hold what this process waits for.
+    pub waiting_for: Vec<String>,
+    /// Whether it is paused.
+    pub paused: bool,
+}
+
+impl ReplicaSet {
+    /// An empty set. Its name is what workers are listed under.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            consumers: Vec::new(),
+            lanes: 1,
+            partition: None,
+            lease: Duration::from_secs(5),
+            grace: Duration::from_secs(10),
+            observer: None,
+        }
+    }
+
+    /// Adds a projection.
+    pub fn projection(mut self, projection: impl Projection) -> Self {
+        self.consumers.push(Consumer::projection(projection));
+        self
+    }
+
+    /// Adds a subscriber.
+    pub fn subscriber(mut self, subscriber: impl Subscriber) -> Self {
+        self.consumers.push(Consumer::subscriber(subscriber));
+        self
+    }
+
+    /// Adds a view.
+    pub fn view(mut self, view: impl View) -> Self {
+        self.consumers.push(Consumer::view(view));
+        self
+    }
+
+    /// Adds a projection as the new version of one that exists, built beside it; see
+    /// [`Rebuild`](crate::Rebuild).
+    pub fn rebuild(mut self, projection: impl Projection) -> Self {
+        self.consumers.push(Consumer::projection(projection).beside());
+        self
+    }
+
+    /// Adds a view as the new version of one that exists, built beside it; see
+    /// [`Rebuild`](crate::Rebuild).
+    pub fn rebuild_view(mut self, view: impl View) -> Self {
+        self.consumers.push(Consumer::view(view).beside());
+        self
+    }
+
+    /// How many lanes each consumer has: they run at the same time, each with slots and a transaction
+    /// of its own. Default 1.
+    pub fn lanes(mut self, lanes: usize) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// Handles only this partition of several. Without it the environment decides: `PARTITION_KEY` or
+    /// `PARTITION_INDEX`, and `TOTAL_PARTITIONS`.
+    pub fn partition(mut self, partition: FixedPartition) -> Self {
+        self.partition = Some(partition);
+        self
+    }
+
+    /// How long others wait for a process that shows no sign of life before they take what it owns.
+    /// Default 5 s; a sign is given five times as often.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long handlers may take to finish when the process is told to stop. Default 10 s; what is
+    /// not finished then is rolled back.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Calls a function several times a second with how far the set is.
+    pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Runs until the process is told to stop (SIGTERM, SIGINT, Ctrl-C), then finishes its batches,
+    /// hands its slots over and returns.
+    pub async fn run(self, log: &Log) -> Result<Progress, RunError> {
+        self.run_until(log, told_to_stop()).await
+    }
+
+    /// Runs until a future resolves.
+    pub async fn run_until(
+        self,
+        log: &Log,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Progress, RunError> {
+        let plan = self.plan(false)?;
+        worker::run(log, plan, stop).await
+    }
+
+    /// Runs until everything is handled that was in the log when it began, or the process is told to
+    /// stop.
+    pub async fn catch_up(self, log: &Log) -> Result<Progress, RunError> {
+        let plan = self.plan(true)?;
+        worker::run(log, plan, told_to_stop()).await
+    }
+
+    /// Refuses what can never run.
+    fn plan(self, catch_up: bool) -> Result<Plan, RunError> {
+        let refuse = |problem: String| Err(RunError::Set { name: self.name.clone(), problem });
+        if self.name.is_empty() || self.name.chars().any(char::is_control) || self.name.len() > 100 {
+            return refuse("its name is empty, too long or not plain text; rename it".to_owned());
+        }
+        if self.consumers.is_empty() {
+            return refuse("it has no consumers; add a projection, view or subscriber".to_owned());
+        }
+        if self.lanes == 0 || self.lanes > MAX_LANES {
+            return refuse(format!("it has {} lanes; use 1 to {MAX_LANES}", self.lanes));
+        }
+        if self.lease < Duration::from_millis(100) {
+            return refuse(format!(
+                "a lease of {:?} is shorter than a heartbeat can be; use at least 100 ms",
+                self.lease
+            ));
+        }
+        let mut names = HashSet::new();
+        for consumer in &self.consumers {
+            consumer.validate()?;
+            if !names.insert(&consumer.name) {
+                let problem = "there are two with that name in the set; rename one".to_owned();
+                return Err(RunError::refused(&consumer.name, problem));
+            }
+            if consumer.partition.strategy() == Strategy::Global && self.lanes > 1 {
+                let problem = format!(
+                    "the global strategy handles all events one after the other, on one lane, and \
+                     the set has {}; put it into a replica set of its own with lanes(1)",
+                    self.lanes
+                );
+                return Err(RunError::refused(&consumer.name, problem));
+            }
+        }
+        let partition = match self.partition {
+            Some(partition) => Some(partition),
+            None => FixedPartition::from_env(|name| std::env::var(name).ok())?,
+        };
+        Ok(Plan {
+            name: self.name,
+            consumers: self.consumers.into_iter().map(Arc::new).collect(),
+            lanes: self.lanes,
+            slots: partition.map_or_else(SlotSet::all, FixedPartition::slots),
+            runs: partition.map_or_else(|| "everything".to_owned(), |fixed| fixed.to_string()),
+            lease: self.lease,
+            grace: self.grace,
+            observer: self.observer,
+            catch_up,
+        })
+    }
+}
+
+/// Resolves when the process is told to stop.
+async fn told_to_stop() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,52 @@
+//! Why a replica set does not run.
+
+use anabranch_core::{InputError, StoreError};
+use thiserror::Error;
+
+/// Why a replica set did not start, or stopped.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It cannot run as it is.
+    #[error("consumer `{consumer}` is refused: {problem}")]
+    Refused {
+        /// Which consumer.
+        consumer: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The replica set itself cannot run as it is.
+    #[error("replica set `{name}` is refused: {problem}")]
+    Set {
+        /// Which one.
+        name: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// A setting is wrong.
+    #[error(transparent)]
+    Invalid(#[from] InputError),
+    /// A handler failed, and its policy is to stop.
+    #[error("consumer `{consumer}` stopped at position {position} ({event}): {error}; {remedy}")]
+    Stopped {
+        /// Which consumer.
+        consumer: String,
+        /// Where it stopped: this event is not handled.
+        position: u64,
+        /// The event.
+        event: String,
+        /// What its handler said.
+        error: String,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The database could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl RunError {
+    pub(crate) fn refused(consumer: &str, problem: String) -> Self {
+        Self::Refused { consumer: consumer.to_owned(), problem }
+    }
+}

@@ -1,0 +1,139 @@
+//! Subscribers: effects outside the database, at least once.
+
+use crate::consumer::Code;
+use crate::handler::{LaneHandler, Result};
+use crate::settings::Settings;
+use crate::tx::Tx;
+use anabranch_core::{Event, Partition, Position};
+use futures_util::future::BoxFuture;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long deliveries go on before the cursor moves: what a crash repeats is bounded by it.
+const MAX_DELIVERING: Duration = Duration::from_millis(500);
+
+/// Tells the world outside about events, **at least once**: the cursor moves after the delivery, so a
+/// crash in between repeats it.
+///
+/// Each delivery has an [`idempotency_key`](Delivery::idempotency_key) that stays the same when it is
+/// repeated: hand it on, so that the receiver can recognise it.
+pub trait Subscriber: Send + Sync + 'static {
+    /// Its name: lower-case letters, digits, `_`, `-` and `.`. Its cursors are kept under it.
+    fn name(&self) -> &str;
+
+    /// How its events are keyed: events of one key are delivered in order, one at a time.
+    fn partition(&self) -> Partition;
+
+    /// What else it chooses: scope, retry, batch size.
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+
+    /// At least once, unless it says otherwise.
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::AtLeastOnce
+    }
+
+    /// Delivers one event.
+    fn deliver(&self, delivery: &Delivery<'_>) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// What a subscriber promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// The cursor moves after the delivery: a crash may repeat it, nothing is left out.
+    AtLeastOnce,
+    /// The cursor moves before the delivery: a crash or an error may leave it out, nothing is
+    /// repeated. Errors are logged.
+    AtMostOnce,
+}
+
+/// One event for the world outside.
+#[derive(Debug)]
+pub struct Delivery<'a> {
+    event: &'a Event,
+    subscriber: &'a str,
+}
+
+impl Delivery<'_> {
+    /// The event.
+    #[must_use]
+    pub fn event(&self) -> &Event {
+        self.event
+    }
+
+    /// The same for every delivery of this event to this subscriber, and for no other.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        format!("{}:{}", self.subscriber, self.event.id())
+    }
+}
+
+/// A subscriber as the runtime runs it.
+pub(crate) struct SubscriberCode<S>(pub(crate) Arc<S>);
+
+impl<S: Subscriber> Code for SubscriberCode<S> {
+    fn lane(&self) -> Box<dyn LaneHandler> {
+        Box::new(SubscriberLane(Arc::clone(&self.0)))
+    }
+
+    fn set_up<'a>(&'a self, _: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// What was delivered cannot be undone; a replay delivers it again, under the same keys.
+    fn reset<'a>(&'a self, _: Position, _: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+struct SubscriberLane<S>(Arc<S>);
+
+impl<S: Subscriber> SubscriberLane<S> {
+    async fn deliver(&self, event: &Event) -> Result<()> {
+        self.0.deliver(&Delivery { event, subscriber: self.0.name() }).await
+    }
+}
+
+impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
+    fn handle<'a>(
+        &'a mut self,
+        events: &'a [Event],
+        tx: &'a mut Tx<'_>,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if self.0.guarantee() == Guarantee::AtMostOnce {
+                return Ok(());
+            }
+            let started = Instant::now();
+            for (number, event) in events.iter().enumerate() {
+                tx.at(number);
+                self.deliver(event).await?;
+                if started.elapsed() > MAX_DELIVERING {
+                    tx.cut(number + 1);
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn is_external(&self) -> bool {
+        true
+    }
+
+    fn after_commit<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if self.0.guarantee() == Guarantee::AtLeastOnce {
+                return;
+            }
+            for event in events {
+                if let Err(error) = self.deliver(event).await {
+                    let (subscriber, position) = (self.0.name(), event.position());
+                    tracing::warn!(subscriber, %position, %error, "a delivery failed for good");
+                }
+            }
+        })
+    }
+}

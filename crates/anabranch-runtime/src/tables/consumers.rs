@@ -1,0 +1,167 @@
+//! The consumers of a log: register, pause, ask for a reset.
+
+use super::Tables;
+use anabranch_core::cursor::Change;
+use anabranch_core::{Cursor, Position, SlotSet, StoreError};
+use anabranch_store::database::{End, Session, Statement};
+use anabranch_store::params;
+
+/// What is kept about a consumer.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) strategy: String,
+    pub(crate) version: u32,
+    pub(crate) paused: bool,
+    pub(crate) reset_to: Option<Position>,
+}
+
+impl Tables {
+    /// What is kept about all consumers, or about one.
+    pub(crate) async fn registered(
+        &self,
+        name: Option<&str>,
+    ) -> Result<Vec<Registered>, StoreError> {
+        let select = self.select_registered(name, "");
+        let rows = self.query(select).await?;
+        rows.iter().map(|row| self.registered_of(row)).collect()
+    }
+
+    fn select_registered(&self, name: Option<&str>, lock: &str) -> Statement {
+        let select = format!(
+            "SELECT name, kind, strategy, version, paused, reset_to FROM {} \
+             WHERE name = $1 OR $1 = '' ORDER BY name{lock}",
+            self.consumers
+        );
+        Statement::query(select, params![name.unwrap_or_default()])
+    }
+
+    fn registered_of(&self, row: &anabranch_store::Row) -> Result<Registered, StoreError> {
+        Ok(Registered {
+            name: self.column(row, "name")?,
+            kind: self.column(row, "kind")?,
+            strategy: self.column(row, "strategy")?,
+            version: self.column(row, "version")?,
+            paused: self.column(row, "paused")?,
+            reset_to: self.column(row, "reset_to")?,
+        })
+    }
+
+    /// Adds a consumer in an open transaction unless it is there; returns what is kept about it and
+    /// whether it is new.
+    pub(crate) async fn register(
+        &self,
+        session: &mut dyn Session,
+        wanted: &Registered,
+        slots: &SlotSet,
+    ) -> Result<(Registered, bool), StoreError> {
+        let insert = format!(
+            "INSERT INTO {} (name, kind, strategy, version, slots) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (name) DO NOTHING RETURNING name",
+            self.consumers
+        );
+        let values = params![
+            &wanted.name,
+            &wanted.kind,
+            &wanted.strategy,
+            wanted.version,
+            slots.to_bytes()
+        ];
+        let added = self.query_in(session, Statement::query(insert, values)).await?;
+        let select = self.select_registered(Some(&wanted.name), self.for_update);
+        let rows = self.query_in(session, select).await?;
+        let Some(row) = rows.first() else {
+            return Err(self.corrupt(format!("no consumer `{}`", wanted.name)));
+        };
+        Ok((self.registered_of(row)?, !added.is_empty()))
+    }
+
+    /// The statement that pauses or resumes a consumer.
+    pub(crate) fn pause(&self, consumer: &str, paused: bool) -> Statement {
+        let update = format!("UPDATE {} SET paused = $2 WHERE name = $1", self.consumers);
+        Statement::fence(update, params![consumer, paused], 1)
+    }
+
+    /// The statement that asks the next worker for a reset.
+    pub(crate) fn ask_reset(&self, consumer: &str, to: Position) -> Statement {
+        let update = format!("UPDATE {} SET reset_to = $2 WHERE name = $1", self.consumers);
+        Statement::fence(update, params![consumer, to], 1)
+    }
+
+    /// The statements that put all cursors of a locked consumer to one position and take them from
+    /// their owners. Parked events go with the effects that they were to have.
+    pub(crate) fn restart_at(
+        &self,
+        consumer: &str,
+        cursors: &[Cursor],
+        slots: &SlotSet,
+        to: Position,
+    ) -> Vec<Statement> {
+        let epoch = cursors.iter().map(|cursor| cursor.epoch).max().unwrap_or(0) + 1;
+        let fresh = Cursor { epoch, ..Cursor::free(slots.clone(), to) };
+        let delete = cursors.iter().map(|cursor| cursor.id).collect();
+        let (mut statements, _) = self.write(consumer, &Change { delete, write: vec![fresh] });
+        for table in [&self.parked_keys, &self.parked_events] {
+            let delete = format!("DELETE FROM {table} WHERE consumer = $1");
+            statements.push(Statement::new(delete, params![consumer]));
+        }
+        let raise = format!(
+            "UPDATE {} SET generation = generation + 1, reset_to = NULL WHERE name = $1",
+            self.consumers
+        );
+        statements.push(Statement::fence(raise, params![consumer], 1));
+        statements.push(Statement::signal());
+        statements
+    }
+
+    /// Removes a consumer with all that belongs to it.
+    pub(crate) fn forget(&self, consumer: &str) -> Vec<Statement> {
+        let of = |table: &str, column: &str| {
+            let delete = format!("DELETE FROM {table} WHERE {column} = $1");
+            Statement::new(delete, params![consumer])
+        };
+        vec![
+            of(&self.cursors, "consumer"),
+            of(&self.parked_keys, "consumer"),
+            of(&self.parked_events, "consumer"),
+            of(&self.consumers, "name"),
+        ]
+    }
+
+    /// Gives everything of one consumer the name of another, which has been forgotten.
+    pub(crate) fn rename(&self, from: &str, to: &str) -> Vec<Statement> {
+        let of = |table: &str, column: &str| {
+            let update = format!("UPDATE {table} SET {column} = $2 WHERE {column} = $1");
+            Statement::new(update, params![from, to])
+        };
+        vec![
+            of(&self.consumers, "name"),
+            of(&self.cursors, "consumer"),
+            of(&self.parked_keys, "consumer"),
+            of(&self.parked_events, "consumer"),
+        ]
+    }
+
+    /// Takes the cursors of a consumer from their owners, wherever they stand.
+    pub(crate) fn fence_all(&self, consumer: &str) -> Vec<Statement> {
+        let free = format!(
+            "UPDATE {} SET owner = NULL, epoch = epoch + 1 WHERE consumer = $1",
+            self.cursors
+        );
+        let raise =
+            format!("UPDATE {} SET generation = generation + 1 WHERE name = $1", self.consumers);
+        vec![Statement::new(free, params![consumer]), Statement::new(raise, params![consumer])]
+    }
+
+    /// Runs a statement that needs the consumer to exist; says whether it does.
+    pub(crate) async fn on_existing(&self, statement: Statement) -> Result<bool, StoreError> {
+        let statements = vec![statement, Statement::signal()];
+        match self.database.begin().run(statements, End::Commit).await {
+            Ok(_) => Ok(true),
+            Err(failed) if failed.is_unmatched() => Ok(false),
+            Err(failed) => Err(self.error(failed)),
+        }
+    }
+
+}

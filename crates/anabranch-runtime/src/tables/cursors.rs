@@ -1,0 +1,230 @@
+//! Slots, positions, epochs: claim, release, and the fence.
+//!
+//! What to change is decided by pure functions of the core; here the rows are locked, read, and
+//! written. Law 1 is checked whenever they are read and whenever they are written.
+
+use super::Tables;
+use anabranch_core::cursor::{self, Change};
+use anabranch_core::{Cursor, Position, SlotSet, StoreError};
+use anabranch_store::database::{End, Session, Statement};
+use anabranch_store::{Row, params};
+use std::collections::HashSet;
+
+/// What a worker holds after a claim.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) cursors: Vec<Cursor>,
+    /// Slots that others hold, and who.
+    pub(crate) waiting: Vec<cursor::Waiting>,
+    pub(crate) generation: i64,
+}
+
+impl Tables {
+    /// Takes what is free of the slots that a worker wants, a set for each of its lanes.
+    pub(crate) async fn claim(
+        &self,
+        consumer: &str,
+        worker: &str,
+        lanes: &[SlotSet],
+    ) -> Result<Held, StoreError> {
+        let mut session = self.database.begin();
+        let locked = self.lock(session.as_mut(), consumer).await?;
+        let alive = format!("SELECT id FROM {} WHERE lease_us > {}", self.workers, self.now);
+        let alive = self.query_in(session.as_mut(), Statement::query(alive, vec![])).await?;
+        let alive: HashSet<String> =
+            alive.iter().map(|row| self.column(row, "id")).collect::<Result<_, _>>()?;
+        if !alive.contains(worker) {
+            // Somebody may be taking our cursors; with no lease there is nothing to claim.
+            let (cursors, waiting) = (Vec::new(), Vec::new());
+            return Ok(Held { cursors, waiting, generation: locked.generation });
+        }
+        let claim = cursor::claim(&locked.cursors, worker, lanes, |owner| alive.contains(owner));
+        let change = claim.change;
+        let cursors = self.change(session.as_mut(), consumer, &locked, change, false).await?;
+        let mine = |cursor: &Cursor| cursor.owner.as_deref() == Some(worker);
+        let cursors = cursors.into_iter().filter(mine).collect();
+        Ok(Held { cursors, waiting: claim.waiting, generation: locked.generation })
+    }
+
+    /// Frees what a worker holds.
+    pub(crate) async fn release(&self, consumer: &str, worker: &str) -> Result<(), StoreError> {
+        let mut session = self.database.begin();
+        let locked = self.lock(session.as_mut(), consumer).await?;
+        let change = cursor::release(&locked.cursors, worker);
+        self.change(session.as_mut(), consumer, &locked, change, true).await.map(drop)
+    }
+
+    /// All cursors of a consumer, in one look.
+    pub(crate) async fn cursors(&self, consumer: &str) -> Result<Vec<Cursor>, StoreError> {
+        let rows = self.query(self.select_cursors(consumer, "")).await?;
+        rows.iter().map(|row| self.cursor(row)).collect()
+    }
+
+    fn select_cursors(&self, consumer: &str, lock: &str) -> Statement {
+        let select = format!(
+            "SELECT id, slots, position, epoch, owner FROM {} WHERE consumer = $1 ORDER BY id{lock}",
+            self.cursors
+        );
+        Statement::query(select, params![consumer])
+    }
+
+    /// Locks a consumer and its cursors and reads them.
+    pub(crate) async fn lock(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+    ) -> Result<Locked, StoreError> {
+        let (consumers, lock) = (&self.consumers, self.for_update);
+        let select =
+            format!("SELECT generation, reset_to, slots FROM {consumers} WHERE name = $1{lock}");
+        let rows = self.query_in(session, Statement::query(select, params![consumer])).await?;
+        let Some(row) = rows.first() else {
+            return Err(self.corrupt(format!("no consumer `{consumer}`")));
+        };
+        let generation = self.column(row, "generation")?;
+        let slots = self.slots(row)?;
+        let rows = self.query_in(session, self.select_cursors(consumer, lock)).await?;
+        let cursors: Vec<Cursor> =
+            rows.iter().map(|row| self.cursor(row)).collect::<Result<_, _>>()?;
+        self.check_cover(consumer, &cursors, &slots)?;
+        Ok(Locked { generation, reset_to: self.column(row, "reset_to")?, slots, cursors })
+    }
+
+    /// Writes a change and commits; returns all cursors as they are then.
+    async fn change(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+        locked: &Locked,
+        change: Change,
+        signal: bool,
+    ) -> Result<Vec<Cursor>, StoreError> {
+        let mut after: Vec<Cursor> = locked.cursors.clone();
+        let written: HashSet<i64> = change.write.iter().map(|cursor| cursor.id).collect();
+        after.retain(|cursor| !change.delete.contains(&cursor.id) && !written.contains(&cursor.id));
+        let (mut statements, inserts) = self.write(consumer, &change);
+        if signal {
+            statements.push(Statement::signal());
+        }
+        let answers = session.run(statements, End::Commit).await;
+        let answers = answers.map_err(|failed| self.error(failed))?;
+        let mut ids = Vec::new();
+        for number in inserts {
+            for row in &answers[number].rows {
+                ids.push(self.column::<i64>(row, "id")?);
+            }
+        }
+        let mut ids = ids.into_iter();
+        for mut cursor in change.write {
+            if cursor.id == 0 {
+                cursor.id = ids.next().ok_or_else(|| self.corrupt("an insert without id".into()))?;
+            }
+            after.push(cursor);
+        }
+        debug_assert!(cursor::covers(&after, &locked.slots).is_ok());
+        Ok(after)
+    }
+
+    /// The statements of a change, and which of them answer with new ids.
+    pub(crate) fn write(&self, consumer: &str, change: &Change) -> (Vec<Statement>, Vec<usize>) {
+        let cursors = &self.cursors;
+        let (mut statements, mut inserts) = (Vec::new(), Vec::new());
+        for id in &change.delete {
+            let delete = format!("DELETE FROM {cursors} WHERE id = $1");
+            statements.push(Statement::new(delete, params![*id]));
+        }
+        for cursor in &change.write {
+            let slots = cursor.slots.to_bytes();
+            let (position, epoch, owner) = (cursor.position, cursor.epoch, cursor.owner.clone());
+            if cursor.id == 0 {
+                inserts.push(statements.len());
+                let insert = format!(
+                    "INSERT INTO {cursors} (consumer, slots, position, epoch, owner) \
+                     VALUES ($1, $2, $3, $4, $5) RETURNING id"
+                );
+                let values = params![consumer, slots, position, epoch, owner];
+                statements.push(Statement::query(insert, values));
+            } else {
+                let update = format!(
+                    "UPDATE {cursors} SET slots = $2, position = $3, epoch = $4, owner = $5 \
+                     WHERE id = $1"
+                );
+                let values = params![cursor.id, slots, position, epoch, owner];
+                statements.push(Statement::new(update, values));
+            }
+        }
+        (statements, inserts)
+    }
+
+    /// The fence (law 2): moves a cursor on if it still is what its owner believes. The old position
+    /// stands in it too: a commit whose answer was lost is found out by it, not repeated.
+    pub(crate) fn advance(&self, id: i64, epoch: i64, from: Position, to: Position) -> Statement {
+        let update = format!(
+            "UPDATE {} SET position = $4 WHERE id = $1 AND epoch = $2 AND position = $3",
+            self.cursors
+        );
+        Statement::fence(update, params![id, epoch, from, to], 1)
+    }
+
+    /// The fence for a cursor that takes in others at the same position.
+    pub(crate) fn absorb(&self, cursor: &Cursor, from: Position, others: &[Cursor]) -> Vec<Statement> {
+        let cursors = &self.cursors;
+        let update = format!(
+            "UPDATE {cursors} SET position = $4, slots = $5 \
+             WHERE id = $1 AND epoch = $2 AND position = $3"
+        );
+        let slots = cursor.slots.to_bytes();
+        let values = params![cursor.id, cursor.epoch, from, cursor.position, slots];
+        let mut statements = vec![Statement::fence(update, values, 1)];
+        for other in others {
+            let delete =
+                format!("DELETE FROM {cursors} WHERE id = $1 AND epoch = $2 AND position = $3");
+            let values = params![other.id, other.epoch, other.position];
+            statements.push(Statement::fence(delete, values, 1));
+        }
+        statements
+    }
+
+    /// The fence for effects that move no cursor: those of parked events.
+    pub(crate) fn hold(&self, id: i64, epoch: i64) -> Statement {
+        let update =
+            format!("UPDATE {} SET epoch = epoch WHERE id = $1 AND epoch = $2", self.cursors);
+        Statement::fence(update, params![id, epoch], 1)
+    }
+
+    fn cursor(&self, row: &Row) -> Result<Cursor, StoreError> {
+        Ok(Cursor {
+            id: self.column(row, "id")?,
+            slots: self.slots(row)?,
+            position: self.column(row, "position")?,
+            epoch: self.column(row, "epoch")?,
+            owner: self.column(row, "owner")?,
+        })
+    }
+
+    pub(crate) fn slots(&self, row: &Row) -> Result<SlotSet, StoreError> {
+        let bytes: Vec<u8> = self.column(row, "slots")?;
+        let slots = SlotSet::from_bytes(&bytes);
+        slots.ok_or_else(|| self.corrupt(format!("a slot set of {} bytes", bytes.len())))
+    }
+
+    fn check_cover(
+        &self,
+        consumer: &str,
+        cursors: &[Cursor],
+        slots: &SlotSet,
+    ) -> Result<(), StoreError> {
+        let broken = |error| self.corrupt(format!("cursors of `{consumer}` that {error}"));
+        cursor::covers(cursors, slots).map_err(broken)
+    }
+}
+
+/// A consumer and its cursors, locked.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub(crate) generation: i64,
+    /// Where somebody wants it to begin again.
+    pub(crate) reset_to: Option<Position>,
+    pub(crate) slots: SlotSet,
+    pub(crate) cursors: Vec<Cursor>,
+}

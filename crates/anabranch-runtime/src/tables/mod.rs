@@ -1,0 +1,102 @@
+//! The rows that consumers live by: who they are, how far they are, who runs them, what failed.
+//!
+//! The statements are written once and run on every database; what differs comes from
+//! [`Dialect`](anabranch_store::database::Dialect). No other module of this crate holds SQL of our
+//! own, except views, whose tables are made by name.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `consumers` | the consumers of a log: register, pause, ask for a reset |
+//! | `cursors` | slots, positions, epochs: claim, release, the fence |
+//! | `workers` | leases and heartbeats |
+//! | `parked` | keys that failed, and the events behind them |
+
+pub(crate) mod consumers;
+pub(crate) mod cursors;
+pub(crate) mod parked;
+pub(crate) mod workers;
+
+use anabranch_core::StoreError;
+use anabranch_store::database::{Answer, End, Failed, Session, Statement};
+use anabranch_store::value::{ColumnError, FromValue};
+use anabranch_store::{Database, Row};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a transaction of ours may wait for its next statement.
+pub(crate) const IDLE: Duration = Duration::from_secs(5);
+
+/// The tables of one log.
+#[derive(Clone)]
+pub(crate) struct Tables {
+    pub(crate) database: Arc<dyn Database>,
+    pub(crate) consumers: String,
+    pub(crate) cursors: String,
+    pub(crate) workers: String,
+    pub(crate) parked_keys: String,
+    pub(crate) parked_events: String,
+    /// The database's clock.
+    pub(crate) now: &'static str,
+    pub(crate) for_update: &'static str,
+}
+
+impl Tables {
+    pub(crate) fn of(database: Arc<dyn Database>) -> Self {
+        let dialect = database.dialect();
+        let (now, for_update) = (dialect.now_us(), dialect.for_update());
+        Self {
+            consumers: dialect.table("consumers"),
+            cursors: dialect.table("cursors"),
+            workers: dialect.table("workers"),
+            parked_keys: dialect.table("parked_keys"),
+            parked_events: dialect.table("parked_events"),
+            now,
+            for_update,
+            database,
+        }
+    }
+
+    pub(crate) fn at(&self) -> &str {
+        self.database.at()
+    }
+
+    /// Runs statements as one transaction.
+    pub(crate) async fn commit(
+        &self,
+        statements: Vec<Statement>,
+    ) -> Result<Vec<Answer>, StoreError> {
+        let done = self.database.begin().run(statements, End::Commit).await;
+        done.map_err(|failed| self.error(failed))
+    }
+
+    /// Runs one query.
+    pub(crate) async fn query(&self, statement: Statement) -> Result<Vec<Row>, StoreError> {
+        let answers = self.commit(vec![statement]).await?;
+        Ok(answers.into_iter().next().unwrap_or_default().rows)
+    }
+
+    /// Runs one query in a transaction that goes on.
+    pub(crate) async fn query_in(
+        &self,
+        session: &mut dyn Session,
+        statement: Statement,
+    ) -> Result<Vec<Row>, StoreError> {
+        let open = End::Open { idle: IDLE };
+        let answers = session.run(vec![statement], open).await;
+        let answers = answers.map_err(|failed| self.error(failed))?;
+        Ok(answers.into_iter().next().unwrap_or_default().rows)
+    }
+
+    pub(crate) fn error(&self, failed: Failed) -> StoreError {
+        failed.into_store_error(self.at())
+    }
+
+    /// A column that only we write.
+    pub(crate) fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
+        row.get(name).map_err(|error: ColumnError| self.corrupt(error.to_string()))
+    }
+
+    pub(crate) fn corrupt(&self, what: String) -> StoreError {
+        StoreError::Corrupt { at: self.at().to_owned(), what }
+    }
+}

@@ -1,0 +1,183 @@
+//! Keys that failed, and the events that wait behind them.
+//!
+//! Only the lane that owns a key's slot changes these rows, under the fence of its cursor. What
+//! others want of a key they write into `asked`, and the lane does it.
+
+use super::Tables;
+use anabranch_core::{Position, Slot, StoreError};
+use anabranch_store::database::{InsertRows, Statement, Work, Expect};
+use anabranch_store::{Row, Value, params};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// A key that is set aside.
+#[derive(Clone, Debug)]
+pub(crate) struct ParkedKey {
+    pub(crate) key: String,
+    pub(crate) slot: Slot,
+    pub(crate) attempts: u32,
+    pub(crate) error: String,
+    pub(crate) since_us: i64,
+    /// In how long it is tried again; never by itself if there is none.
+    pub(crate) retry_in: Option<Duration>,
+    /// What somebody asked for.
+    pub(crate) asked: Option<Asked>,
+    /// How many events wait, where that was counted.
+    pub(crate) events: u64,
+    /// The first of them.
+    pub(crate) first: Option<Position>,
+}
+
+/// What somebody wants of a parked key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// Try it again, now.
+    Retry,
+    /// Leave out its first event and try the others.
+    Skip,
+    /// Leave out all events that wait.
+    SkipAll,
+}
+
+impl Asked {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Skip => "skip",
+            Self::SkipAll => "skip-all",
+        }
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        [Self::Retry, Self::Skip, Self::SkipAll].into_iter().find(|asked| asked.name() == name)
+    }
+}
+
+/// What a new attempt or a new key changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) slot: Slot,
+    pub(crate) attempts: u32,
+    pub(crate) error: &'a str,
+    pub(crate) retry_in: Option<Duration>,
+}
+
+impl Tables {
+    /// The parked keys of a consumer.
+    pub(crate) async fn parked(&self, consumer: &str) -> Result<Vec<ParkedKey>, StoreError> {
+        let (keys, events, now) = (&self.parked_keys, &self.parked_events, self.now);
+        let select = format!(
+            "SELECT key, slot, attempts, error, since_us, retry_us - {now} AS retry_in, asked, \
+             (SELECT count(*) FROM {events} AS e \
+              WHERE e.consumer = k.consumer AND e.key = k.key) AS events, \
+             (SELECT min(position) FROM {events} AS e \
+              WHERE e.consumer = k.consumer AND e.key = k.key) AS first \
+             FROM {keys} AS k WHERE consumer = $1 ORDER BY since_us, key"
+        );
+        let rows = self.query(Statement::query(select, params![consumer])).await?;
+        rows.iter().map(|row| self.parked_key(row)).collect()
+    }
+
+    fn parked_key(&self, row: &Row) -> Result<ParkedKey, StoreError> {
+        let slot = Slot::new(self.column(row, "slot")?);
+        let retry_in: Option<i64> = self.column(row, "retry_in")?;
+        let asked: Option<String> = self.column(row, "asked")?;
+        Ok(ParkedKey {
+            key: self.column(row, "key")?,
+            slot: slot.ok_or_else(|| self.corrupt("a slot that does not exist".to_owned()))?,
+            attempts: self.column(row, "attempts")?,
+            error: self.column(row, "error")?,
+            since_us: self.column(row, "since_us")?,
+            retry_in: retry_in.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs())),
+            asked: asked.as_deref().and_then(Asked::of),
+            events: self.column(row, "events")?,
+            first: self.column(row, "first")?,
+        })
+    }
+
+    /// The first positions that wait behind a key.
+    pub(crate) async fn parked_positions(
+        &self,
+        consumer: &str,
+        key: &str,
+        limit: usize,
+    ) -> Result<Vec<Position>, StoreError> {
+        let select = format!(
+            "SELECT position FROM {} WHERE consumer = $1 AND key = $2 ORDER BY position LIMIT $3",
+            self.parked_events
+        );
+        let rows = self.query(Statement::query(select, params![consumer, key, limit])).await?;
+        rows.iter().map(|row| self.column(row, "position")).collect()
+    }
+
+    /// Sets a key aside, or notes one more failed attempt.
+    pub(crate) fn park(&self, consumer: &str, attempt: &Attempt<'_>) -> Statement {
+        let (keys, now) = (&self.parked_keys, self.now);
+        let upsert = format!(
+            "INSERT INTO {keys} (consumer, key, slot, attempts, error, since_us, retry_us) \
+             VALUES ($1, $2, $3, $4, $5, {now}, {now} + $6) \
+             ON CONFLICT (consumer, key) DO UPDATE SET attempts = excluded.attempts, \
+             error = excluded.error, retry_us = excluded.retry_us, asked = NULL"
+        );
+        let retry_in = attempt.retry_in.map(|wait| wait.as_micros() as u64);
+        let (key, slot, error) = (attempt.key, attempt.slot.get(), attempt.error);
+        Statement::new(upsert, params![consumer, key, slot, attempt.attempts, error, retry_in])
+    }
+
+    /// Puts events behind their keys.
+    pub(crate) fn park_events<'k>(
+        &self,
+        consumer: &str,
+        events: impl IntoIterator<Item = (&'k str, Position)>,
+    ) -> Statement {
+        let row = |(key, position): (&str, Position)| params![consumer, key, position];
+        let rows: Vec<Vec<Value>> = events.into_iter().map(row).collect();
+        let insert = InsertRows {
+            table: Cow::Owned(self.parked_events.clone()),
+            columns: Cow::Borrowed(&["consumer", "key", "position"]),
+            conflict: Cow::Borrowed("ON CONFLICT DO NOTHING"),
+            rows,
+        };
+        Statement { work: Work::Rows(insert), expect: Expect::Nothing }
+    }
+
+    /// Takes handled or skipped events from behind a key: all up to a position, which are so many.
+    pub(crate) fn unpark_events(
+        &self,
+        consumer: &str,
+        key: &str,
+        up_to: Position,
+        count: usize,
+    ) -> Statement {
+        let delete = format!(
+            "DELETE FROM {} WHERE consumer = $1 AND key = $2 AND position <= $3",
+            self.parked_events
+        );
+        Statement::fence(delete, params![consumer, key, up_to], count as u64)
+    }
+
+    /// Lets a key go whose events are all done.
+    pub(crate) fn unpark(&self, consumer: &str, key: &str) -> Statement {
+        let (keys, events) = (&self.parked_keys, &self.parked_events);
+        let delete = format!(
+            "DELETE FROM {keys} WHERE consumer = $1 AND key = $2 AND NOT EXISTS \
+             (SELECT 1 FROM {events} WHERE consumer = $1 AND key = $2)"
+        );
+        Statement::new(delete, params![consumer, key])
+    }
+
+    /// Takes away all events behind a key.
+    pub(crate) fn clear_events(&self, consumer: &str, key: &str) -> Statement {
+        let delete =
+            format!("DELETE FROM {} WHERE consumer = $1 AND key = $2", self.parked_events);
+        Statement::new(delete, params![consumer, key])
+    }
+
+    /// Notes what somebody wants of a key.
+    pub(crate) fn ask(&self, consumer: &str, key: &str, asked: Asked) -> Statement {
+        let update =
+            format!("UPDATE {} SET asked = $3 WHERE consumer = $1 AND key = $2", self.parked_keys);
+        Statement::fence(update, params![consumer, key, asked.name()], 1)
+    }
+}

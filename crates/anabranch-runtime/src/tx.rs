@@ -1,0 +1,271 @@
+//! The transaction that a handler writes in.
+
+use crate::handler::{HandlerError, Result};
+use anabranch_core::Event;
+use anabranch_store::database::{
+    Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Work,
+};
+use anabranch_store::{Database, Row, Value};
+use std::borrow::Cow;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much is queued before it is sent without waiting for the end of the batch.
+const MAX_QUEUED_BYTES: usize = 8 << 20;
+const MAX_QUEUED: usize = 20_000;
+/// How long a handler may think between two statements of an open transaction.
+pub(crate) const MAX_IDLE: Duration = Duration::from_secs(5);
+
+/// The transaction of a batch: what is written in it commits together with the cursor, or not at
+/// all.
+///
+/// Statements are the same on SQLite and PostgreSQL: values stand as `$1`, `$2`, …. Writes are
+/// queued and sent together when the batch commits or the handler reads, so one upsert for each
+/// event does not cost one round trip each. An error that the database reports late is laid at the
+/// door of the event whose statement it was.
+pub struct Tx<'a> {
+    database: Arc<dyn Database>,
+    session: Box<dyn Session>,
+    queued: Vec<Statement>,
+    /// The event of each queued statement.
+    blame: Vec<Option<usize>>,
+    queued_bytes: usize,
+    /// The event that is being handled, by its place in the batch.
+    current: Option<usize>,
+    failure: Option<Failure>,
+    /// How many events the handler took, if not all.
+    cut: Option<usize>,
+    suffix: &'static str,
+    lifetime: PhantomData<&'a mut ()>,
+}
+
+/// A failed statement, and the event to blame.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) event: Option<usize>,
+    pub(crate) failed: Failed,
+}
+
+/// How a transaction ended.
+pub(crate) enum Ended {
+    Committed,
+    /// The fence did not match: somebody else owns the cursor now.
+    Fenced,
+    /// A statement that is not the handler's was refused.
+    Broken(Failed),
+    Failed(Failure),
+}
+
+impl Tx<'_> {
+    pub(crate) fn begin(database: &Arc<dyn Database>, suffix: &'static str) -> Self {
+        Self {
+            session: database.begin(),
+            database: Arc::clone(database),
+            queued: Vec::new(),
+            blame: Vec::new(),
+            queued_bytes: 0,
+            current: None,
+            failure: None,
+            cut: None,
+            suffix,
+            lifetime: PhantomData,
+        }
+    }
+
+    /// Writes. The statement may be sent later, together with others; it is the same on every
+    /// database, with `$1`, `$2`, … for its values.
+    ///
+    /// ```
+    /// # use anabranch_core::Event;
+    /// # use anabranch_runtime::{Result, Tx};
+    /// # use anabranch_store::params;
+    /// async fn handle(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    ///     tx.execute(
+    ///         "INSERT INTO order_summary (id, events) VALUES ($1, 1) \
+    ///          ON CONFLICT (id) DO UPDATE SET events = order_summary.events + 1",
+    ///         params![event.stream_id()],
+    ///     )
+    ///     .await
+    /// }
+    /// ```
+    pub async fn execute(
+        &mut self,
+        sql: impl Into<Cow<'static, str>>,
+        values: Vec<Value>,
+    ) -> Result<()> {
+        self.push(Statement::new(sql, values)).await
+    }
+
+    /// Writes many rows of a table in one go: `conflict` is what follows them, such as
+    /// `ON CONFLICT (id) DO UPDATE SET total = excluded.total`, or nothing. A key may stand in one
+    /// row only, so a batch handler sums up the events of a key first.
+    pub async fn insert_rows(
+        &mut self,
+        table: impl Into<Cow<'static, str>>,
+        columns: &'static [&'static str],
+        rows: Vec<Vec<Value>>,
+        conflict: impl Into<Cow<'static, str>>,
+    ) -> Result<()> {
+        if let Some(row) = rows.iter().find(|row| row.len() != columns.len()) {
+            let (has, wants) = (row.len(), columns.len());
+            return Err(HandlerError::new(format!(
+                "insert_rows: a row has {has} values for {wants} columns"
+            )));
+        }
+        let (table, columns, conflict) = (table.into(), Cow::Borrowed(columns), conflict.into());
+        let insert = InsertRows { table, columns, conflict, rows };
+        self.push(Statement { work: Work::Rows(insert), expect: Expect::Nothing }).await
+    }
+
+    /// Reads, and sees what was written before.
+    ///
+    /// From here on the transaction is open on the database until the batch commits: on SQLite
+    /// nobody else writes meanwhile, so do nothing slow after it.
+    pub async fn query(
+        &mut self,
+        sql: impl Into<Cow<'static, str>>,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>> {
+        self.queue(Statement::query(sql, values));
+        let answers = self.flush().await?;
+        Ok(answers.into_iter().next_back().unwrap_or_default().rows)
+    }
+
+    /// Reads the first row, if there is one.
+    pub async fn query_first(
+        &mut self,
+        sql: impl Into<Cow<'static, str>>,
+        values: Vec<Value>,
+    ) -> Result<Option<Row>> {
+        Ok(self.query(sql, values).await?.into_iter().next())
+    }
+
+    /// Which database this is, for a statement that cannot be the same everywhere.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.database.dialect().kind
+    }
+
+    pub(crate) fn dialect(&self) -> &Dialect {
+        self.database.dialect()
+    }
+
+    /// The name under which a projection that can be rebuilt beside itself writes a table of its
+    /// own: the name itself, or `name_next` while a new version is being built; see
+    /// [`Rebuild`](crate::Rebuild).
+    #[must_use]
+    pub fn table(&self, name: &'static str) -> Cow<'static, str> {
+        match self.suffix {
+            "" => Cow::Borrowed(name),
+            suffix => Cow::Owned(format!("{name}{suffix}")),
+        }
+    }
+
+    /// Says which event of the batch the next statements belong to.
+    pub(crate) fn at(&mut self, event: usize) {
+        self.current = Some(event);
+    }
+
+    /// Says, in a batch handler, which event the next statements belong to, and a failure of the
+    /// handler as well. Without it a failing batch is halved until the event is found.
+    pub fn concerning(&mut self, events: &[Event], event: &Event) {
+        self.current = events.iter().position(|other| other.position() == event.position());
+    }
+
+    /// Ends the batch before its events do: so many are handled.
+    pub(crate) fn cut(&mut self, events: usize) {
+        self.cut = Some(events);
+    }
+
+    /// How many of the events were handled.
+    pub(crate) fn handled(&self, events: usize) -> usize {
+        self.cut.unwrap_or(events)
+    }
+
+    pub(crate) fn suffix(&self) -> &'static str {
+        self.suffix
+    }
+
+    /// The transaction below, for statements of our own.
+    pub(crate) fn session(&mut self) -> &mut dyn Session {
+        self.session.as_mut()
+    }
+
+    /// The event that was being handled.
+    pub(crate) fn current(&self) -> Option<usize> {
+        self.current
+    }
+
+    pub(crate) async fn push(&mut self, statement: Statement) -> Result<()> {
+        self.queue(statement);
+        if self.queued.len() >= MAX_QUEUED || self.queued_bytes >= MAX_QUEUED_BYTES {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, statement: Statement) {
+        self.queued_bytes += match &statement.work {
+            Work::Sql(_, values) => values.iter().map(Value::bytes).sum::<usize>(),
+            Work::Rows(insert) => insert.rows.iter().flatten().map(Value::bytes).sum(),
+            Work::Signal => 0,
+        };
+        self.queued.push(statement);
+        self.blame.push(self.current);
+    }
+
+    /// Sends what is queued and leaves the transaction open.
+    async fn flush(&mut self) -> Result<Vec<Answer>> {
+        if self.failure.is_some() {
+            return Err(HandlerError::new("the transaction has failed before"));
+        }
+        self.queued_bytes = 0;
+        let statements = std::mem::take(&mut self.queued);
+        let blame = std::mem::take(&mut self.blame);
+        match self.session.run(statements, End::Open { idle: MAX_IDLE }).await {
+            Ok(answers) => Ok(answers),
+            Err(failed) => {
+                let error = HandlerError::new(failed.to_string());
+                let event = failed.statement.and_then(|number| blame.get(number).copied());
+                self.failure = Some(Failure { event: event.flatten(), failed });
+                Err(error)
+            }
+        }
+    }
+
+    /// What the database refused before the end, if it did.
+    pub(crate) fn failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
+    /// Commits what is queued together with the statements that move the cursor.
+    pub(crate) async fn commit(mut self, fence: Vec<Statement>) -> Ended {
+        if let Some(failure) = self.failure.take() {
+            // The handler has swallowed it; the database has not.
+            return Ended::Failed(failure);
+        }
+        let own = self.queued.len();
+        let mut statements = std::mem::take(&mut self.queued);
+        statements.extend(fence);
+        match self.session.run(statements, End::Commit).await {
+            Ok(_) => Ended::Committed,
+            Err(failed) => {
+                let number = failed.statement;
+                match failed.reason {
+                    _ if number.is_none_or(|number| number < own) => {}
+                    Reason::Unmatched => return Ended::Fenced,
+                    _ => return Ended::Broken(failed),
+                }
+                let event = number.and_then(|number| self.blame.get(number).copied()).flatten();
+                Ended::Failed(Failure { event, failed })
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Tx<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tx").field("queued", &self.queued.len()).finish_non_exhaustive()
+    }
+}

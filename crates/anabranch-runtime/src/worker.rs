@@ -1,0 +1,490 @@
+//! A worker: one process that runs a replica set. It keeps its lease, claims what it wants, and
+//! starts and stops the feeds and lanes.
+//!
+//! Heartbeats run on a task of their own: a busy or blocked handler never looks dead.
+
+use crate::consumer::Consumer;
+use crate::feed::{Feed, QUEUE};
+use crate::lane::{Lane, LaneSetup, LaneStats, Order, Report};
+use crate::replica_set::{ConsumerProgress, Observer, Progress};
+use crate::run_error::RunError;
+use crate::tables::Tables;
+use crate::tables::workers::{Beat, Worker};
+use anabranch_core::{Position, SLOTS, SlotSet, StoreError};
+use anabranch_store::Log;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// How many signs of life a lease has.
+const BEATS: u32 = 5;
+/// How often to look whether the end is reached, and to tell the observer.
+const OBSERVE: Duration = Duration::from_millis(100);
+/// How soon a heartbeat may follow another when something was signalled.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(10);
+
+/// What is to be run.
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    pub(crate) consumers: Vec<Arc<Consumer>>,
+    pub(crate) lanes: usize,
+    /// The slots that this process wants, of each consumer's.
+    pub(crate) slots: SlotSet,
+    pub(crate) runs: String,
+    pub(crate) lease: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) observer: Option<Observer>,
+    /// End when everything that is in the log now is handled.
+    pub(crate) catch_up: bool,
+}
+
+/// Runs a plan until `stop` resolves, something fails, or the end is reached.
+pub(crate) async fn run(
+    log: &Log,
+    plan: Plan,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<Progress, RunError> {
+    let tables = Tables::of(log.store().database());
+    for consumer in &plan.consumers {
+        consumer.register(log, &tables).await?;
+    }
+    let target = match plan.catch_up {
+        true => Some(log.head().await?),
+        false => None,
+    };
+    let mut keeper = Keeper::start(log, tables, plan).await?;
+    let ended = keeper.keep(stop, target).await;
+    keeper.stop().await;
+    ended.map(|()| keeper.progress())
+}
+
+/// One consumer as it runs here.
+struct Running {
+    consumer: Arc<Consumer>,
+    lane_slots: Vec<SlotSet>,
+    wanted: usize,
+    lanes: Vec<mpsc::UnboundedSender<Order>>,
+    stats: Vec<Arc<LaneStats>>,
+    waiting_for: Vec<String>,
+    generation: Option<i64>,
+    paused: bool,
+    /// Claim again as soon as can be.
+    claim: bool,
+}
+
+struct Keeper {
+    log: Log,
+    tables: Tables,
+    plan: Plan,
+    worker: Worker,
+    running: Vec<Running>,
+    lanes: JoinSet<()>,
+    feeds: JoinSet<Result<(), StoreError>>,
+    reports: mpsc::UnboundedReceiver<(usize, Report)>,
+    heartbeat: Option<Heartbeat>,
+    head: Position,
+}
+
+impl Keeper {
+    async fn start(log: &Log, tables: Tables, plan: Plan) -> Result<Self, RunError> {
+        let (reporter, reports) = mpsc::unbounded_channel();
+        let worker = new_worker(&plan);
+        let (running, lanes, feeds) = (Vec::new(), JoinSet::new(), JoinSet::new());
+        let (log, head, heartbeat) = (log.clone(), Position::START, None);
+        let mut keeper =
+            Self { log, tables, plan, worker, running, lanes, feeds, reports, heartbeat, head };
+        keeper.enlist().await?;
+        for consumer in keeper.plan.consumers.clone() {
+            keeper.start_consumer(consumer, &reporter);
+        }
+        Ok(keeper)
+    }
+
+    /// Becomes a worker, with a heartbeat.
+    async fn enlist(&mut self) -> Result<(), RunError> {
+        self.tables.enlist(&self.worker, self.plan.lease).await?;
+        let names = self.plan.consumers.iter().map(|consumer| consumer.name.clone()).collect();
+        let (tables, worker) = (self.tables.clone(), self.worker.id.clone());
+        self.heartbeat = Some(Heartbeat::start(tables, worker, names, self.plan.lease));
+        Ok(())
+    }
+
+    fn start_consumer(
+        &mut self,
+        consumer: Arc<Consumer>,
+        reporter: &mpsc::UnboundedSender<(usize, Report)>,
+    ) {
+        let number = self.running.len();
+        let wanted = consumer.partition.slots().intersection(&self.plan.slots);
+        let lane_slots = wanted.deal(self.plan.lanes);
+        let (queues, chunks): (Vec<_>, Vec<_>) =
+            lane_slots.iter().map(|_| mpsc::channel(QUEUE)).unzip();
+        let (feed, handle) = Feed::new(&self.log, Arc::clone(&consumer), &lane_slots, queues);
+        self.feeds.spawn(feed.run());
+        let (mut lanes, mut stats) = (Vec::new(), Vec::new());
+        // Lanes say which consumer they belong to; which lane of it does not matter here.
+        let (own_reports, mut reports) = mpsc::unbounded_channel::<(usize, Report)>();
+        let reporter = reporter.clone();
+        self.feeds.spawn(async move {
+            while let Some((_, report)) = reports.recv().await {
+                let _ = reporter.send((number, report));
+            }
+            Ok(())
+        });
+        for (lane, chunks) in chunks.into_iter().enumerate() {
+            let (orders, received) = mpsc::unbounded_channel();
+            let lane_stats = Arc::new(LaneStats::default());
+            let setup = LaneSetup {
+                number: lane,
+                log: self.log.clone(),
+                tables: self.tables.clone(),
+                consumer: Arc::clone(&consumer),
+                feed: handle.clone(),
+                chunks,
+                orders: received,
+                reports: own_reports.clone(),
+                stats: Arc::clone(&lane_stats),
+            };
+            self.lanes.spawn(Lane::new(setup).run());
+            lanes.push(orders);
+            stats.push(lane_stats);
+        }
+        let (wanted, waiting_for) = (wanted.len(), Vec::new());
+        let (generation, paused, claim) = (None, false, true);
+        self.running.push(Running {
+            consumer,
+            lane_slots,
+            wanted,
+            lanes,
+            stats,
+            waiting_for,
+            generation,
+            paused,
+            claim,
+        });
+    }
+
+    /// Keeps things as they should be until the end.
+    async fn keep(
+        &mut self,
+        stop: impl Future<Output = ()> + Send,
+        target: Option<Position>,
+    ) -> Result<(), RunError> {
+        tokio::pin!(stop);
+        let mut signals = self.tables.database.signals();
+        let mut observe = tokio::time::interval(OBSERVE);
+        loop {
+            if self.running.iter().any(|running| running.claim) {
+                self.claim_all().await?;
+            }
+            let beats = self.heartbeat.as_mut().expect("a worker has a heartbeat");
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                report = self.reports.recv() => match report {
+                    Some((_, Report::Failed(error))) => return Err(error),
+                    Some((number, Report::Lost)) => self.running[number].claim = true,
+                    None => return Ok(()),
+                },
+                ended = self.feeds.join_next() => {
+                    if let Some(Ok(Err(error))) = ended {
+                        return Err(error.into());
+                    }
+                }
+                beat = beats.beats.recv() => match beat {
+                    Some(Some(beats)) => self.look_after(beats).await?,
+                    Some(None) | None => self.declared_dead().await?,
+                },
+                changed = signals.changed() => {
+                    if changed.is_err() {
+                        return Err(StoreError::Closed.into());
+                    }
+                    beats.now();
+                }
+                _ = observe.tick() => {
+                    self.observe().await;
+                    if let Some(target) = target && self.is_done_or_others_are(target).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Claims what is wanted and free, and hands it to the lanes.
+    async fn claim_all(&mut self) -> Result<(), RunError> {
+        for number in 0..self.running.len() {
+            if !self.running[number].claim {
+                continue;
+            }
+            let running = &self.running[number];
+            let name = running.consumer.name.clone();
+            let claimed = self.tables.claim(&name, &self.worker.id, &running.lane_slots).await;
+            let held = match claimed {
+                Ok(held) => held,
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(consumer = name, %error, "cannot claim yet");
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let running = &mut self.running[number];
+            running.claim = false;
+            if running.generation.is_some_and(|before| before != held.generation) {
+                running.tell_all(|| Order::Forget);
+            }
+            running.generation = Some(held.generation);
+            let waiting: Vec<String> = held.waiting.into_iter().map(|other| other.owner).collect();
+            if waiting != running.waiting_for && !waiting.is_empty() {
+                tracing::info!(consumer = name, ?waiting, "waits for slots that others hold");
+            }
+            running.waiting_for = waiting;
+            for (lane, slots) in running.lane_slots.iter().enumerate() {
+                let mine = held.cursors.iter().filter(|cursor| cursor.slots.is_subset(slots));
+                let mine: Vec<_> = mine.cloned().collect();
+                if !mine.is_empty() {
+                    let _ = running.lanes[lane].send(Order::Take(mine));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a heartbeat has found out.
+    async fn look_after(&mut self, beats: Vec<Beat>) -> Result<(), RunError> {
+        for beat in beats {
+            let found = self.running.iter().position(|run| run.consumer.name == beat.consumer);
+            let Some(number) = found else { continue };
+            let running = &mut self.running[number];
+            if running.paused != beat.paused {
+                running.paused = beat.paused;
+                tracing::info!(consumer = beat.consumer, paused = beat.paused, "pause");
+                running.tell_all(|| Order::Pause(beat.paused));
+            }
+            if running.generation.is_some_and(|generation| generation != beat.generation) {
+                running.claim = true;
+            }
+            // What others have freed, or left behind.
+            running.claim |= !running.waiting_for.is_empty();
+            if beat.wants_reset {
+                self.reset(number).await;
+            }
+            if beat.asked {
+                self.pass_on_asked(number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn reset(&mut self, number: usize) {
+        let running = &mut self.running[number];
+        let consumer = Arc::clone(&running.consumer);
+        match consumer.reset(&self.tables).await {
+            Ok(done) => {
+                if done {
+                    tracing::info!(consumer = consumer.name, "replays from where it was put back to");
+                }
+                running.claim = true;
+            }
+            Err(error) => {
+                tracing::error!(consumer = consumer.name, %error, "cannot replay; trying again");
+            }
+        }
+    }
+
+    async fn pass_on_asked(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &self.running[number];
+        let parked = match self.tables.parked(&running.consumer.name).await {
+            Ok(parked) => parked,
+            Err(error) if error.is_transient() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for key in parked {
+            let Some(asked) = key.asked else { continue };
+            let lane = running.lane_slots.iter().position(|slots| slots.contains(key.slot));
+            if let Some(lane) = lane {
+                let _ = running.lanes[lane].send(Order::Asked { key: key.key, asked });
+            }
+        }
+        Ok(())
+    }
+
+    /// Others have taken this process for dead. Whatever its lanes do is fenced; it begins anew.
+    async fn declared_dead(&mut self) -> Result<(), RunError> {
+        tracing::warn!(worker = self.worker.id, "the lease is over; beginning anew as a new worker");
+        for running in &mut self.running {
+            running.tell_all(|| Order::Forget);
+            running.claim = true;
+        }
+        let old = std::mem::replace(&mut self.worker, new_worker(&self.plan));
+        let _ = self.tables.dismiss(&old.id).await;
+        loop {
+            match self.enlist().await {
+                Err(RunError::Store(error)) if error.is_transient() => {
+                    tracing::warn!(%error, "cannot begin anew yet");
+                    tokio::time::sleep(self.plan.lease / BEATS).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn observe(&mut self) {
+        if let Some(observer) = self.plan.observer.clone() {
+            if let Ok(head) = self.log.head().await {
+                self.head = head;
+            }
+            observer(&self.progress());
+        }
+    }
+
+    /// Whether everything wanted is handled up to a position, here or by those who hold it.
+    async fn is_done_or_others_are(&self, target: Position) -> Result<bool, RunError> {
+        for running in self.running.iter().filter(|running| !running.is_done(target)) {
+            if running.waiting_for.is_empty() {
+                return Ok(false);
+            }
+            let wanted = running.lane_slots.iter().fold(SlotSet::empty(), |sum, s| sum.union(s));
+            let cursors = self.tables.cursors(&running.consumer.name).await?;
+            let behind = |cursor: &anabranch_core::Cursor| {
+                cursor.position < target && !cursor.slots.is_disjoint(&wanted)
+            };
+            if cursors.iter().any(behind) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn progress(&self) -> Progress {
+        let consumers = self.running.iter().map(|running| {
+            let sum = |of: fn(&LaneStats) -> u64| running.stats.iter().map(|lane| of(lane)).sum();
+            let holding = running.stats.iter().filter(|lane| lane.slots.load(Ordering::Relaxed) > 0);
+            ConsumerProgress {
+                name: running.consumer.name.clone(),
+                handled: sum(|lane| lane.handled.load(Ordering::Relaxed)),
+                batches: sum(|lane| lane.batches.load(Ordering::Relaxed)),
+                position: holding
+                    .map(|lane| lane.position.load(Ordering::Relaxed))
+                    .min()
+                    .unwrap_or(0),
+                head: self.head.get(),
+                slots: sum(|lane| lane.slots.load(Ordering::Relaxed) as u64) as usize,
+                wanted: running.wanted,
+                parked: sum(|lane| lane.parked.load(Ordering::Relaxed) as u64) as usize,
+                waiting_for: running.waiting_for.clone(),
+                paused: running.paused,
+            }
+        });
+        Progress { consumers: consumers.collect() }
+    }
+
+    /// Lets the lanes finish, releases what they hold, and leaves.
+    async fn stop(&mut self) {
+        for running in &self.running {
+            running.tell_all(|| Order::Stop);
+        }
+        let all = async { while self.lanes.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.plan.grace, all).await.is_err() {
+            let grace = self.plan.grace;
+            tracing::warn!(?grace, "handlers did not finish in time; what they did is rolled back");
+            self.lanes.shutdown().await;
+        }
+        self.feeds.shutdown().await;
+        for running in &self.running {
+            let name = &running.consumer.name;
+            if let Err(error) = self.tables.release(name, &self.worker.id).await {
+                tracing::warn!(consumer = name, %error, "cannot release its cursors; the lease will");
+            }
+        }
+        self.heartbeat = None;
+        if let Err(error) = self.tables.dismiss(&self.worker.id).await {
+            tracing::warn!(%error, "cannot leave; the lease will end");
+        }
+    }
+}
+
+impl Running {
+    fn tell_all(&self, order: impl Fn() -> Order) {
+        for lane in &self.lanes {
+            let _ = lane.send(order());
+        }
+    }
+
+    fn is_done(&self, target: Position) -> bool {
+        let done = |(lane, slots): (&Arc<LaneStats>, &SlotSet)| {
+            slots.is_empty()
+                || (lane.slots.load(Ordering::Relaxed) == slots.len()
+                    && lane.position.load(Ordering::Relaxed) >= target.get())
+        };
+        self.stats.iter().zip(&self.lane_slots).all(done)
+    }
+}
+
+/// The signs of life of a worker, on a task of their own.
+struct Heartbeat {
+    beats: mpsc::Receiver<Option<Vec<Beat>>>,
+    sooner: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Heartbeat {
+    fn start(tables: Tables, worker: String, consumers: Vec<String>, lease: Duration) -> Self {
+        let (sender, beats) = mpsc::channel(1);
+        let sooner = Arc::new(Notify::new());
+        let signalled = Arc::clone(&sooner);
+        let task = tokio::spawn(async move {
+            let mut interval = tokio::time::interval(lease / BEATS);
+            interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    _ = interval.tick() => {}
+                    () = signalled.notified() => tokio::time::sleep(SIGNAL_PAUSE).await,
+                }
+                match tables.beat(&worker, lease, &consumers).await {
+                    Ok(Some(beats)) => {
+                        // Whoever looks after them may be slow; the lease must not be.
+                        let _ = sender.try_send(Some(beats));
+                    }
+                    Ok(None) => {
+                        let _ = sender.send(None).await;
+                        return;
+                    }
+                    Err(error) => tracing::warn!(%error, "a heartbeat failed"),
+                }
+            }
+        });
+        Self { beats, sooner, task }
+    }
+
+    /// Does not wait for the next one: there is something to look at.
+    fn now(&self) {
+        self.sooner.notify_one();
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn new_worker(plan: &Plan) -> Worker {
+    debug_assert!(plan.slots.len() <= usize::from(SLOTS));
+    Worker {
+        id: uuid::Uuid::now_v7().to_string(),
+        replica_set: plan.name.clone(),
+        host: host(),
+        runs: plan.runs.clone(),
+        lanes: plan.lanes,
+    }
+}
+
+fn host() -> String {
+    let file = std::fs::read_to_string("/etc/hostname").ok();
+    let name = std::env::var("HOSTNAME").ok().or(file).unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
+}

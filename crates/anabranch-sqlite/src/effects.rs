@@ -1,0 +1,321 @@
+//! Transactions of consumers, on the one thread that writes.
+//!
+//! A batch that ends with its commit is one job of that thread. A transaction that stays open (since
+//! a handler reads in it) keeps the thread to itself until its end, for a bounded time: SQLite has
+//! one writer, so all others would have to wait anyway.
+
+use crate::connection::{Job, Writer};
+use crate::error::store_error;
+use crate::schema;
+use anabranch_core::StoreError;
+use anabranch_store::database::{
+    Answer, Database, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Work,
+};
+use anabranch_store::value::time_text;
+use anabranch_store::{Row, Value};
+use futures_util::future::BoxFuture;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, ToSql};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use tokio::sync::{oneshot, watch};
+
+/// Where consumers write.
+#[derive(Debug)]
+pub(crate) struct Effects {
+    writer: Writer,
+    dialect: Dialect,
+    at: Arc<str>,
+    signals: Arc<watch::Sender<u64>>,
+}
+
+impl Effects {
+    pub(crate) fn new(
+        writer: Writer,
+        dialect: Dialect,
+        at: String,
+        signals: Arc<watch::Sender<u64>>,
+    ) -> Self {
+        Self { writer, dialect, at: at.into(), signals }
+    }
+}
+
+impl Database for Effects {
+    fn begin(&self) -> Box<dyn Session> {
+        let shared = Arc::new(Shared {
+            at: Arc::clone(&self.at),
+            signal: schema::signal(&self.dialect.namespace),
+            signals: Arc::clone(&self.signals),
+        });
+        Box::new(SqliteSession { writer: self.writer.clone(), shared, open: None })
+    }
+
+    fn signals(&self) -> watch::Receiver<u64> {
+        self.signals.subscribe()
+    }
+
+    fn dialect(&self) -> &Dialect {
+        &self.dialect
+    }
+
+    fn at(&self) -> &str {
+        &self.at
+    }
+}
+
+type Answers = Result<Vec<Answer>, Failed>;
+
+/// The next batch of an open transaction, and where to answer it.
+struct Batch {
+    statements: Vec<Statement>,
+    end: End,
+    reply: oneshot::Sender<Answers>,
+}
+
+/// What the writing thread needs to know.
+struct Shared {
+    at: Arc<str>,
+    /// The statement that tells other processes.
+    signal: String,
+    /// Those of this process.
+    signals: Arc<watch::Sender<u64>>,
+}
+
+struct SqliteSession {
+    writer: Writer,
+    shared: Arc<Shared>,
+    /// Where the open transaction takes its next batch.
+    open: Option<mpsc::Sender<Batch>>,
+}
+
+impl SqliteSession {
+    async fn send(&mut self, statements: Vec<Statement>, end: End) -> Answers {
+        let (reply, answer) = oneshot::channel();
+        let batch = Batch { statements, end, reply };
+        let sent = match self.open.take() {
+            Some(batches) => {
+                let sent = batches.send(batch).map_err(|_| held_too_long(&self.shared.at));
+                self.open = Some(batches);
+                sent
+            }
+            None => {
+                let (batches, queue) = mpsc::channel();
+                self.open = Some(batches);
+                let shared = Arc::clone(&self.shared);
+                let job: Job =
+                    Box::new(move |connection| serve(connection, &shared, batch, &queue));
+                self.writer.hand_over(job)
+            }
+        };
+        let answers = match sent {
+            Ok(()) => match answer.await {
+                Ok(answers) => answers,
+                Err(_) => Err(Failed::store(held_too_long(&self.shared.at))),
+            },
+            Err(error) => Err(Failed::store(error)),
+        };
+        if answers.is_err() || end == End::Commit {
+            self.open = None;
+        }
+        answers
+    }
+}
+
+impl Session for SqliteSession {
+    fn run(&mut self, statements: Vec<Statement>, end: End) -> BoxFuture<'_, Answers> {
+        Box::pin(self.send(statements, end))
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
+fn held_too_long(at: &str) -> StoreError {
+    let source = "a transaction was held open for too long without a statement, so it was rolled \
+                  back for the sake of the others"
+        .into();
+    StoreError::Busy { at: at.to_owned(), source }
+}
+
+/// Serves one transaction, from its first batch to its end.
+fn serve(
+    connection: &mut Connection,
+    shared: &Shared,
+    first: Batch,
+    batches: &mpsc::Receiver<Batch>,
+) {
+    let at = &shared.at;
+    let mut batch = first;
+    let mut signals = false;
+    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+        return answer(batch.reply, Err(Failed::store(store_error(at, error))));
+    }
+    loop {
+        let mut answers = run(connection, shared, &batch.statements);
+        signals |= batch.statements.iter().any(|one| matches!(one.work, Work::Signal));
+        if answers.is_ok() && batch.end == End::Commit {
+            let committed = connection.execute_batch("COMMIT");
+            answers = committed
+                .map_err(|error| Failed::store(store_error(at, error)))
+                .and(answers);
+        }
+        let End::Open { idle } = batch.end else {
+            if answers.is_err() {
+                roll_back(connection);
+            } else if signals {
+                shared.signals.send_modify(|count| *count += 1);
+            }
+            return answer(batch.reply, answers);
+        };
+        let failed = answers.is_err();
+        answer(batch.reply, answers);
+        if failed {
+            return roll_back(connection);
+        }
+        match batches.recv_timeout(idle) {
+            Ok(next) => batch = next,
+            // Given up, or forgotten.
+            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
+                return roll_back(connection);
+            }
+        }
+    }
+}
+
+/// Who asked may be gone meanwhile.
+fn answer(reply: oneshot::Sender<Answers>, answers: Answers) {
+    let _ = reply.send(answers);
+}
+
+fn roll_back(connection: &Connection) {
+    // Fails if SQLite has rolled back by itself.
+    let _ = connection.execute_batch("ROLLBACK");
+}
+
+fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> Answers {
+    let mut answers = Vec::with_capacity(statements.len());
+    for (number, statement) in statements.iter().enumerate() {
+        let failed = |reason| Failed { statement: Some(number), reason };
+        let answer = match &statement.work {
+            Work::Sql(sql, values) => one(connection, sql, values, statement.expect),
+            Work::Rows(rows) => many(connection, rows),
+            Work::Signal => one(connection, &shared.signal, &[], Expect::Nothing),
+        };
+        let answer = answer.map_err(|error| failed(reason(&shared.at, error)))?;
+        if matches!(statement.expect, Expect::Changes(changes) if changes != answer.changed) {
+            return Err(failed(Reason::Unmatched));
+        }
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+/// What lies in the statement is the statement's fault; the rest is the database's.
+fn reason(at: &str, error: rusqlite::Error) -> Reason {
+    let said = error.to_string();
+    match store_error(at, error) {
+        StoreError::Other { .. } => Reason::Refused { said },
+        other => Reason::Store(other),
+    }
+}
+
+fn one(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value],
+    expect: Expect,
+) -> rusqlite::Result<Answer> {
+    let mut statement = connection.prepare_cached(sql)?;
+    bind(&mut statement, values)?;
+    if expect == Expect::Rows {
+        let names = statement.column_names().into_iter().map(str::to_owned);
+        let columns: Arc<[String]> = names.collect();
+        let count = columns.len();
+        let mut found = statement.raw_query();
+        let mut rows = Vec::new();
+        while let Some(row) = found.next()? {
+            let values = (0..count).map(|column| Ok(value_of(row.get_ref(column)?)));
+            rows.push(Row::new(Arc::clone(&columns), values.collect::<rusqlite::Result<_>>()?));
+        }
+        return Ok(Answer { changed: rows.len() as u64, rows });
+    }
+    if statement.column_count() == 0 {
+        let changed = statement.raw_execute()? as u64;
+        return Ok(Answer { changed, rows: Vec::new() });
+    }
+    let mut rows = statement.raw_query();
+    let mut changed = 0;
+    while rows.next()?.is_some() {
+        changed += 1;
+    }
+    Ok(Answer { changed, rows: Vec::new() })
+}
+
+/// `$3` is the third value wherever it stands; SQLite numbers such names as it meets them.
+fn bind(statement: &mut CachedStatement<'_>, values: &[Value]) -> rusqlite::Result<()> {
+    let places = statement.parameter_count();
+    let mut highest = 0;
+    for place in 1..=places {
+        let name = statement.parameter_name(place);
+        let number = name.and_then(|name| name[1..].parse::<usize>().ok()).unwrap_or(place);
+        highest = highest.max(number);
+        let Some(value) = number.checked_sub(1).and_then(|number| values.get(number)) else {
+            return Err(rusqlite::Error::InvalidParameterCount(values.len(), places));
+        };
+        statement.raw_bind_parameter(place, Bound(value))?;
+    }
+    match highest == values.len() {
+        true => Ok(()),
+        false => Err(rusqlite::Error::InvalidParameterCount(values.len(), highest)),
+    }
+}
+
+/// A row at a time: there is no network to save.
+fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Result<Answer> {
+    let places: Vec<String> = (1..=insert.columns.len()).map(|n| format!("?{n}")).collect();
+    let (table, columns) = (&insert.table, insert.columns.join(", "));
+    let (places, conflict) = (places.join(", "), &insert.conflict);
+    // Without a `WHERE true`, `ON CONFLICT` would be taken for the `ON` of a join; with VALUES it is
+    // not needed.
+    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut changed = 0;
+    for row in &insert.rows {
+        bind(&mut statement, row)?;
+        changed += statement.raw_execute()? as u64;
+    }
+    Ok(Answer { changed, rows: Vec::new() })
+}
+
+/// A value as SQLite stores it.
+struct Bound<'a>(&'a Value);
+
+impl ToSql for Bound<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        use rusqlite::types::Value as Owned;
+        Ok(match self.0 {
+            Value::Null => ToSqlOutput::Borrowed(ValueRef::Null),
+            Value::Bool(truth) => ToSqlOutput::Owned(Owned::Integer((*truth).into())),
+            Value::Int(number) => ToSqlOutput::Owned(Owned::Integer(*number)),
+            Value::Float(number) => ToSqlOutput::Owned(Owned::Real(*number)),
+            Value::Text(text) | Value::Json(text) => {
+                ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))
+            }
+            Value::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            Value::Uuid(id) => ToSqlOutput::Owned(Owned::Text(id.to_string())),
+            Value::Time(micros) => ToSqlOutput::Owned(Owned::Text(time_text(*micros))),
+            other => ToSqlOutput::Owned(Owned::Text(other.to_json().to_string())),
+        })
+    }
+}
+
+fn value_of(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::Int(number),
+        ValueRef::Real(number) => Value::Float(number),
+        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_owned()),
+    }
+}

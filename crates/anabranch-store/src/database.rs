@@ -1,0 +1,244 @@
+//! What a backend must provide for effects: transactions of statements, sent in batches.
+//!
+//! Consumers and the cursors that fence them are written once, on this trait; `contract` proves
+//! it for every backend.
+
+use crate::options::Namespace;
+use crate::value::{Row, Value};
+use anabranch_core::StoreError;
+use futures_util::future::BoxFuture;
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::watch;
+
+/// A database that runs statements.
+pub trait Database: Send + Sync {
+    /// A transaction that has not begun yet: it takes no connection before its first batch.
+    fn begin(&self) -> Box<dyn Session>;
+
+    /// Changes when somebody, here or in another process, has committed a [`Work::Signal`]. One may
+    /// be lost, so who waits for something looks now and then by itself.
+    fn signals(&self) -> watch::Receiver<u64>;
+
+    /// How this database writes what differs.
+    fn dialect(&self) -> &Dialect;
+
+    /// Which database this is, for messages. Never holds a password.
+    fn at(&self) -> &str;
+}
+
+/// One transaction. Dropped before its end, it is rolled back.
+pub trait Session: Send {
+    /// Runs statements in order, then ends the transaction or leaves it open, in one round trip
+    /// where that can be. Answers each statement.
+    ///
+    /// After a failure the transaction is over and nothing of it is stored, except that the outcome
+    /// of a commit whose connection was lost is unknown.
+    fn run(
+        &mut self,
+        statements: Vec<Statement>,
+        end: End,
+    ) -> BoxFuture<'_, Result<Vec<Answer>, Failed>>;
+
+    /// Whether something has been run and the end is still to come.
+    fn is_open(&self) -> bool;
+}
+
+/// What follows a batch of statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Commit.
+    Commit,
+    /// More statements, though not later than this: a transaction that its owner forgets must not
+    /// block others for ever.
+    Open {
+        /// How long the transaction may wait for its next batch.
+        idle: Duration,
+    },
+}
+
+/// One statement.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// What to do.
+    pub work: Work,
+    /// What is expected of it.
+    pub expect: Expect,
+}
+
+/// What a statement does.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// SQL with `$1`, `$2`, … for its values.
+    Sql(Cow<'static, str>, Vec<Value>),
+    /// Rows for a table, in one go.
+    Rows(InsertRows),
+    /// Tells all who wait for [`Database::signals`], in every process, once it is committed: cursors
+    /// have become free, or somebody asks for something.
+    Signal,
+}
+
+/// Rows for a table, in one go.
+#[derive(Clone, Debug)]
+pub struct InsertRows {
+    /// The table, quoted where it has to be.
+    pub table: Cow<'static, str>,
+    /// The columns.
+    pub columns: Cow<'static, [&'static str]>,
+    /// What follows the rows, such as `ON CONFLICT (id) DO UPDATE SET …`.
+    pub conflict: Cow<'static, str>,
+    /// The values, row by row.
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// What is expected of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Nothing: its rows, if it has any, are not wanted.
+    Nothing,
+    /// Its rows.
+    Rows,
+    /// That it changes exactly so many rows; else the transaction fails with [`Reason::Unmatched`].
+    /// This is the fence.
+    Changes(u64),
+}
+
+impl Statement {
+    /// A statement whose rows are not wanted.
+    pub fn new(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into(), values), expect: Expect::Nothing }
+    }
+
+    /// A statement whose rows are wanted.
+    pub fn query(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into(), values), expect: Expect::Rows }
+    }
+
+    /// Tells all workers that there is something to look at.
+    #[must_use]
+    pub fn signal() -> Self {
+        Self { work: Work::Signal, expect: Expect::Nothing }
+    }
+
+    /// An INSERT, UPDATE or DELETE without RETURNING that must change exactly so many rows.
+    pub fn fence(sql: impl Into<Cow<'static, str>>, values: Vec<Value>, changes: u64) -> Self {
+        Self { work: Work::Sql(sql.into(), values), expect: Expect::Changes(changes) }
+    }
+}
+
+/// What a statement answered.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// How many rows it changed, or returned.
+    pub changed: u64,
+    /// Its rows, if they were wanted.
+    pub rows: Vec<Row>,
+}
+
+/// Why a batch of statements failed.
+#[derive(Debug, Error)]
+#[error("{reason}")]
+pub struct Failed {
+    /// Which statement of the batch, if one is to blame.
+    pub statement: Option<usize>,
+    /// What happened.
+    #[source]
+    pub reason: Reason,
+}
+
+/// What happened to a batch of statements.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A statement changed another number of rows than it must.
+    #[error("the statement did not match what it must change")]
+    Unmatched,
+    /// The database refused a statement.
+    #[error("{said}")]
+    Refused {
+        /// What the database said.
+        said: String,
+    },
+    /// The database could not be reached, or could not do it now.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Failed {
+    /// A failure that no statement is to blame for.
+    pub fn store(error: impl Into<StoreError>) -> Self {
+        Self { statement: None, reason: Reason::Store(error.into()) }
+    }
+
+    /// Whether the same batch may succeed later without anybody changing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(&self.reason, Reason::Store(error) if error.is_transient())
+    }
+
+    /// Whether a fence did not match.
+    #[must_use]
+    pub fn is_unmatched(&self) -> bool {
+        matches!(self.reason, Reason::Unmatched)
+    }
+
+    /// The failure as an error of the store, for callers whose statements nobody else wrote.
+    #[must_use]
+    pub fn into_store_error(self, at: &str) -> StoreError {
+        match self.reason {
+            Reason::Store(error) => error,
+            other => StoreError::Other { at: at.to_owned(), source: other.to_string().into() },
+        }
+    }
+}
+
+/// Which database it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// How a database writes what differs.
+#[derive(Clone, Debug)]
+pub struct Dialect {
+    /// Which database.
+    pub kind: Kind,
+    /// Which log in it.
+    pub namespace: Namespace,
+}
+
+impl Dialect {
+    /// A table of the log, as statements write it.
+    #[must_use]
+    pub fn table(&self, name: impl fmt::Display) -> String {
+        match self.kind {
+            Kind::Sqlite => format!("{}_{name}", self.namespace),
+            Kind::Postgres => format!("\"{}\".{name}", self.namespace),
+        }
+    }
+
+    /// The database's own clock, in microseconds since 1970: leases are told by no other.
+    #[must_use]
+    pub fn now_us(&self) -> &'static str {
+        match self.kind {
+            Kind::Sqlite => "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+            Kind::Postgres => "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+        }
+    }
+
+    /// What keeps rows that are read from being changed before the transaction ends. SQLite's one
+    /// write lock does that for all rows.
+    #[must_use]
+    pub fn for_update(&self) -> &'static str {
+        match self.kind {
+            Kind::Sqlite => "",
+            Kind::Postgres => " FOR UPDATE",
+        }
+    }
+}
