@@ -5,8 +5,8 @@
 
 use crate::connection::{Lease, Server, prepare};
 use crate::error::Failure;
-use crate::wake::Wake;
 use crate::value::{Bound, values_of};
+use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
     Answer, Database, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Work,
@@ -100,7 +100,8 @@ impl PostgresSession {
                 {
                     lease.give_back();
                 }
-                let reason = failed.fence.map_or_else(|| reason(at, &failure), |()| Reason::Unmatched);
+                let reason =
+                    failed.fence.map_or_else(|| reason(at, &failure), |()| Reason::Unmatched);
                 Err(Failed { statement: failed.statement, reason })
             }
         }

@@ -122,7 +122,7 @@ impl Reader<'_> {
                 SlotColumn::Customer => "coalesce(customer_slot, 0)",
                 SlotColumn::Saga => "coalesce(saga_slot, 0)",
             };
-            sql += &format!(" AND get_bit(${}, {column}) = 1", values.len());
+            sql += &format!(" AND get_bit(${}::bytea, {column}) = 1", values.len());
         }
         for (column, names) in [("category", &filter.categories), ("tenant", &filter.tenants)] {
             if !names.is_empty() {

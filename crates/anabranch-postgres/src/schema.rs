@@ -11,11 +11,7 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 /// The schema of the PostgreSQL backend, step by step.
 pub const MIGRATIONS: Migrations = Migrations {
     steps: &[
-        Migration {
-            version: 1,
-            name: "log",
-            sql: include_str!("../migrations/0001_log.sql"),
-        },
+        Migration { version: 1, name: "log", sql: include_str!("../migrations/0001_log.sql") },
         Migration {
             version: 2,
             name: "consumers",

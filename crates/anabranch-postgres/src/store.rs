@@ -16,7 +16,8 @@ use anabranch_core::{
 };
 use anabranch_store::database::{Dialect, Kind};
 use anabranch_store::{
-    Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket};
+    Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket,
+};
 use deadpool_postgres::Pool;
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;

@@ -123,7 +123,8 @@ fn numeric(text: &str, out: &mut BytesMut) -> Result<IsNull, Cause> {
         return Err(bad().into());
     }
     let padded = |digits: String| -> Vec<u16> {
-        let group = |four: &[u8]| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
+        let group =
+            |four: &[u8]| four.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
         digits.as_bytes().chunks(4).map(group).collect()
     };
     let whole_groups = whole.len().div_ceil(4);
@@ -241,8 +242,19 @@ mod tests {
     #[test]
     fn decimals_come_back_as_they_were() {
         for text in [
-            "0", "1", "-1", "19.95", "-0.001", "10000", "99999999.0001", "0.00", "123456789012345",
-            "1000000", "0.5", "-12345.6789", "100000000.10",
+            "0",
+            "1",
+            "-1",
+            "19.95",
+            "-0.001",
+            "10000",
+            "99999999.0001",
+            "0.00",
+            "123456789012345",
+            "1000000",
+            "0.5",
+            "-12345.6789",
+            "100000000.10",
         ] {
             let mut out = BytesMut::new();
             numeric(text, &mut out).unwrap();

@@ -2,13 +2,13 @@
 
 use crate::handler::{LaneHandler, Result};
 use crate::projection::{Projection, ProjectionCode};
+use crate::run_error::RunError;
 use crate::settings::{Settings, Start};
 use crate::subscriber::{Subscriber, SubscriberCode};
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tx::{Ended, Tx};
 use crate::view::{View, ViewCode};
-use crate::run_error::RunError;
 use anabranch_core::{HashRule, Partition, Position, Strategy};
 use anabranch_store::Log;
 use anabranch_store::database::Statement;
@@ -136,7 +136,8 @@ impl Consumer {
             tx.commit(Vec::new()).await;
             return self.check(&found, &wanted);
         }
-        let failed = |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));
+        let failed =
+            |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));
         self.code.set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
         let begin: Vec<Statement> = tables.restart_at(&self.name, &[], &slots, start);
         match tx.commit(begin).await {
@@ -178,7 +179,8 @@ impl Consumer {
             tx.commit(Vec::new()).await;
             return Ok(false);
         };
-        let failed = |error: String| RunError::refused(&self.name, format!("reset failed: {error}"));
+        let failed =
+            |error: String| RunError::refused(&self.name, format!("reset failed: {error}"));
         self.code.reset(to, &mut tx).await.map_err(|error| failed(error.to_string()))?;
         let restart = tables.restart_at(&self.name, &locked.cursors, &locked.slots, to);
         match tx.commit(restart).await {

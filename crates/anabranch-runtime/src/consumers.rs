@@ -5,8 +5,8 @@ use crate::tables::consumers::Registered;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
 use anabranch_core::{Cursor, Event, Position, Query, Slot, SlotSet, StoreError};
-use anabranch_store::database::Statement;
 use anabranch_store::Log;
+use anabranch_store::database::Statement;
 use serde::Serialize;
 use std::time::Duration;
 

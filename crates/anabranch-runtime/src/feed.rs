@@ -27,6 +27,8 @@ const OUTAGE_POLL: Duration = Duration::from_millis(50);
 const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
 /// How long lanes that are ready wait for those that are not, before they are read without them.
 const TOGETHER: Duration = Duration::from_millis(20);
+/// How long a lane that begins waits for its sisters, which begin at about the same time.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// Events for a lane.
 #[derive(Debug)]
@@ -187,8 +189,8 @@ impl Feed {
                     slots,
                     at,
                     served: self.reads,
-                    not_before: Instant::now(),
-                    wake_seen: 0,
+                    not_before: Instant::now() + GATHER,
+                    wake_seen: *self.wake.borrow(),
                     pending: PENDING_POLL,
                 });
                 // A page holds the events of a lane once, so units of a lane at one position are

@@ -235,7 +235,11 @@ impl Lane {
     /// It was fenced: nothing that it did since its last commit is stored.
     fn lost(&mut self) {
         let consumer = &self.setup.consumer.name;
-        tracing::info!(consumer, lane = self.setup.number, "fenced: its cursors have another owner");
+        tracing::info!(
+            consumer,
+            lane = self.setup.number,
+            "fenced: its cursors have another owner"
+        );
         self.forget();
         let _ = self.setup.reports.send((self.setup.number, Report::Lost));
     }
@@ -270,8 +274,12 @@ impl Lane {
     fn next_batch(&mut self) -> Option<Batch> {
         let first = self.pending.pop_front()?;
         let size = self.setup.consumer.batch_size;
-        let mut batch =
-            Batch { parts: first.parts, events: first.events, aside: Vec::new(), up_to: first.up_to };
+        let mut batch = Batch {
+            parts: first.parts,
+            events: first.events,
+            aside: Vec::new(),
+            up_to: first.up_to,
+        };
         while batch.events.len() < size
             && let Some(next) = self.pending.front()
             && next.parts == batch.parts

@@ -66,11 +66,7 @@ pub trait Projection: Send + Sync + 'static {
 
     /// Handles one event. An error rolls back what it wrote, and is handled as the retry policy
     /// says; the events before it are not affected.
-    fn handle(
-        &self,
-        event: &Event,
-        tx: &mut Tx<'_>,
-    ) -> impl Future<Output = Result<()>> + Send;
+    fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send;
 
     /// Handles a batch, in order. Override it to sum up events and write set-wise; without it each
     /// event goes to [`handle`](Self::handle).
@@ -101,11 +97,7 @@ pub trait Projection: Send + Sync + 'static {
 
     /// Undoes its effects of the events after a position, in the transaction that puts its cursors
     /// back there. A replay from the start usually empties its tables.
-    fn reset(
-        &self,
-        _to: Position,
-        _tx: &mut Tx<'_>,
-    ) -> impl Future<Output = Result<()>> + Send {
+    fn reset(&self, _to: Position, _tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Err(HandlerError::new(
             "it has no `reset` hook, so a replay would count its events twice; write one that \
              empties its tables",

@@ -218,6 +218,7 @@ fn rename(dialect: &Dialect, from: &str, to: &str) -> Statement {
 }
 
 fn text(row: &Row) -> String {
-    let part = |(name, value): (&str, &anabranch_store::Value)| format!("{name}={}", value.to_json());
+    let part =
+        |(name, value): (&str, &anabranch_store::Value)| format!("{name}={}", value.to_json());
     row.iter().map(part).collect::<Vec<_>>().join(" ")
 }

@@ -179,7 +179,8 @@ impl ReplicaSet {
     /// Refuses what can never run.
     fn plan(self, catch_up: bool) -> Result<Plan, RunError> {
         let refuse = |problem: String| Err(RunError::Set { name: self.name.clone(), problem });
-        if self.name.is_empty() || self.name.chars().any(char::is_control) || self.name.len() > 100 {
+        if self.name.is_empty() || self.name.chars().any(char::is_control) || self.name.len() > 100
+        {
             return refuse("its name is empty, too long or not plain text; rename it".to_owned());
         }
         if self.consumers.is_empty() {

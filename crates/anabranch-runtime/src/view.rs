@@ -350,13 +350,17 @@ impl<V: View> ViewReader<V> {
 
     /// The keys and states of the rows that match a condition on `key`, `position` and the view's
     /// columns; an order and a limit may follow it.
-    pub async fn find(&self, condition: &str, values: Vec<Value>) -> Result<Vec<(String, V::State)>> {
+    pub async fn find(
+        &self,
+        condition: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<(String, V::State)>> {
         let select = format!("SELECT key, state FROM {} WHERE {condition}", self.table);
         let database = self.log.store().database();
-        let answers = database.begin().run(vec![Statement::query(select, values)], End::Commit).await;
-        let answers = answers.map_err(|failed| -> StoreError {
-            failed.into_store_error(database.at())
-        })?;
+        let answers =
+            database.begin().run(vec![Statement::query(select, values)], End::Commit).await;
+        let answers =
+            answers.map_err(|failed| -> StoreError { failed.into_store_error(database.at()) })?;
         answers.iter().flat_map(|answer| &answer.rows).map(decode).collect()
     }
 }

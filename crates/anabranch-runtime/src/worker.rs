@@ -284,7 +284,10 @@ impl Keeper {
         match consumer.reset(&self.tables).await {
             Ok(done) => {
                 if done {
-                    tracing::info!(consumer = consumer.name, "replays from where it was put back to");
+                    tracing::info!(
+                        consumer = consumer.name,
+                        "replays from where it was put back to"
+                    );
                 }
                 running.claim = true;
             }
@@ -313,7 +316,10 @@ impl Keeper {
 
     /// Others have taken this process for dead. Whatever its lanes do is fenced; it begins anew.
     async fn declared_dead(&mut self) -> Result<(), RunError> {
-        tracing::warn!(worker = self.worker.id, "the lease is over; beginning anew as a new worker");
+        tracing::warn!(
+            worker = self.worker.id,
+            "the lease is over; beginning anew as a new worker"
+        );
         for running in &mut self.running {
             running.tell_all(|| Order::Forget);
             running.claim = true;
@@ -361,7 +367,8 @@ impl Keeper {
     fn progress(&self) -> Progress {
         let consumers = self.running.iter().map(|running| {
             let sum = |of: fn(&LaneStats) -> u64| running.stats.iter().map(|lane| of(lane)).sum();
-            let holding = running.stats.iter().filter(|lane| lane.slots.load(Ordering::Relaxed) > 0);
+            let holding =
+                running.stats.iter().filter(|lane| lane.slots.load(Ordering::Relaxed) > 0);
             ConsumerProgress {
                 name: running.consumer.name.clone(),
                 handled: sum(|lane| lane.handled.load(Ordering::Relaxed)),

@@ -156,9 +156,7 @@ fn serve(
         signals |= batch.statements.iter().any(|one| matches!(one.work, Work::Signal));
         if answers.is_ok() && batch.end == End::Commit {
             let committed = connection.execute_batch("COMMIT");
-            answers = committed
-                .map_err(|error| Failed::store(store_error(at, error)))
-                .and(answers);
+            answers = committed.map_err(|error| Failed::store(store_error(at, error))).and(answers);
         }
         let End::Open { idle } = batch.end else {
             if answers.is_err() {

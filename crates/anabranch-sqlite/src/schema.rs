@@ -9,11 +9,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 /// The schema of the SQLite backend, step by step.
 pub const MIGRATIONS: Migrations = Migrations {
     steps: &[
-        Migration {
-            version: 1,
-            name: "log",
-            sql: include_str!("../migrations/0001_log.sql"),
-        },
+        Migration { version: 1, name: "log", sql: include_str!("../migrations/0001_log.sql") },
         Migration {
             version: 2,
             name: "consumers",

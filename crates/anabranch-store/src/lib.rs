@@ -32,7 +32,9 @@ pub mod value;
 pub use database::Database;
 pub use event_stream::EventStream;
 pub use log::Log;
-pub use log_store::{Filter, Head, LogStore, Page, PageEnd, ReadRequest, Scope, SlotFilter, Ticket};
+pub use log_store::{
+    Filter, Head, LogStore, Page, PageEnd, ReadRequest, Scope, SlotFilter, Ticket,
+};
 pub use options::{Durability, Namespace, Options};
 pub use read::{ReadLog, ReadStream};
 pub use value::{Row, Value};

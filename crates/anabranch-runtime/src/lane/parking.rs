@@ -138,7 +138,8 @@ impl Lane {
             before.clear();
         }
         let aside = batch.aside.clone();
-        let mut prefix = Batch { parts: batch.parts.clone(), events: before, aside, up_to: position };
+        let mut prefix =
+            Batch { parts: batch.parts.clone(), events: before, aside, up_to: position };
         loop {
             match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
                 Outcome::Committed { events } if events == prefix.events.len() => break,
@@ -167,7 +168,11 @@ impl Lane {
         }
         self.publish();
         let done = batch.events.is_empty() && batch.aside.iter().all(|(_, at)| *at <= position);
-        Ok(if done && batch.up_to == position { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok(if done && batch.up_to == position {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
     }
 
     /// The policy is to stop: the event is tried where it stands, and nothing passes it.
@@ -179,12 +184,18 @@ impl Lane {
         may_retry: bool,
     ) -> Result<ControlFlow<()>, RunError> {
         let retry = self.setup.consumer.settings.retry;
-        let remedy = "correct the handler or the event, then start again: it goes on with this event";
+        let remedy =
+            "correct the handler or the event, then start again: it goes on with this event";
         let mut error = error;
         for attempt in 1.. {
             let wait = retry.delay(attempt, random()).filter(|_| may_retry);
             let Some(wait) = wait else { break };
-            tracing::warn!(consumer = self.setup.consumer.name, error, ?wait, "an event is tried again");
+            tracing::warn!(
+                consumer = self.setup.consumer.name,
+                error,
+                ?wait,
+                "an event is tried again"
+            );
             self.pause_for(wait).await?;
             if self.stopping || self.parts.is_empty() {
                 return Ok(ControlFlow::Break(()));
@@ -254,8 +265,13 @@ impl Lane {
             Asked::SkipAll => statements.push(tables.clear_events(&name, key)),
         }
         // From here on the key is tried as if it had never failed.
-        let attempt =
-            Attempt { key, slot: parked.slot, attempts: 0, error: "asked to try again", retry_in: None };
+        let attempt = Attempt {
+            key,
+            slot: parked.slot,
+            attempts: 0,
+            error: "asked to try again",
+            retry_in: None,
+        };
         statements.push(tables.park(&name, &attempt));
         statements.push(tables.unpark(&name, key));
         let tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
@@ -330,7 +346,9 @@ impl Lane {
                 Outcome::Broken(error) => return Err(error.into()),
                 // Those before the one that failed, or half of them, can still be done.
                 Outcome::Failed { event: Some(event), .. } if event > 0 => at_most = event,
-                Outcome::Failed { event: None, .. } if events.len() > 1 => at_most = events.len() / 2,
+                Outcome::Failed { event: None, .. } if events.len() > 1 => {
+                    at_most = events.len() / 2
+                }
                 Outcome::Failed { error, .. } => {
                     return self.failed_again(key, parked, &events, &error).await;
                 }
@@ -351,7 +369,14 @@ impl Lane {
         let attempts = parked.attempts + 1;
         let retry_in = self.setup.consumer.settings.retry.delay(attempts, random());
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
-        tracing::warn!(consumer = name, key, attempts, error, ?retry_in, "a parked key failed again");
+        tracing::warn!(
+            consumer = name,
+            key,
+            attempts,
+            error,
+            ?retry_in,
+            "a parked key failed again"
+        );
         let Some(holder) = self.parts.holder(parked.slot) else {
             return Ok(());
         };

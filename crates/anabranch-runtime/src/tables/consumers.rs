@@ -61,13 +61,8 @@ impl Tables {
              ON CONFLICT (name) DO NOTHING RETURNING name",
             self.consumers
         );
-        let values = params![
-            &wanted.name,
-            &wanted.kind,
-            &wanted.strategy,
-            wanted.version,
-            slots.to_bytes()
-        ];
+        let values =
+            params![&wanted.name, &wanted.kind, &wanted.strategy, wanted.version, slots.to_bytes()];
         let added = self.query_in(session, Statement::query(insert, values)).await?;
         let select = self.select_registered(Some(&wanted.name), self.for_update);
         let rows = self.query_in(session, select).await?;
@@ -163,5 +158,4 @@ impl Tables {
             Err(failed) => Err(self.error(failed)),
         }
     }
-
 }

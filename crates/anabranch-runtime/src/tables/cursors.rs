@@ -117,7 +117,8 @@ impl Tables {
         let mut ids = ids.into_iter();
         for mut cursor in change.write {
             if cursor.id == 0 {
-                cursor.id = ids.next().ok_or_else(|| self.corrupt("an insert without id".into()))?;
+                cursor.id =
+                    ids.next().ok_or_else(|| self.corrupt("an insert without id".into()))?;
             }
             after.push(cursor);
         }
@@ -167,7 +168,12 @@ impl Tables {
     }
 
     /// The fence for a cursor that takes in others at the same position.
-    pub(crate) fn absorb(&self, cursor: &Cursor, from: Position, others: &[Cursor]) -> Vec<Statement> {
+    pub(crate) fn absorb(
+        &self,
+        cursor: &Cursor,
+        from: Position,
+        others: &[Cursor],
+    ) -> Vec<Statement> {
         let cursors = &self.cursors;
         let update = format!(
             "UPDATE {cursors} SET position = $4, slots = $5 \

@@ -5,7 +5,7 @@
 
 use super::Tables;
 use anabranch_core::{Position, Slot, StoreError};
-use anabranch_store::database::{InsertRows, Statement, Work, Expect};
+use anabranch_store::database::{Expect, InsertRows, Statement, Work};
 use anabranch_store::{Row, Value, params};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -169,8 +169,7 @@ impl Tables {
 
     /// Takes away all events behind a key.
     pub(crate) fn clear_events(&self, consumer: &str, key: &str) -> Statement {
-        let delete =
-            format!("DELETE FROM {} WHERE consumer = $1 AND key = $2", self.parked_events);
+        let delete = format!("DELETE FROM {} WHERE consumer = $1 AND key = $2", self.parked_events);
         Statement::new(delete, params![consumer, key])
     }
 

@@ -1,0 +1,80 @@
+//! Every event once and in order, whatever the lanes, and across restarts and rescaling.
+
+use crate::on_both;
+use crate::support::{Db, Proof, fill, proof, start, status, until};
+use anabranch::FixedPartition;
+use anabranch::prelude::*;
+
+on_both! {
+    everything_is_handled_once_and_in_order,
+    a_restart_goes_on_where_it_stopped,
+    rescaling_fixed_partitions_loses_and_doubles_nothing,
+}
+
+const STREAMS: u64 = 40;
+
+fn all(events_each: i64) -> Proof {
+    let keys = STREAMS as i64;
+    Proof { handled: keys * events_each, doubled: 0, keys, wrong: 0 }
+}
+
+async fn everything_is_handled_once_and_in_order(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=50).await;
+    let recorder = db.recorder("orders");
+    let table = recorder.table.clone();
+    let progress = ReplicaSet::new("s").projection(recorder).lanes(4).catch_up(&log).await.unwrap();
+    assert_eq!(proof(&log, &table).await, all(50));
+    assert_eq!(progress.consumers[0].handled, 2_000);
+    let status = status(&log, "orders").await;
+    assert_eq!(status.lag, 0, "{status:?}");
+}
+
+async fn a_restart_goes_on_where_it_stopped(db: Db) {
+    let log = db.log().await;
+    let recorder = db.recorder("orders");
+    let table = recorder.table.clone();
+    for round in 0..4u64 {
+        fill(&log, 0..STREAMS, round * 10 + 1..=round * 10 + 10).await;
+        let lanes = [3, 1, 5, 2][round as usize];
+        let set = ReplicaSet::new("s").projection(recorder.clone()).lanes(lanes);
+        set.catch_up(&log).await.unwrap();
+        assert_eq!(proof(&log, &table).await, all((round as i64 + 1) * 10));
+    }
+}
+
+/// 3 → 5 → 2 → 7 → 1 partitions; in every step each partition stops at another position.
+async fn rescaling_fixed_partitions_loses_and_doubles_nothing(db: Db) {
+    let log = db.log().await;
+    let recorder = db.recorder("orders").settings(Settings::default().batch_size(7));
+    let table = recorder.table.clone();
+    ReplicaSet::new("s").projection(recorder.clone()).catch_up(&log).await.unwrap();
+    let mut appended = 0;
+    for total in [3u16, 5, 2, 7, 1] {
+        fill(&log, 0..STREAMS, appended + 1..=appended + 10).await;
+        appended += 10;
+        for index in 0..total {
+            let partition = FixedPartition::new(index, total).unwrap();
+            let before = proof(&log, &table).await.handled;
+            let recorder = recorder.clone().worker(partition.to_string());
+            let set = ReplicaSet::new("s").projection(recorder).partition(partition).lanes(2);
+            let running = start(&log, set);
+            // Each partition gets a little further than the one before, none to the end.
+            let wanted = before + i64::from(index + 1);
+            until("some events of a partition", async || {
+                let handled = proof(&log, &table).await.handled;
+                (handled >= wanted || status(&log, "orders").await.lag == 0).then_some(())
+            })
+            .await;
+            running.stop().await;
+        }
+    }
+    let positions: std::collections::HashSet<_> =
+        status(&log, "orders").await.cursors.iter().map(|cursor| cursor.position).collect();
+    assert!(!positions.is_empty());
+    let set = ReplicaSet::new("s").projection(recorder).lanes(3);
+    set.catch_up(&log).await.unwrap();
+    assert_eq!(proof(&log, &table).await, all(50));
+    let status = status(&log, "orders").await;
+    assert!(status.cursors.len() <= 3, "cursors that met are one again: {:?}", status.cursors);
+}

@@ -1,0 +1,6 @@
+//! Consumers, on both databases: the laws, the strategies, failures, replays, views.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
+
+mod exactly_once;
+mod support;
