@@ -3,4 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod exactly_once;
+mod failures;
+mod fence;
+mod strategies;
 mod support;
