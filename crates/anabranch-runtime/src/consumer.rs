@@ -151,6 +151,27 @@ impl Consumer {
         }
     }
 
+    /// Refuses to go on once another version has taken its place, or it was forgotten.
+    pub(crate) fn still_is(&self, version: Option<u32>) -> Result<(), RunError> {
+        let own = self.settings.version;
+        match version {
+            Some(version) if version == own => Ok(()),
+            Some(version) => Err(RunError::refused(
+                &self.name,
+                format!(
+                    "version {version} has taken the place of version {own}; run the program with \
+                     that version"
+                ),
+            )),
+            None => Err(RunError::refused(
+                &self.name,
+                "it was forgotten, or has taken the place of the old version; run it under its own \
+                 name"
+                    .to_owned(),
+            )),
+        }
+    }
+
     fn check(&self, found: &Registered, wanted: &Registered) -> Result<(), RunError> {
         let refuse = |problem: String| Err(RunError::refused(&self.name, problem));
         if found.strategy != wanted.strategy {

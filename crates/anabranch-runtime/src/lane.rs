@@ -109,6 +109,8 @@ pub(crate) struct Lane {
 /// What a lane works on at a time: events of parts that stand at one position.
 struct Batch {
     parts: Vec<usize>,
+    /// The lane's tenure when it began: parts of another one are not these.
+    tenure: u64,
     events: Vec<Event>,
     /// Events of parked keys among them, taken out.
     aside: Vec<(String, Position)>,
@@ -276,6 +278,7 @@ impl Lane {
         let size = self.setup.consumer.batch_size;
         let mut batch = Batch {
             parts: first.parts,
+            tenure: first.tenure,
             events: first.events,
             aside: Vec::new(),
             up_to: first.up_to,
@@ -290,7 +293,7 @@ impl Lane {
         }
         if batch.events.len() > size {
             let events = batch.events.split_off(size);
-            let (parts, tenure) = (batch.parts.clone(), self.parts.tenure());
+            let (parts, tenure) = (batch.parts.clone(), batch.tenure);
             self.pending.push_front(Chunk { parts, tenure, events, up_to: batch.up_to });
             batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
         }
@@ -328,7 +331,7 @@ impl Lane {
                     while let Ok(order) = self.setup.orders.try_recv() {
                         self.obey(order).await?;
                     }
-                    if self.stopping || self.parts.is_empty() {
+                    if self.is_over(&batch) {
                         return Ok(());
                     }
                 }
@@ -338,7 +341,7 @@ impl Lane {
                 }
                 Outcome::Away(error) => {
                     self.wait_out(error).await?;
-                    if self.stopping || self.parts.is_empty() {
+                    if self.is_over(&batch) {
                         return Ok(());
                     }
                 }
@@ -359,6 +362,12 @@ impl Lane {
                 Outcome::Failed { event: None, .. } => at_most = count / 2,
             }
         }
+    }
+
+    /// Whether a batch is none of this lane's business any more: its cursors are lost, or were and are
+    /// back at another place.
+    fn is_over(&self, batch: &Batch) -> bool {
+        self.stopping || batch.tenure != self.parts.tenure()
     }
 
     /// Takes events of parked keys out of the way.
@@ -416,8 +425,8 @@ impl Lane {
         for group in self.parts.dirty() {
             self.parts.merge(&group);
             let up_to = self.parts.reached(&group);
-            let (events, aside) = (Vec::new(), Vec::new());
-            let batch = Batch { parts: group, events, aside, up_to };
+            let (events, aside, tenure) = (Vec::new(), Vec::new(), self.parts.tenure());
+            let batch = Batch { parts: group, tenure, events, aside, up_to };
             match self.transact(&batch, 0, Vec::new()).await {
                 Outcome::Committed { .. } => {}
                 Outcome::Fenced => {
@@ -428,7 +437,8 @@ impl Lane {
                     tracing::debug!(%error, "how far a lane has looked is not written down");
                     return Ok(());
                 }
-                Outcome::Away(error) => self.wait_out(error).await?,
+                // The next look will write it down.
+                Outcome::Away(error) => return self.wait_out(error).await,
                 Outcome::Broken(error) => return Err(error.into()),
                 Outcome::Failed { error, .. } => {
                     tracing::warn!(error, "how far a lane has looked is not written down");

@@ -103,11 +103,6 @@ pub trait Projection: Send + Sync + 'static {
              empties its tables",
         )))
     }
-
-    /// The tables that it writes by [`Tx::table`], for a rebuild beside the old version.
-    fn tables(&self) -> &'static [&'static str] {
-        &[]
-    }
 }
 
 /// A projection as the runtime runs it.

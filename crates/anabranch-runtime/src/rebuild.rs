@@ -95,8 +95,7 @@ pub enum RebuildError {
 }
 
 impl Rebuild {
-    /// The rebuild of a projection that writes these tables (those of
-    /// [`Projection::tables`](crate::Projection::tables)).
+    /// The rebuild of a projection that writes these tables by [`Tx::table`](crate::Tx::table).
     #[must_use]
     pub fn of(log: &Log, name: &str, tables: &[&str]) -> Self {
         let own = tables.iter().map(|table| {
@@ -130,7 +129,7 @@ impl Rebuild {
         for (old, next) in &self.own {
             let only = |a: &str, b: &str| {
                 let rows = format!("SELECT * FROM {a} EXCEPT SELECT * FROM {b}");
-                let count = format!("SELECT count(*) AS rows FROM ({rows}) AS only");
+                let count = format!("SELECT count(*) AS rows FROM ({rows}) AS difference");
                 let some = format!("{rows} LIMIT {EXAMPLES}");
                 [Statement::query(count, vec![]), Statement::query(some, vec![])]
             };

@@ -228,6 +228,8 @@ impl Keeper {
                     tracing::warn!(consumer = name, %error, "cannot claim yet");
                     return Ok(());
                 }
+                // Gone since the last heartbeat; the next one says so.
+                Err(StoreError::Corrupt { .. }) if self.is_gone(&name).await => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
             let running = &mut self.running[number];
@@ -252,8 +254,17 @@ impl Keeper {
         Ok(())
     }
 
+    async fn is_gone(&self, consumer: &str) -> bool {
+        let known = self.tables.registered(Some(consumer)).await;
+        known.is_ok_and(|known| known.is_empty())
+    }
+
     /// What a heartbeat has found out.
     async fn look_after(&mut self, beats: Vec<Beat>) -> Result<(), RunError> {
+        for running in &self.running {
+            let beat = beats.iter().find(|beat| beat.consumer == running.consumer.name);
+            running.consumer.still_is(beat.map(|beat| beat.version))?;
+        }
         for beat in beats {
             let found = self.running.iter().position(|run| run.consumer.name == beat.consumer);
             let Some(number) = found else { continue };

@@ -138,8 +138,8 @@ impl Lane {
             before.clear();
         }
         let aside = batch.aside.clone();
-        let mut prefix =
-            Batch { parts: batch.parts.clone(), events: before, aside, up_to: position };
+        let (parts, tenure) = (batch.parts.clone(), batch.tenure);
+        let mut prefix = Batch { parts, tenure, events: before, aside, up_to: position };
         loop {
             match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
                 Outcome::Committed { events } if events == prefix.events.len() => break,
@@ -150,7 +150,7 @@ impl Lane {
                 }
                 Outcome::Away(error) => {
                     self.wait_out(error).await?;
-                    if self.stopping || self.parts.is_empty() {
+                    if self.is_over(batch) {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
@@ -197,7 +197,7 @@ impl Lane {
                 "an event is tried again"
             );
             self.pause_for(wait).await?;
-            if self.stopping || self.parts.is_empty() {
+            if self.is_over(batch) {
                 return Ok(ControlFlow::Break(()));
             }
             match self.transact(batch, event + 1, Vec::new()).await {

@@ -21,6 +21,7 @@ pub(crate) struct Worker {
 #[derive(Clone, Debug)]
 pub(crate) struct Beat {
     pub(crate) consumer: String,
+    pub(crate) version: u32,
     pub(crate) paused: bool,
     pub(crate) generation: i64,
     pub(crate) wants_reset: bool,
@@ -66,7 +67,7 @@ impl Tables {
         );
         let renew = Statement::fence(renew, params![worker, lease.as_micros() as u64], 1);
         let look = format!(
-            "SELECT name, paused, generation, reset_to IS NOT NULL AS wants_reset, \
+            "SELECT name, version, paused, generation, reset_to IS NOT NULL AS wants_reset, \
              EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked \
              FROM {} WHERE name IN ({})",
             self.consumers,
@@ -81,6 +82,7 @@ impl Tables {
                 let beat = |row| {
                     Ok(Beat {
                         consumer: self.column(row, "name")?,
+                        version: self.column(row, "version")?,
                         paused: self.column(row, "paused")?,
                         generation: self.column(row, "generation")?,
                         wants_reset: self.column(row, "wants_reset")?,

@@ -5,5 +5,8 @@
 mod exactly_once;
 mod failures;
 mod fence;
+mod replays;
 mod strategies;
+mod subscribers;
 mod support;
+mod views;
