@@ -23,7 +23,8 @@ pub(crate) fn read(
     {
         return scan(connection, sql, request, query, max_events);
     }
-    let mut statement = prepare(connection, sql, request, max_events)?;
+    let head = head_for(connection, sql, request)?;
+    let mut statement = prepare(connection, sql, request, max_events, head)?;
     let mut rows = statement.raw_query();
     let mut page = Page { events: Vec::new(), cursor: request.cursor, end: PageEnd::Last };
     let mut bytes = 0;
@@ -37,10 +38,30 @@ pub(crate) fn read(
         page.events.push(event);
         if page.events.len() == max_events || bytes >= Page::MAX_BYTES {
             page.end = PageEnd::More;
-            break;
+            return Ok(page);
         }
     }
+    if let Some(head) = head {
+        page.cursor = page.cursor.max(head.get());
+    }
     Ok(page)
+}
+
+/// The end of the log, for a forward read of some of its events: all up to there is looked at, however
+/// few match, so the next page need not look again.
+fn head_for(
+    connection: &Connection,
+    sql: &Sql,
+    request: &ReadRequest,
+) -> rusqlite::Result<Option<Position>> {
+    match &request.scope {
+        Scope::Log(query) if !query.is_all() && !request.backwards => {
+            let head = format!("SELECT coalesce(max(position), 0) FROM {}", sql.events);
+            let head = connection.prepare_cached(&head)?.query_row((), |row| row.get(0))?;
+            Ok(Some(Position::from_i64(head)))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Reads a page of the events that pass a filter. A row that does not costs a step and a look at one
@@ -108,6 +129,7 @@ fn prepare<'c>(
     sql: &Sql,
     request: &ReadRequest,
     max_events: usize,
+    head: Option<Position>,
 ) -> rusqlite::Result<CachedStatement<'c>> {
     let columns = &sql.event_columns;
     let (beyond, order) = if request.backwards { ('<', "DESC") } else { ('>', "ASC") };
@@ -139,7 +161,7 @@ fn prepare<'c>(
                 "{columns} WHERE position IN ({}) ORDER BY position {order}",
                 matching.sql
             ))?;
-            let bound = if request.backwards { 0 } else { i64::MAX };
+            let bound = head.map_or(0, Position::as_i64);
             statement.raw_bind_parameter(1, cursor)?;
             statement.raw_bind_parameter(2, bound)?;
             statement.raw_bind_parameter(3, max_events as i64)?;
