@@ -6,23 +6,44 @@
 //! | module | subject |
 //! |---|---|
 //! | `target` | which log a command works on |
+//! | `output` | lines, JSON lines and tables |
+//! | `confirm` | what cannot be taken back |
 //! | `demo` | append, follow, verify |
 //! | `append` | one event from the command line |
 //! | `tail` | the last events, and the next ones |
 //! | `migrate` | create or upgrade a log, or print how |
+//! | `status` | consumers and their cursors |
+//! | `workers` | processes that run consumers |
+//! | `pause` | pause and resume a consumer |
+//! | `replay` | begin again |
+//! | `skip_to_head` | leave out what is not handled |
+//! | `parked` | keys that failed: list, show, retry, skip |
+//! | `partition` | where a key goes, and which strategy fits |
+//! | `rebuild` | compare a new version, and switch to it |
+//! | `forget` | remove a consumer that no longer exists |
 //! | `bench` | how fast, beside the bare driver |
 
 #![allow(clippy::print_stdout, reason = "standard output is what this program is for")]
 
 mod append;
 mod bench;
-
+mod confirm;
 mod demo;
+mod forget;
 mod migrate;
+mod output;
+mod parked;
+mod partition;
+mod pause;
+mod rebuild;
+mod replay;
+mod skip_to_head;
+mod status;
 mod tail;
 mod target;
+mod workers;
 
-use anabranch::{AppendError, StoreError};
+use anabranch::{AppendError, RebuildError, StoreError};
 use clap::{Parser, Subcommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -42,6 +63,22 @@ enum Command {
     Append(append::AppendEvent),
     Tail(tail::Tail),
     Migrate(migrate::Migrate),
+    Status(status::Status),
+    Workers(workers::Workers),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
+    Replay(replay::Replay),
+    SkipToHead(skip_to_head::SkipToHead),
+    /// Keys that are set aside because an event of them failed
+    #[command(subcommand)]
+    Parked(parked::ParkedKeys),
+    /// Where a key goes, and which strategy fits
+    #[command(subcommand)]
+    Partition(partition::Partition),
+    /// A new version of a projection, built beside the old one
+    #[command(subcommand)]
+    Rebuild(rebuild::RebuildVersion),
+    Forget(forget::Forget),
     /// Measure how fast it is here, beside the bare driver on the same schema
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -71,6 +108,16 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Append(append) => append.run().await,
         Command::Tail(tail) => tail.run().await,
         Command::Migrate(migrate) => migrate.run().await,
+        Command::Status(status) => status.run().await,
+        Command::Workers(workers) => workers.run().await,
+        Command::Pause(pause) => pause.run().await,
+        Command::Resume(resume) => resume.run().await,
+        Command::Replay(replay) => replay.run().await,
+        Command::SkipToHead(skip) => skip.run().await,
+        Command::Parked(parked) => parked.run().await,
+        Command::Partition(partition) => partition.run().await,
+        Command::Rebuild(rebuild) => rebuild.run().await,
+        Command::Forget(forget) => forget.run().await,
         Command::Bench(bench) => bench.run().await,
     }
 }
@@ -80,7 +127,9 @@ fn message(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for cause in error.chain() {
         parts.push(cause.to_string());
-        if cause.is::<StoreError>() || cause.is::<AppendError>() {
+        let names_its_cause =
+            cause.is::<StoreError>() || cause.is::<AppendError>() || cause.is::<RebuildError>();
+        if names_its_cause {
             break;
         }
     }

@@ -1,9 +1,9 @@
 //! The last events, and the next ones.
 
+use crate::output;
 use crate::target::Target;
 use anabranch::{Event, EventStream, Log, Position, Query, StreamId};
 use clap::Args;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Print the last events, and with -f each new one as it is stored
@@ -91,20 +91,9 @@ impl Tail {
     }
 
     fn print(&self, event: &Event) -> anyhow::Result<()> {
-        let line = if self.json {
-            serde_json::to_string(event)?
-        } else {
-            let (position, time) = (event.position(), event.recorded_at());
-            let (category, stream, version) =
-                (event.category(), event.stream_id(), event.version());
-            let tags: String = event.tags().map(|tag| format!(" #{tag}")).collect();
-            let (name, data) = (event.event_type(), event.data_json());
-            format!("{position:>8}  {time:.3}  {category}:{stream}@{version}  {name} {data}{tags}")
-        };
-        match writeln!(std::io::stdout(), "{line}") {
-            // Whoever reads has seen enough, as `head` does.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-            written => Ok(written?),
+        match self.json {
+            true => output::json(event),
+            false => output::line(output::event(event)),
         }
     }
 }

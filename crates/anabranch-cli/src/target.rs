@@ -1,7 +1,10 @@
 //! Which log a command works on.
 
-use anabranch::{HashRule, Log, Namespace, Options, StoreError};
+use anabranch::{Consumers, HashRule, Log, Namespace, Options, StoreError};
 use clap::Args;
+
+const URL: &str = "ANABRANCH_URL";
+const DEFAULT_URL: &str = "sqlite:anabranch.db";
 
 /// The log.
 #[derive(Args, Clone, Debug)]
@@ -9,9 +12,9 @@ pub(crate) struct Target {
     /// The database: sqlite:FILE, sqlite::memory: or postgres://USER:PASSWORD@HOST/DATABASE
     #[arg(
         long,
-        env = "ANABRANCH_URL",
+        env = URL,
         hide_env_values = true,
-        default_value = "sqlite:anabranch.db",
+        default_value = DEFAULT_URL,
         hide_default_value = false
     )]
     pub(crate) url: String,
@@ -19,6 +22,27 @@ pub(crate) struct Target {
     /// Which log in it: a schema of PostgreSQL, a prefix of SQLite's tables
     #[arg(long, env = "ANABRANCH_NAMESPACE", default_value = "anabranch", value_parser = namespace)]
     pub(crate) namespace: Namespace,
+}
+
+/// The log, for a command that may do without one.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MaybeTarget {
+    /// The database, as for the other commands
+    #[arg(long)]
+    pub(crate) url: Option<String>,
+
+    /// Which log in it
+    #[arg(long, env = "ANABRANCH_NAMESPACE", default_value = "anabranch", value_parser = namespace)]
+    pub(crate) namespace: Namespace,
+}
+
+impl MaybeTarget {
+    /// The log that is named, or the one that other commands would work on.
+    pub(crate) fn or_default(&self) -> Target {
+        let url = self.url.clone().or_else(|| std::env::var(URL).ok());
+        let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
+        Target { url, namespace: self.namespace.clone() }
+    }
 }
 
 impl Target {
@@ -31,6 +55,12 @@ impl Target {
         let namespace = self.namespace.clone();
         let options = Options { namespace, migrate, hash_rule, ..Options::default() };
         anabranch::connect_with(&self.url, &options).await
+    }
+
+    /// The consumers of the log, which must be there. Looking after a log does not upgrade it: the
+    /// workers that run may be older than this program.
+    pub(crate) async fn consumers(&self) -> Result<Consumers, StoreError> {
+        Ok(Consumers::of(&self.connect(false, None).await?))
     }
 }
 

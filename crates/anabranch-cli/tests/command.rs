@@ -1,36 +1,13 @@
 //! The command, as a user runs it: real processes, real files, real exit codes.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test fails by panicking")]
 
+mod process;
+
+use process::{anabranch, failure, postgres, run, stdout};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-fn anabranch(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-    command.current_dir(directory).env_remove("ANABRANCH_URL").env_remove("RUST_LOG");
-    command
-}
-
-fn run(directory: &Path, arguments: &[&str]) -> Output {
-    anabranch(directory).args(arguments).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn failure(output: &Output, code: i32) -> String {
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    assert!(output.stdout.is_empty(), "errors go to standard error");
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn postgres() -> String {
-    std::env::var("ANABRANCH_TEST_POSTGRES").expect("these tests need PostgreSQL: cargo xtask test")
-}
+use std::process::Stdio;
 
 #[test]
 fn the_demo_proves_itself() {

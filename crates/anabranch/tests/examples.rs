@@ -2,8 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use anabranch::{FixedPartition, HashRule};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+/// How long a case waits for something that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Cargo builds examples with the tests, next to the folder that holds the test itself.
 fn example(name: &str) -> Command {
@@ -12,15 +20,190 @@ fn example(name: &str) -> Command {
     Command::new(profile.join("examples").join(name))
 }
 
+fn postgres() -> String {
+    std::env::var("ANABRANCH_TEST_POSTGRES")
+        .expect("these tests need PostgreSQL: run `cargo xtask test`")
+}
+
+/// A database for one case, and a folder to run in.
+struct Place {
+    url: Option<String>,
+    namespace: String,
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// The file that the example chooses itself, and a schema of its own on PostgreSQL.
+    fn both() -> [Self; 2] {
+        let place = |url: Option<String>| {
+            let namespace = format!("ex_{:016x}", uuid::Uuid::now_v7().as_u64_pair().1);
+            let own_tables = |url: String| {
+                let sign = if url.contains('?') { '&' } else { '?' };
+                format!("{url}{sign}options=-csearch_path%3D{namespace}")
+            };
+            let url = url.map(own_tables);
+            Self { url, namespace, directory: tempfile::tempdir().unwrap() }
+        };
+        [place(None), place(Some(postgres()))]
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = example(name);
+        command.current_dir(self.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        for variable in ["ANABRANCH_URL", "PARTITION_KEY", "PARTITION_INDEX", "TOTAL_PARTITIONS"] {
+            command.env_remove(variable);
+        }
+        command.env("ANABRANCH_NAMESPACE", &self.namespace);
+        command.args(&self.url).args(arguments);
+        command
+    }
+
+    fn run(&self, name: &str, arguments: &[&str]) -> String {
+        text_of(self.command(name, arguments).spawn().unwrap())
+    }
+
+    /// A process for a fixed partition.
+    fn partition(&self, index: u16, total: u16, arguments: &[&str]) -> Child {
+        let mut command = self.command("partitioned_projection", arguments);
+        command.env("PARTITION_KEY", index.to_string()).env("TOTAL_PARTITIONS", total.to_string());
+        command.spawn().unwrap()
+    }
+
+    /// Runs all partitions at once until they have caught up. Returns the positions that were
+    /// handled, each in the right process.
+    fn all_partitions(&self, total: u16) -> BTreeSet<u64> {
+        let start = |index| self.partition(index, total, &["--catch-up", "--verbose"]);
+        let running: Vec<_> = (0..total).map(start).collect();
+        let mut positions = BTreeSet::new();
+        for (index, child) in running.into_iter().enumerate() {
+            let text = text_of(child);
+            let label = format!("partition {index} of {total}: ");
+            let events = text.lines().filter(|line| line.contains(": event "));
+            let mut count = 0;
+            for line in events {
+                let line = line.strip_prefix(&label).unwrap_or_else(|| panic!("{text}"));
+                let (stream, position) = line.rsplit_once(" at position ").unwrap();
+                let (_, stream) = stream.rsplit_once(":").unwrap();
+                let (id, _) = stream.split_once('@').unwrap();
+                let partition = FixedPartition::of_key(HashRule::Fnv1a, id, total).unwrap();
+                assert_eq!(usize::from(partition.index()), index, "{line}");
+                assert!(positions.insert(position.parse().unwrap()), "{line}: twice");
+                count += 1;
+            }
+            assert!(count > 0, "{text}");
+            assert!(text.contains(&format!("{label}stopped; handled {count} events")), "{text}");
+        }
+        positions
+    }
+}
+
+fn text_of(child: Child) -> String {
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// What was appended, as the summary names it: `1000 orders, 4000 events, 11980.00 euros`.
+fn appended(text: &str) -> &str {
+    text.strip_prefix("appended ").unwrap().trim_end()
+}
+
 #[test]
 fn tickets_are_sold_once_on_both_databases() {
-    let postgres = std::env::var("ANABRANCH_TEST_POSTGRES")
-        .expect("these tests need PostgreSQL: run `cargo xtask test`");
-    for arguments in [vec![], vec![postgres]] {
+    for arguments in [vec![], vec![postgres()]] {
         let output = example("tickets").args(&arguments).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains("40 guests came, 31 were turned away"), "{text}");
         assert!(text.contains("10 tickets sold, 250 euros taken"), "{text}");
+    }
+}
+
+#[test]
+fn four_partitions_handle_every_order_once_and_three_go_on() {
+    let name = "partitioned_projection";
+    for place in Place::both() {
+        let text = place.run(name, &["append", "250"]);
+        assert_eq!(place.all_partitions(4).len(), 1000);
+        let summary = place.run(name, &["--catch-up"]);
+        assert!(summary.contains("everything: stopped; handled 0 events"), "{summary}");
+        assert!(summary.contains(&format!("order_totals holds {}", appended(&text))), "{summary}");
+
+        place.run(name, &["append", "30"]);
+        assert_eq!(place.all_partitions(3).len(), 120);
+        let summary = place.run(name, &["--catch-up"]);
+        assert!(summary.contains("order_totals holds 280 orders, 1120 events"), "{summary}");
+    }
+}
+
+#[test]
+fn a_second_process_for_a_partition_is_a_standby_that_takes_over() {
+    for place in Place::both() {
+        place.run("partitioned_projection", &["append", "50"]);
+        let first = Running::of(place.partition(1, 4, &[]), "caught up");
+        let second = Running::of(place.partition(1, 4, &[]), "standby: another process");
+        first.stop();
+        second.wait_for("holds 1260 of 1260 slots");
+        second.stop();
+    }
+}
+
+#[test]
+fn a_pool_shares_the_work_between_its_lanes() {
+    for place in Place::both() {
+        let text = place.run("worker_pool", &["append", "250"]);
+        let summary = place.run("worker_pool", &["--catch-up"]);
+        assert!(summary.contains("pool: stopped; handled 1000 events"), "{summary}");
+        assert!(summary.contains(&format!("order_totals holds {}", appended(&text))), "{summary}");
+        let count = |lane: u16| -> u64 {
+            let label = format!("lane {lane} of 4: ");
+            let line = summary.lines().filter_map(|line| line.strip_prefix(&label)).next_back();
+            let count = line.and_then(|line| line.strip_suffix(" events"));
+            count.unwrap_or_else(|| panic!("{summary}")).parse().unwrap()
+        };
+        let counts: Vec<u64> = (0..4).map(count).collect();
+        assert_eq!(counts.iter().sum::<u64>(), 1000, "{summary}");
+        assert!(counts.iter().all(|count| *count > 0), "{summary}");
+    }
+}
+
+/// A process that goes on until it is told to stop.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// Waits until it has said something.
+    fn of(mut child: Child, said: &str) -> Self {
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let running = Self { child, lines };
+        running.wait_for(said);
+        running
+    }
+
+    fn wait_for(&self, said: &str) {
+        let next = || self.lines.recv_timeout(PATIENCE);
+        while !next().unwrap_or_else(|_| panic!("it never said: {said}")).contains(said) {}
+    }
+
+    /// As Ctrl-C does.
+    fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        self.wait_for("stopped; handled");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    /// A case that failed leaves no process behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
     }
 }

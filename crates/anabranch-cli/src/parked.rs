@@ -1,0 +1,209 @@
+//! Keys that are set aside because an event of them failed.
+
+use crate::output::{self, Table, count, time};
+use crate::target::Target;
+use anabranch::{Consumers, Event, Parked};
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What to do with parked keys.
+#[derive(Subcommand)]
+pub(crate) enum ParkedKeys {
+    List(List),
+    Show(Show),
+    Retry(Retry),
+    Skip(Skip),
+}
+
+/// List the parked keys of a consumer, the oldest first
+#[derive(Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer
+    name: String,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show a parked key: its error, and the first events that wait
+#[derive(Args)]
+pub(crate) struct Show {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer
+    name: String,
+
+    /// The key, as `parked list` shows it
+    key: String,
+
+    /// How many of the events that wait
+    #[arg(short = 'n', long, default_value_t = 10, value_name = "COUNT")]
+    lines: usize,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Ask for a parked key to be tried again at once
+#[derive(Args)]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer
+    name: String,
+
+    /// The key, as `parked list` shows it
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    key: Option<String>,
+
+    /// All parked keys of the consumer
+    #[arg(long)]
+    all: bool,
+}
+
+/// Ask for the first event of a parked key to be left out, and the others to be tried
+#[derive(Args)]
+pub(crate) struct Skip {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer
+    name: String,
+
+    /// The key, as `parked list` shows it
+    key: String,
+
+    /// Leave out all events that wait, not only the first
+    #[arg(long)]
+    all_events: bool,
+}
+
+impl ParkedKeys {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::List(list) => list.run().await?,
+            Self::Show(show) => show.run().await?,
+            Self::Retry(retry) => retry.run().await?,
+            Self::Skip(skip) => skip.run().await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<()> {
+        let parked = self.target.consumers().await?.parked(&self.name).await?;
+        if self.json {
+            return parked.iter().try_for_each(output::json);
+        }
+        if parked.is_empty() {
+            eprintln!("`{}` has no parked keys", self.name);
+            return Ok(());
+        }
+        let headings = ["KEY", ">EVENTS", ">FIRST", ">ATTEMPTS", "SINCE", "NEXT ATTEMPT", "ERROR"];
+        let mut table = Table::new(headings);
+        for key in parked {
+            table.row([
+                key.key.clone(),
+                key.events.to_string(),
+                key.first.map_or_else(|| "-".to_owned(), |first| first.to_string()),
+                key.attempts.to_string(),
+                time(key.since_us),
+                next_attempt(&key),
+                key.error,
+            ]);
+        }
+        table.print()
+    }
+}
+
+/// A parked key with its events, as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    parked: &'a Parked,
+    first_events: &'a [Event],
+}
+
+impl Show {
+    async fn run(self) -> anyhow::Result<()> {
+        let consumers = self.target.consumers().await?;
+        let parked = find(&consumers, &self.name, &self.key).await?;
+        let events = consumers.parked_events(&self.name, &self.key, self.lines).await?;
+        if self.json {
+            return output::json(&Shown { parked: &parked, first_events: &events });
+        }
+        output::line(format_args!("key           {}", parked.key))?;
+        output::line(format_args!("slot          {}", parked.slot))?;
+        output::line(format_args!("since         {}", time(parked.since_us)))?;
+        output::line(format_args!("attempts      {}", parked.attempts))?;
+        output::line(format_args!("next attempt  {}", next_attempt(&parked)))?;
+        output::line(format_args!("error         {}", parked.error))?;
+        output::line(format_args!("waiting       {}", count(parked.events, "event")))?;
+        output::line("")?;
+        events.iter().try_for_each(|event| output::line(output::event(event)))
+    }
+}
+
+impl Retry {
+    async fn run(self) -> anyhow::Result<()> {
+        let (consumers, name) = (self.target.consumers().await?, &self.name);
+        let keys = match self.key {
+            Some(key) => vec![key],
+            None => {
+                let parked = consumers.parked(name).await?;
+                parked.into_iter().map(|parked| parked.key).collect()
+            }
+        };
+        for key in &keys {
+            consumers.retry_parked(name, key).await?;
+        }
+        let asked = count(keys.len() as u64, "key");
+        eprintln!("asked for {asked} of `{name}` to be tried again; {BY_WHOM}");
+        Ok(())
+    }
+}
+
+impl Skip {
+    async fn run(self) -> anyhow::Result<()> {
+        let (consumers, name, key) = (self.target.consumers().await?, &self.name, &self.key);
+        let what = if self.all_events {
+            consumers.skip_all_parked(name, key).await?;
+            "all events that wait"
+        } else {
+            consumers.skip_parked(name, key).await?;
+            "the first event"
+        };
+        eprintln!("asked for {what} of `{key}` to be left out; {BY_WHOM}");
+        Ok(())
+    }
+}
+
+const BY_WHOM: &str = "the worker that owns its slot does it, or the next one";
+
+async fn find(consumers: &Consumers, name: &str, key: &str) -> anyhow::Result<Parked> {
+    let parked = consumers.parked(name).await?;
+    let found = parked.into_iter().find(|parked| parked.key == key);
+    found.with_context(|| {
+        format!("`{name}` has no parked key `{key}`; `anabranch parked list {name}` shows them")
+    })
+}
+
+fn next_attempt(parked: &Parked) -> String {
+    match (parked.asked, parked.retry_in) {
+        (Some(asked), _) => format!("{asked} asked"),
+        (None, None) => "when asked".to_owned(),
+        (None, Some(Duration::ZERO)) => "due".to_owned(),
+        (None, Some(wait)) => format!("in {:.1} s", wait.as_secs_f64()),
+    }
+}

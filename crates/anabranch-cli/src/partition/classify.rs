@@ -1,0 +1,93 @@
+//! Which strategy fits, from four questions.
+
+use crate::output;
+use anabranch::partition::{Answers, classify};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Recommend a partition strategy from four yes/no answers
+///
+/// Asks on a terminal if no answer is given; otherwise an answer that is missing means no.
+#[derive(Args)]
+pub(crate) struct Classify {
+    /// Does each effect depend on one entity only?
+    #[arg(long, value_name = "YES|NO", hide_possible_values = true)]
+    one_entity: Option<Answer>,
+
+    /// Must the events of one customer stay in order across entities?
+    #[arg(long, value_name = "YES|NO", hide_possible_values = true)]
+    customer_order: Option<Answer>,
+
+    /// Do the events of one business process, which share a correlation, belong together?
+    #[arg(long, value_name = "YES|NO", hide_possible_values = true)]
+    process: Option<Answer>,
+
+    /// Must all events be handled in one total order?
+    #[arg(long, value_name = "YES|NO", hide_possible_values = true)]
+    total_order: Option<Answer>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+enum Answer {
+    Yes,
+    No,
+}
+
+impl Classify {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let given = [self.one_entity, self.customer_order, self.process, self.total_order];
+        let answers = if given.iter().any(Option::is_some) {
+            given.map(|answer| answer == Some(Answer::Yes))
+        } else if std::io::stdin().is_terminal() {
+            ask()?
+        } else {
+            eprintln!(
+                "error: there are no answers and nobody to ask; give --one-entity, \
+                 --customer-order, --process or --total-order yes or no"
+            );
+            return Ok(ExitCode::from(2));
+        };
+        let [one_entity, customer_order, process, total_order] = answers;
+        let advice = classify(Answers { one_entity, customer_order, process, total_order });
+        let (strategy, lanes, reason) = (advice.strategy, advice.lanes, advice.reason);
+        if self.json {
+            output::json(&json!({ "strategy": strategy, "lanes": lanes, "reason": reason }))?;
+        } else {
+            output::line(format_args!("strategy  {strategy}"))?;
+            output::line(format_args!("lanes     {lanes} to begin with"))?;
+            output::line(format_args!("reason    {reason}"))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn ask() -> anyhow::Result<[bool; 4]> {
+    let questions = [
+        "Does each effect depend on one entity only?",
+        "Must the events of one customer stay in order across entities?",
+        "Do the events of one business process, which share a correlation, belong together?",
+        "Must all events be handled in one total order?",
+    ];
+    let mut answers = [false; 4];
+    let mut lines = std::io::stdin().lock().lines();
+    for (question, answer) in questions.iter().zip(&mut answers) {
+        *answer = loop {
+            eprint!("{question} [y/n] ");
+            std::io::stderr().flush()?;
+            let Some(line) = lines.next() else { anyhow::bail!("the questions are not answered") };
+            match line?.trim().to_lowercase().as_str() {
+                "y" | "yes" => break true,
+                "n" | "no" => break false,
+                _ => {}
+            }
+        };
+    }
+    Ok(answers)
+}

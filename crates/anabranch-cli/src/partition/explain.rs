@@ -1,0 +1,189 @@
+//! Where a key goes: its slot, its partition for a number of them, its owner.
+
+use crate::output::{self, Table};
+use crate::status;
+use crate::target::MaybeTarget;
+use anabranch::{
+    Consumers, CursorStatus, FixedPartition, HashRule, Log, SLOTS, Slot, Strategy, StreamId,
+};
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Totals for the table if none is asked for; all of them divide 5040.
+const TOTALS: [u16; 8] = [2, 3, 4, 5, 6, 8, 10, 12];
+
+/// Show where a key goes: its slot, its partition, and with --consumer its owner
+///
+/// The slot is hash(key) % 5040 and never changes; the partition of N is slot % N. A stream such as
+/// Order:ord-123 has the slot of its id alone, ord-123.
+///
+/// No database is opened, unless --consumer or --url names one: then the rule is the consumer's, or
+/// the log's.
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// The key: a stream as CATEGORY:ID, an id, a customer, a correlation
+    #[arg(allow_negative_numbers = true)]
+    key: String,
+
+    /// How many partitions there are [default: a table of some]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(SLOTS)))]
+    total: Option<u16>,
+
+    /// How keys become slots: fnv1a, md5 or integer [default: fnv1a]
+    #[arg(long, conflicts_with_all = ["consumer", "url"])]
+    rule: Option<HashRule>,
+
+    /// Also name the reader of the partition: TYPE_runner_partition_I_of_N
+    #[arg(long = "type", value_name = "TYPE")]
+    reader: Option<String>,
+
+    /// Also show who owns the key for this consumer, and how far it is
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
+
+    #[command(flatten)]
+    target: MaybeTarget,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Explanation {
+    key: String,
+    /// What is hashed; nothing if all events are one sequence.
+    hashed: Option<String>,
+    rule: HashRule,
+    slot: Slot,
+    partitions: Vec<Place>,
+    consumer: Option<Owned>,
+}
+
+#[derive(Serialize)]
+struct Place {
+    total: u16,
+    index: u16,
+    reader: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Owned {
+    name: String,
+    strategy: String,
+    cursor: CursorStatus,
+    #[serde(skip)]
+    owner: String,
+}
+
+impl Explain {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let explanation = self.explain().await?;
+        if self.json {
+            output::json(&explanation)?;
+        } else {
+            self.print(&explanation)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn explain(&self) -> anyhow::Result<Explanation> {
+        let mut rule = self.rule.unwrap_or_default();
+        let mut strategy = None;
+        let mut consumer = None;
+        if self.consumer.is_some() || self.target.url.is_some() {
+            let log = self.target.or_default().connect(false, None).await?;
+            rule = log.hash_rule();
+            if let Some(name) = &self.consumer {
+                let registered = Consumers::of(&log).status(name).await?.strategy;
+                // As it is registered: `entity, md5`.
+                let mut words = registered.split(", ");
+                strategy = words.next().and_then(|word| word.parse().ok());
+                rule = words.next().and_then(|word| word.parse().ok()).unwrap_or(rule);
+                consumer = Some((log, name, registered));
+            }
+        }
+        let hashed = hashed(&self.key, strategy);
+        let slot = hashed.as_deref().map_or(Slot::ZERO, |hashed| rule.slot(hashed));
+        let totals = self.total.map_or(TOTALS.to_vec(), |total| vec![total]);
+        let place = |total| -> anyhow::Result<Place> {
+            let partition = FixedPartition::new(slot.get() % total, total)?;
+            let reader = self.reader.as_ref().map(|kind| partition.reader_name(kind));
+            Ok(Place { total, index: partition.index(), reader })
+        };
+        let partitions = totals.into_iter().map(place).collect::<Result<_, _>>()?;
+        let consumer = match consumer {
+            Some((log, name, strategy)) => Some(owned(&log, name, strategy, slot).await?),
+            None => None,
+        };
+        Ok(Explanation { key: self.key.clone(), hashed, rule, slot, partitions, consumer })
+    }
+
+    fn print(&self, explanation: &Explanation) -> anyhow::Result<()> {
+        let Explanation { key, hashed, rule, slot, partitions, consumer } = explanation;
+        output::line(format_args!("key        {key}"))?;
+        match hashed {
+            Some(hashed) if hashed == key => {
+                output::line(format_args!("slot       {slot} = {rule} of `{key}` % {SLOTS}"))?;
+            }
+            Some(hashed) => output::line(format_args!(
+                "slot       {slot} = {rule} of `{hashed}` % {SLOTS}: a stream has the slot of its id, \
+                 without the category"
+            ))?,
+            None => output::line("slot       0: all events of this consumer are one sequence")?,
+        }
+        if let (Some(total), [place]) = (self.total, partitions.as_slice()) {
+            output::line(format_args!("partition  {} of {total} = slot % {total}", place.index))?;
+            if let Some(reader) = &place.reader {
+                output::line(format_args!("reader     {reader}"))?;
+            }
+            if !SLOTS.is_multiple_of(total) {
+                output::line(format_args!(
+                    "note       {total} does not divide {SLOTS}: where a rule of your own takes \
+                     hash % {total}, the two differ"
+                ))?;
+            }
+        }
+        if let Some(Owned { name, strategy, cursor, owner }) = consumer {
+            output::line(format_args!("consumer   {name}, by {strategy}"))?;
+            output::line(format_args!(
+                "cursor     {}, done up to {}",
+                cursor.slots, cursor.position
+            ))?;
+            output::line(format_args!("owner      {owner}"))?;
+        }
+        if self.total.is_none() {
+            output::line("")?;
+            print_places(partitions)?;
+        }
+        Ok(())
+    }
+}
+
+fn print_places(places: &[Place]) -> anyhow::Result<()> {
+    let is_named = places.iter().any(|place| place.reader.is_some());
+    let mut table = Table::new([">TOTAL", ">PARTITION", if is_named { "READER" } else { "" }]);
+    for Place { total, index, reader } in places {
+        table.row([total.to_string(), index.to_string(), reader.clone().unwrap_or_default()]);
+    }
+    table.print()
+}
+
+/// What of a key is hashed. Only streams have a part that is not.
+fn hashed(key: &str, strategy: Option<Strategy>) -> Option<String> {
+    let id = || key.parse::<StreamId>().map_or_else(|_| key.to_owned(), |id| id.id().to_owned());
+    match strategy {
+        Some(Strategy::Global) => None,
+        Some(Strategy::Entity) => Some(id()),
+        None if !key.starts_with("dcb:tenant:") => Some(id()),
+        _ => Some(key.to_owned()),
+    }
+}
+
+async fn owned(log: &Log, name: &str, strategy: String, slot: Slot) -> anyhow::Result<Owned> {
+    let consumers = Consumers::of(log);
+    let cursor = consumers.owner_of(name, slot).await?;
+    let owner = status::owner(&cursor.owner, &consumers.workers().await?);
+    Ok(Owned { name: name.to_owned(), strategy, cursor, owner })
+}

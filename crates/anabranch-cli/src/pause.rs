@@ -1,0 +1,42 @@
+//! A consumer that is to stand still for a while.
+
+use crate::target::Target;
+use clap::Args;
+use std::process::ExitCode;
+
+/// Let a consumer stand still: its workers finish their batches and wait
+#[derive(Args)]
+pub(crate) struct Pause {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer
+    name: String,
+}
+
+/// Let a paused consumer go on
+#[derive(Args)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer
+    name: String,
+}
+
+impl Pause {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let name = &self.name;
+        self.target.consumers().await?.pause(name).await?;
+        eprintln!("`{name}` is paused; `anabranch resume {name}` lets it go on");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Resume {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        self.target.consumers().await?.resume(&self.name).await?;
+        eprintln!("`{}` goes on", self.name);
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,136 @@
+//! A new version of a projection, built beside the old one.
+
+use crate::output;
+use crate::target::Target;
+use anabranch::{Consumers, Log, Rebuild, TableDifference};
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// What to do with the two versions.
+#[derive(Subcommand)]
+pub(crate) enum RebuildVersion {
+    Compare(Compare),
+    Switch(Switch),
+}
+
+/// Compare the tables of the two versions, row by row; exits with 1 if they differ
+///
+/// Both versions may go on meanwhile: what one of them has not handled yet shows as a difference.
+#[derive(Args)]
+pub(crate) struct Compare {
+    #[command(flatten)]
+    versions: Versions,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Put the new version in the place of the old one, in one transaction
+///
+/// The old tables are kept under names that end in _old, until the next switch. Workers of the old
+/// version are fenced and from then on refused.
+#[derive(Args)]
+pub(crate) struct Switch {
+    #[command(flatten)]
+    versions: Versions,
+}
+
+#[derive(Args)]
+struct Versions {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer, without the .next of its new version
+    name: String,
+
+    #[command(flatten)]
+    tables: Tables,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Tables {
+    /// A table that the projection writes; may be repeated
+    #[arg(long = "table", value_name = "TABLE", value_parser = table)]
+    tables: Vec<String>,
+
+    /// It is a view, whose table is known
+    #[arg(long)]
+    view: bool,
+}
+
+impl RebuildVersion {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Compare(compare) => compare.run().await,
+            Self::Switch(switch) => switch.run().await,
+        }
+    }
+}
+
+impl Versions {
+    async fn rebuild(&self) -> anyhow::Result<Rebuild> {
+        let log = self.target.connect(false, None).await?;
+        // A typing error is told from a table that is missing.
+        let consumers = Consumers::of(&log);
+        for name in [&self.name, &format!("{}.next", self.name)] {
+            consumers.status(name).await?;
+        }
+        Ok(self.of(&log))
+    }
+
+    fn of(&self, log: &Log) -> Rebuild {
+        if self.tables.view {
+            return Rebuild::of_view(log, &self.name);
+        }
+        let tables: Vec<&str> = self.tables.tables.iter().map(String::as_str).collect();
+        Rebuild::of(log, &self.name, &tables)
+    }
+}
+
+impl Compare {
+    async fn run(self) -> anyhow::Result<ExitCode> {
+        let differences = self.versions.rebuild().await?.compare().await?;
+        for difference in &differences {
+            match self.json {
+                true => output::json(difference)?,
+                false => print(difference)?,
+            }
+        }
+        let is_same = differences.iter().all(TableDifference::is_same);
+        Ok(if is_same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl Switch {
+    async fn run(self) -> anyhow::Result<ExitCode> {
+        self.versions.rebuild().await?.switch().await?;
+        let name = &self.versions.name;
+        eprintln!("`{name}` is the new version; the old tables are kept with _old in their names");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn print(difference: &TableDifference) -> anyhow::Result<()> {
+    let TableDifference { table, only_old, only_new, examples } = difference;
+    if difference.is_same() {
+        return output::line(format_args!("{table}: the same"));
+    }
+    output::line(format_args!(
+        "{table}: {} only in the old version (-), {only_new} only in the new one (+)",
+        output::count(*only_old, "row")
+    ))?;
+    examples.iter().try_for_each(|example| output::line(format_args!("  {example}")))
+}
+
+/// The name goes into a statement as it stands.
+fn table(name: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    match name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(is_plain)
+    {
+        true => Ok(name.to_owned()),
+        false => Err("use letters, digits and _, with a . after a schema".to_owned()),
+    }
+}

@@ -1,0 +1,81 @@
+//! A consumer that is to begin again.
+
+use crate::status::is_run;
+use crate::target::Target;
+use anabranch::{Position, ReplayFrom};
+use anyhow::bail;
+use clap::Args;
+use jiff::Timestamp;
+use std::process::ExitCode;
+
+/// Ask for a consumer's events to be handled again
+///
+/// The worker that runs it does it, or the next one that will: it calls the consumer's own `reset`
+/// hook and puts its cursors back, in one transaction. Keys that are parked are handled again too.
+#[derive(Args)]
+pub(crate) struct Replay {
+    #[command(flatten)]
+    target: Target,
+
+    /// The consumer
+    name: String,
+
+    #[command(flatten)]
+    from: From,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct From {
+    /// From the first event on
+    #[arg(long)]
+    from_start: bool,
+
+    /// From the event after this position on
+    #[arg(long, value_name = "POSITION")]
+    after: Option<u64>,
+
+    /// From the first event on that was recorded at this time or later, for example
+    /// 2026-11-15T09:16:47Z
+    #[arg(long, value_name = "RFC3339", value_parser = timestamp)]
+    from_time: Option<Timestamp>,
+}
+
+impl From {
+    fn replay_from(&self) -> ReplayFrom {
+        match (self.after, self.from_time) {
+            (Some(after), _) => ReplayFrom::After(Position::new(after)),
+            (_, Some(time)) => ReplayFrom::Time(time.as_microsecond()),
+            (None, None) => ReplayFrom::Start,
+        }
+    }
+}
+
+impl Replay {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let consumers = self.target.consumers().await?;
+        let (name, from) = (&self.name, self.from.replay_from());
+        let status = consumers.status(name).await?;
+        if let ReplayFrom::After(after) = from
+            && after > status.position
+        {
+            bail!(
+                "`{name}` stands at position {}, and a replay goes back: after {after} it would leave \
+                 events out; choose a position up to {0}, or `anabranch skip-to-head {name}`",
+                status.position
+            );
+        }
+        let to = consumers.replay(name, from).await?;
+        let who = match is_run(&status) {
+            true => "its worker does it now",
+            false => "no worker runs it now, so the next one that does will do it",
+        };
+        eprintln!("asked `{name}` to begin again after position {to}; {who}");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn timestamp(text: &str) -> Result<Timestamp, String> {
+    let wrong = |_| "write the time with its zone, as in 2026-11-15T09:16:47Z".to_owned();
+    text.parse().map_err(wrong)
+}

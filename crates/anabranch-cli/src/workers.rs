@@ -1,0 +1,47 @@
+//! The processes that run consumers.
+
+use crate::output::{self, Table, time};
+use crate::target::Target;
+use clap::Args;
+use std::process::ExitCode;
+
+/// Show the workers: the processes that run consumers
+#[derive(Args)]
+pub(crate) struct Workers {
+    #[command(flatten)]
+    target: Target,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+impl Workers {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let workers = self.target.consumers().await?.workers().await?;
+        if self.json {
+            workers.iter().try_for_each(output::json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if workers.is_empty() {
+            eprintln!("there are no workers");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut table =
+            Table::new(["REPLICA SET", "HOST", ">PID", "RUNS", ">LANES", "STATE", "SINCE", "ID"]);
+        for worker in workers {
+            table.row([
+                worker.replica_set,
+                worker.host,
+                worker.pid.to_string(),
+                worker.runs,
+                worker.lanes.to_string(),
+                if worker.is_alive { "alive" } else { "dead" }.to_owned(),
+                time(worker.started_us),
+                worker.id,
+            ]);
+        }
+        table.print()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

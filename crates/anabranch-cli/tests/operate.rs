@@ -1,0 +1,386 @@
+//! Looking after consumers from the command line: a projection that runs in this process, and the
+//! command in others.
+
+#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test fails by panicking")]
+
+mod process;
+mod sums;
+
+use process::{failure, postgres, run, stdout};
+use serde_json::Value;
+use std::process::Output;
+use std::time::Duration;
+use sums::{Bench, until};
+
+/// The projection's name; its table is named after the bench.
+const NAME: &str = "sums";
+
+fn lines(output: &Output) -> Vec<Value> {
+    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The words of each line.
+fn words(text: &str) -> Vec<Vec<&str>> {
+    text.lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|w| !w.is_empty()).collect())
+        .collect()
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty(), "it is no data");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_says_how_far_consumers_are_and_who_runs_them() {
+    let bench = Bench::sqlite();
+    assert!(failure(&bench.command(&["status"]), 1).contains("run `anabranch migrate`"));
+    let log = bench.log().await;
+    assert!(said(&bench.command(&["status"])).contains("no consumers yet"));
+    assert!(said(&bench.command(&["workers"])).contains("no workers"));
+
+    bench.fill(&log, 1..=5, 2).await;
+    bench.catch_up(&log).await;
+    bench.fill(&log, 1..=1, 1).await;
+    let text = stdout(&bench.command(&["status"]));
+    assert_eq!(
+        words(&text),
+        [
+            vec![
+                "CONSUMER", "KIND", "STRATEGY", "VERSION", "STATE", "POSITION", "HEAD", "LAG",
+                "PARKED"
+            ],
+            vec![NAME, "projection", "entity, fnv1a", "1", "no worker", "10", "11", "1", "-"],
+        ]
+    );
+    let text = stdout(&bench.command(&["status", NAME]));
+    assert_eq!(
+        words(&text)[3..],
+        [["SLOTS", "COUNT", "POSITION", "OWNER"], ["all", "5040", "10", "unassigned"],]
+    );
+    let json = &lines(&bench.command(&["status", "--json"]))[0];
+    assert_eq!(
+        (&json["name"], &json["state"], &json["lag"]),
+        (&NAME.into(), &"no worker".into(), &1.into())
+    );
+    assert_eq!(json["cursors"][0]["owner"], "unassigned");
+
+    let running = bench.start(&log).await;
+    until("it is handled", async || bench.status(&log).await.lag == 0).await;
+    let me = std::process::id();
+    let text = stdout(&bench.command(&["status", NAME]));
+    assert!(text.contains("running"), "{text}");
+    assert!(text.contains(&format!(", pid {me}, everything")), "{text}");
+    let text = stdout(&bench.command(&["workers"]));
+    let worker = &words(&text)[1];
+    assert_eq!(
+        (worker[0], worker[2], worker[3], worker[5]),
+        ("bench", &*me.to_string(), "everything", "alive")
+    );
+    assert_eq!(lines(&bench.command(&["workers", "--json"]))[0]["is_alive"], true);
+    let owner = stdout(&bench.command(&["partition", "explain", "Order:3", "--consumer", NAME]));
+    assert!(owner.contains("consumer   sums, by entity, fnv1a"), "{owner}");
+    assert!(owner.contains("owner      bench on "), "{owner}");
+    assert!(failure(&bench.command(&["forget", NAME, "--yes"]), 1).contains("is being run"));
+
+    running.crash();
+    let state = async || stdout(&bench.command(&["status", NAME])).contains("dead worker bench on");
+    until("its lease is over", state).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_consumer_stands_still_until_it_is_resumed() {
+    let bench = Bench::sqlite();
+    let log = bench.log().await;
+    let running = bench.start(&log).await;
+    until("it runs", async || running.holds_all()).await;
+    assert!(said(&bench.command(&["pause", NAME])).contains("anabranch resume sums"));
+    until("it is paused", async || running.is_paused()).await;
+    bench.fill(&log, 1..=3, 1).await;
+    let status = &lines(&bench.command(&["status", NAME, "--json"]))[0];
+    assert_eq!((&status["state"], &status["lag"]), (&"paused".into(), &3.into()));
+    assert_eq!(bench.handled(&log).await, 0);
+    said(&bench.command(&["resume", NAME]));
+    until("it goes on", async || bench.handled(&log).await == 3).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_is_done_by_the_next_worker() {
+    let bench = Bench::sqlite();
+    let log = bench.log().await;
+    bench.fill(&log, 1..=2, 1).await;
+    let then = just_after(&log).await;
+    bench.fill(&log, 3..=5, 1).await;
+    bench.catch_up(&log).await;
+    for (from, after) in [
+        (vec!["--from-start"], 0),
+        (vec!["--after", "3"], 3),
+        (vec!["--from-time", then.as_str()], 2),
+    ] {
+        let before = bench.calls();
+        let asked = said(&bench.command(&[&["replay", NAME], &from[..]].concat()));
+        assert!(
+            asked.contains(&format!("after position {after}; no worker runs it now")),
+            "{asked}"
+        );
+        let status = &lines(&bench.command(&["status", "--json"]))[0];
+        assert_eq!(
+            (&status["state"], &status["replay_from"]),
+            (&"replay asked".into(), &after.into())
+        );
+        let running = bench.start(&log).await;
+        until("it is replayed", async || bench.calls() == before + 5 - after).await;
+        running.stop().await;
+        let status = bench.status(&log).await;
+        assert_eq!((status.replay_from, status.lag), (None, 0));
+        assert_eq!(bench.handled(&log).await, 5, "its reset hook undid what is done again");
+    }
+    let forwards = failure(&bench.command(&["replay", NAME, "--after", "6"]), 1);
+    assert!(forwards.contains("choose a position up to 5"), "{forwards}");
+    assert!(failure(&bench.command(&["replay", NAME]), 2).contains("--from-start"));
+    let no_zone = failure(&bench.command(&["replay", NAME, "--from-time", "2026-11-15"]), 2);
+    assert!(no_zone.contains("with its zone"), "{no_zone}");
+}
+
+/// A time after the last event and before the next one.
+async fn just_after(log: &anabranch::Log) -> String {
+    let all = log.read(anabranch::Query::all()).collect().await.unwrap();
+    let last = all.last().unwrap().recorded_at();
+    let then = last.checked_add(Duration::from_millis(1)).unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    then.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_keys_are_listed_shown_retried_and_skipped() {
+    let bench = Bench::sqlite();
+    let log = bench.log().await;
+    bench.break_orders(true);
+    bench.fill(&log, 1..=1, 3).await;
+    let running = bench.start(&log).await;
+    let parked = async |keys, events| {
+        let status = bench.status(&log).await;
+        status.parked_keys == keys && status.parked_events == events && status.lag == 0
+    };
+    until("the first order is parked", async || parked(1, 3).await).await;
+    bench.break_orders(false);
+    bench.fill(&log, 2..=2, 1).await;
+    until("other orders go on", async || bench.handled(&log).await == 1).await;
+    let text = stdout(&bench.command(&["status"]));
+    assert!(text.contains("1 key, 3 events"), "{text}");
+
+    let list = stdout(&bench.command(&["parked", "list", NAME]));
+    let row = &words(&list)[1];
+    assert_eq!((row[0], row[1], row[2], row[3]), ("Order:1", "3", "1", "1"));
+    assert_eq!((row[5], row[6]), ("when asked", "order 1 is broken in call 1"), "{list}");
+    let key = &lines(&bench.command(&["parked", "list", NAME, "--json"]))[0];
+    assert_eq!((&key["key"], &key["events"]), (&"Order:1".into(), &3.into()));
+    let show = stdout(&bench.command(&["parked", "show", NAME, "Order:1", "-n", "2"]));
+    assert!(
+        show.contains("error         order 1 is broken in call 1\nwaiting       3 events\n"),
+        "{show}"
+    );
+    assert_eq!(show.matches("Order:1@").count(), 2, "{show}");
+    let show = &lines(&bench.command(&["parked", "show", NAME, "Order:1", "--json"]))[0];
+    assert_eq!((&show["attempts"], &show["first_events"][2]["version"]), (&1.into(), &3.into()));
+
+    bench.break_orders(true);
+    let error = bench.error(&log).await;
+    said(&bench.command(&["parked", "retry", NAME, "Order:1"]));
+    let again = async || {
+        let now = bench.error(&log).await;
+        now != error && now.starts_with("order 1 is broken")
+    };
+    until("it fails again", again).await;
+    assert!(parked(1, 3).await);
+    said(&bench.command(&["parked", "skip", NAME, "Order:1"]));
+    until("its first event is left out", async || parked(1, 2).await).await;
+    bench.break_orders(false);
+    said(&bench.command(&["parked", "retry", NAME, "--all"]));
+    until("the others are handled", async || parked(0, 0).await).await;
+    assert_eq!(bench.handled(&log).await, 3);
+    assert!(said(&bench.command(&["parked", "list", NAME])).contains("no parked keys"));
+
+    bench.break_orders(true);
+    bench.fill(&log, 1..=1, 2).await;
+    until("it is parked anew", async || parked(1, 2).await).await;
+    said(&bench.command(&["parked", "skip", NAME, "Order:1", "--all-events"]));
+    until("all are left out", async || parked(0, 0).await).await;
+    running.stop().await;
+
+    for command in ["show", "retry", "skip"] {
+        let error = failure(&bench.command(&["parked", command, NAME, "Order:9"]), 1);
+        assert!(error.contains("no parked key `Order:9`"), "{error}");
+    }
+    assert!(failure(&bench.command(&["parked", "retry", NAME]), 2).contains("<KEY"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_taken_back_needs_a_yes() {
+    let bench = Bench::sqlite();
+    let log = bench.log().await;
+    bench.catch_up(&log).await;
+    bench.fill(&log, 1..=4, 1).await;
+    let skip = failure(&bench.command(&["skip-to-head", NAME]), 2);
+    assert!(skip.contains("after position 0 up to 4") && skip.contains("--yes"), "{skip}");
+    assert_eq!(bench.status(&log).await.lag, 4);
+    assert!(said(&bench.command(&["skip-to-head", NAME, "--yes"])).contains("after position 4"));
+    assert_eq!(bench.status(&log).await.lag, 0);
+    assert!(failure(&bench.command(&["forget", NAME]), 2).contains("would begin anew"));
+    said(&bench.command(&["forget", NAME, "--yes"]));
+    assert!(stdout(&bench.command(&["status"])).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_nobody_has_is_an_error_everywhere() {
+    let bench = Bench::sqlite();
+    bench.log().await;
+    for command in [
+        &["status", "x"][..],
+        &["pause", "x"],
+        &["resume", "x"],
+        &["replay", "x", "--from-start"],
+        &["skip-to-head", "x", "--yes"],
+        &["forget", "x", "--yes"],
+        &["parked", "list", "x"],
+        &["parked", "show", "x", "k"],
+        &["parked", "retry", "x", "--all"],
+        &["partition", "explain", "k", "--consumer", "x"],
+        &["rebuild", "compare", "x", "--table", "t"],
+        &["rebuild", "switch", "x", "--view"],
+    ] {
+        let error = failure(&bench.command(command), 1);
+        assert!(error.contains("there is no consumer `x`"), "{command:?}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_version_is_compared_and_switched_to() {
+    let bench = Bench::sqlite();
+    let log = bench.log().await;
+    bench.fill(&log, 1..=2, 2).await;
+    bench.catch_up(&log).await;
+    let table = bench.table();
+    let rebuild = |what: &str| bench.command(&["rebuild", what, NAME, "--table", table]);
+    assert!(failure(&rebuild("switch"), 1).contains("no consumer `sums.next`"));
+    bench.rebuild(&log, 2).await;
+    let compared = rebuild("compare");
+    assert_eq!(compared.status.code(), Some(1), "{compared:?}");
+    let text = String::from_utf8(compared.stdout).unwrap();
+    assert!(
+        text.contains("4 rows only in the old version (-), 4 only in the new one (+)"),
+        "{text}"
+    );
+    assert!(text.contains(r#"- position=1 order_id="1" factor=1"#), "{text}");
+    said(&rebuild("switch"));
+    let status = bench.status(&log).await;
+    assert_eq!((status.version, status.lag), (2, 0));
+    let injection = bench.command(&["rebuild", "compare", NAME, "--table", "t; DROP"]);
+    assert!(failure(&injection, 2).contains("use letters, digits and _"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_commands_serve_postgres() {
+    let bench = Bench::postgres(postgres());
+    let log = bench.log().await;
+    bench.fill(&log, 1..=3, 1).await;
+    bench.catch_up(&log).await;
+    said(&bench.command(&["pause", NAME]));
+    let status = &lines(&bench.command(&["status", "--json"]))[0];
+    assert_eq!((&status["state"], &status["position"]), (&"paused".into(), &3.into()));
+    said(&bench.command(&["resume", NAME]));
+    said(&bench.command(&["replay", NAME, "--from-start"]));
+    let before = bench.calls();
+    let running = bench.start(&log).await;
+    until("it is replayed", async || bench.calls() == before + 3).await;
+    assert_eq!(lines(&bench.command(&["workers", "--json"]))[0]["replica_set"], "bench");
+    running.stop().await;
+    assert!(stdout(&bench.command(&["parked", "list", NAME, "--json"])).is_empty());
+    bench.rebuild(&log, 2).await;
+    said(&bench.command(&["rebuild", "switch", NAME, "--table", bench.table()]));
+    said(&bench.command(&["skip-to-head", NAME, "--yes"]));
+    said(&bench.command(&["forget", NAME, "--yes"]));
+}
+
+#[test]
+fn a_key_is_explained_without_a_database() {
+    let here = tempfile::tempdir().unwrap();
+    let explain = |arguments: &[&str]| {
+        let output = run(here.path(), &[&["partition", "explain"], arguments].concat());
+        stdout(&output)
+    };
+    // Computed with other programs.
+    for (key, rule, hashed, slot, of_3) in [
+        ("ord-123", "fnv1a", "ord-123", 313, 1),
+        ("Order:ord-123", "fnv1a", "ord-123", 313, 1),
+        ("Order:ord-123", "md5", "ord-123", 4988, 2),
+        ("dcb:tenant:T:reservation:res-456", "fnv1a", "dcb:tenant:T:reservation:res-456", 4308, 0),
+        ("foobar", "md5", "foobar", 3327, 0),
+        ("5041", "integer", "5041", 1, 1),
+        ("-1", "integer", "-1", 5039, 2),
+    ] {
+        let text = explain(&[key, "--rule", rule, "--total", "3", "--json"]);
+        let json: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&json["hashed"], &json["slot"]), (&hashed.into(), &slot.into()), "{key}");
+        assert_eq!(json["partitions"][0]["index"], of_3, "{key} by {rule}");
+    }
+    let text = explain(&["Order:ord-123", "--total", "3", "--type", "order"]);
+    assert!(
+        text.contains("313 = fnv1a of `ord-123` % 5040: a stream has the slot of its id"),
+        "{text}"
+    );
+    assert!(text.contains("partition  1 of 3"), "{text}");
+    assert!(text.contains("reader     order_runner_partition_1_of_3\n"), "{text}");
+    assert!(explain(&["x", "--total", "11"]).contains("11 does not divide 5040"));
+    let table = explain(&["ord-123"]);
+    let found: Vec<_> = words(&table).split_off(4);
+    let expected = [
+        ["2", "1"],
+        ["3", "1"],
+        ["4", "1"],
+        ["5", "3"],
+        ["6", "1"],
+        ["8", "1"],
+        ["10", "3"],
+        ["12", "1"],
+    ];
+    assert_eq!(found, expected, "{table}");
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "no database was opened");
+    let bad = run(here.path(), &["partition", "explain", "x", "--total", "5041"]);
+    assert!(failure(&bad, 2).contains("1..=5040"));
+}
+
+#[test]
+fn a_log_that_is_named_says_its_rule() {
+    let here = tempfile::tempdir().unwrap();
+    let log = ["--url", "sqlite:x.db"];
+    let migrate = [&["migrate", "--hash-rule", "md5"], &log[..]].concat();
+    assert!(run(here.path(), &migrate).status.success());
+    let explain = [&["partition", "explain", "Order:ord-123"], &log[..]].concat();
+    assert!(stdout(&run(here.path(), &explain)).contains("4988 = md5 of `ord-123`"));
+}
+
+#[test]
+fn four_answers_make_a_strategy() {
+    let here = tempfile::tempdir().unwrap();
+    let classify =
+        |arguments: &[&str]| run(here.path(), &[&["partition", "classify"], arguments].concat());
+    for (answers, strategy, lanes) in [
+        (vec!["--one-entity", "yes"], "entity", 10),
+        (vec!["--one-entity", "yes", "--customer-order", "yes"], "customer", 5),
+        (vec!["--process", "yes", "--total-order", "no"], "saga", 5),
+        (vec!["--process", "yes", "--total-order", "yes"], "global", 1),
+    ] {
+        let json = &lines(&classify(&[&answers[..], &["--json"]].concat()))[0];
+        assert_eq!((&json["strategy"], &json["lanes"]), (&strategy.into(), &lanes.into()));
+    }
+    let text = stdout(&classify(&["--total-order", "yes"]));
+    assert!(
+        text.starts_with("strategy  global\nlanes     1 to begin with\nreason    All"),
+        "{text}"
+    );
+    assert!(failure(&classify(&[]), 2).contains("nobody to ask"));
+    assert!(failure(&classify(&["--process", "maybe"]), 2).contains("maybe"));
+}

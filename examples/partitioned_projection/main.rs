@@ -1,0 +1,44 @@
+//! A projection in several processes, one fixed partition each; see the README.
+//!
+//!     cargo run --release -p anabranch --example partitioned_projection -- append
+//!     PARTITION_KEY=0 TOTAL_PARTITIONS=4 \
+//!         cargo run --release -p anabranch --example partitioned_projection
+
+#![allow(clippy::print_stdout, unreachable_pub, reason = "an example shows what it does")]
+
+#[path = "../orders.rs"]
+mod orders;
+
+use anabranch::{FixedPartition, ReplicaSet};
+use orders::{Arguments, OrderTotals, Outcome, Seen};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    orders::report(run().await)
+}
+
+async fn run() -> Outcome<()> {
+    let arguments = Arguments::parse("sqlite:partitioned_projection.db")?;
+    let log = arguments.connect().await?;
+    if let Some(orders) = arguments.append {
+        return orders::append(&log, orders).await;
+    }
+
+    // PARTITION_KEY of TOTAL_PARTITIONS. A replica set looks for them itself: here they are printed.
+    let partition = FixedPartition::from_env(|name| std::env::var(name).ok())?;
+    let name = partition.map_or_else(|| "everything".to_owned(), |fixed| fixed.to_string());
+    println!("{name}: started with process {}", std::process::id());
+
+    let parts = partition.map_or(1, FixedPartition::total);
+    let seen = Arc::new(Seen::new("partition", parts, arguments.verbose));
+    let set = ReplicaSet::new("orders")
+        .projection(OrderTotals(Arc::clone(&seen)))
+        .observe(orders::watch(name.clone()));
+    let progress = match arguments.catch_up {
+        true => set.catch_up(&log).await?,
+        false => set.run(&log).await?, // until Ctrl-C
+    };
+    orders::summary(&log, &name, &seen, &progress).await
+}
