@@ -6,6 +6,7 @@ CREATE TABLE "{ns}".consumers (
     version   bigint   NOT NULL,             -- of its tables: another one is refused
     paused    boolean  NOT NULL DEFAULT false,
     reset_to  bigint,                        -- asked for; done by the next worker that looks
+    problem   text,                      -- what could not be done for it
     generation bigint  NOT NULL DEFAULT 0,   -- raised when all its cursors are taken from their owners
     slots     bytea    NOT NULL              -- every slot that it has, 630 bytes
 );

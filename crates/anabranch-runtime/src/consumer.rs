@@ -123,6 +123,7 @@ impl Consumer {
             version: self.settings.version,
             paused: false,
             reset_to: None,
+            problem: None,
         };
         // Read before the transaction, which may keep all others from the database.
         let start = match self.settings.start {
@@ -202,12 +203,24 @@ impl Consumer {
         };
         let failed =
             |error: String| RunError::refused(&self.name, format!("reset failed: {error}"));
-        self.code.reset(to, &mut tx).await.map_err(|error| failed(error.to_string()))?;
+        if let Err(error) = self.code.reset(to, &mut tx).await {
+            return Err(match tx.failure() {
+                Some(failure) if failure.failed.is_transient() => {
+                    tables.error(failure.failed).into()
+                }
+                _ => failed(error.to_string()),
+            });
+        }
         let restart = tables.restart_at(&self.name, &locked.cursors, &locked.slots, to);
         match tx.commit(restart).await {
             Ended::Committed => Ok(true),
             Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
             Ended::Broken(broken) => Err(tables.error(broken).into()),
+            // A lane may stand in the way, whose cursor this transaction holds: the database ends
+            // one of the two.
+            Ended::Failed(failure) if failure.failed.is_transient() => {
+                Err(tables.error(failure.failed).into())
+            }
             Ended::Failed(failure) => Err(failed(failure.failed.to_string())),
         }
     }

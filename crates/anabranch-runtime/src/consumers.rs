@@ -44,6 +44,8 @@ pub struct ConsumerStatus {
     pub paused: bool,
     /// Where somebody has asked it to begin again.
     pub replay_from: Option<Position>,
+    /// What could not be done for it, such as a replay that its hook refused.
+    pub problem: Option<String>,
     /// All events up to here are done, parked ones apart.
     pub position: Position,
     /// The end of the log.
@@ -179,7 +181,7 @@ impl Consumers {
         registered: Registered,
         workers: &[WorkerStatus],
     ) -> Result<ConsumerStatus, StoreError> {
-        let Registered { name, kind, strategy, version, paused, reset_to } = registered;
+        let Registered { name, kind, strategy, version, paused, reset_to, problem } = registered;
         // Before the cursors: they may move on meanwhile, and a lag is never negative.
         let cursors = self.tables.cursors(&name).await?;
         let head = self.log.head().await?;
@@ -193,6 +195,7 @@ impl Consumers {
             version,
             paused,
             replay_from: reset_to,
+            problem,
             position,
             head,
             lag,
@@ -235,6 +238,14 @@ impl Consumers {
             ReplayFrom::After(position) => position,
             ReplayFrom::Time(micros) => self.before(micros).await?,
         };
+        let stands = self.tables.cursors(name).await?.iter().map(|cursor| cursor.position).min();
+        if let Some(stands) = stands.filter(|stands| to > *stands) {
+            let source = format!(
+                "consumer `{name}` stands at position {stands}, and a replay goes back: after {to} \
+                 it would leave events out; choose a position up to {stands}, or skip to the head"
+            );
+            return Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() });
+        }
         self.on_existing(name, self.tables.ask_reset(name, to)).await?;
         Ok(to)
     }

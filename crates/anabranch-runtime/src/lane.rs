@@ -2,10 +2,12 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `batch` | what the lane works on at a time, to its end |
 //! | `parts` | the cursors that the lane holds |
 //! | `transact` | one transaction: handler, parked events, fence |
 //! | `parking` | keys that failed: set aside, tried again, let go |
 
+mod batch;
 mod parking;
 mod parts;
 mod transact;
@@ -16,8 +18,9 @@ use crate::handler::LaneHandler;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
-use anabranch_core::{Cursor, Event, Failure, HashRule, Position, Slot, StoreError, Strategy};
+use anabranch_core::{Cursor, Failure, HashRule, Position, StoreError, Strategy};
 use anabranch_store::Log;
+use batch::Batch;
 use parking::Parking;
 use parts::Parts;
 use std::collections::VecDeque;
@@ -71,6 +74,8 @@ pub(crate) struct LaneStats {
     pub(crate) slots: AtomicUsize,
     /// How many keys are parked.
     pub(crate) parked: AtomicUsize,
+    /// How many of them are tried again by themselves.
+    pub(crate) retrying: AtomicUsize,
     /// How many batches were committed.
     pub(crate) batches: AtomicU64,
 }
@@ -78,6 +83,8 @@ pub(crate) struct LaneStats {
 /// What a lane is made of.
 pub(crate) struct LaneSetup {
     pub(crate) number: usize,
+    /// Which consumer of the set it belongs to.
+    pub(crate) of: usize,
     pub(crate) log: Log,
     pub(crate) tables: Tables,
     pub(crate) consumer: Arc<Consumer>,
@@ -106,17 +113,6 @@ pub(crate) struct Lane {
     outage: Option<Duration>,
 }
 
-/// What a lane works on at a time: events of parts that stand at one position.
-struct Batch {
-    parts: Vec<usize>,
-    /// The lane's tenure when it began: parts of another one are not these.
-    tenure: u64,
-    events: Vec<Event>,
-    /// Events of parked keys among them, taken out.
-    aside: Vec<(String, Position)>,
-    up_to: Position,
-}
-
 impl Lane {
     pub(crate) fn new(setup: LaneSetup) -> Self {
         let handler = setup.consumer.code.lane();
@@ -139,7 +135,7 @@ impl Lane {
 
     pub(crate) async fn run(mut self) {
         if let Err(error) = self.work().await {
-            let _ = self.setup.reports.send((self.setup.number, Report::Failed(error)));
+            let _ = self.setup.reports.send((self.setup.of, Report::Failed(error)));
         }
     }
 
@@ -243,181 +239,7 @@ impl Lane {
             "fenced: its cursors have another owner"
         );
         self.forget();
-        let _ = self.setup.reports.send((self.setup.number, Report::Lost));
-    }
-
-    fn accept(&mut self, chunk: Chunk) {
-        self.setup.feed.made_room();
-        if chunk.tenure == self.parts.tenure() {
-            self.pending.push_back(chunk);
-        }
-    }
-
-    /// Takes what has arrived, up to a batch.
-    fn take_queued(&mut self) {
-        let mut waiting: usize = self.pending.iter().map(|chunk| chunk.events.len()).sum();
-        while waiting < self.setup.consumer.batch_size
-            && let Ok(chunk) = self.setup.chunks.try_recv()
-        {
-            waiting += chunk.events.len();
-            self.accept(chunk);
-        }
-    }
-
-    /// Chunks without events only say how far the feed has looked.
-    fn look_only(&mut self) {
-        for chunk in std::mem::take(&mut self.pending) {
-            self.parts.reach(&chunk.parts, chunk.up_to);
-        }
-        self.publish();
-    }
-
-    /// The next events of parts that stand together.
-    fn next_batch(&mut self) -> Option<Batch> {
-        let first = self.pending.pop_front()?;
-        let size = self.setup.consumer.batch_size;
-        let mut batch = Batch {
-            parts: first.parts,
-            tenure: first.tenure,
-            events: first.events,
-            aside: Vec::new(),
-            up_to: first.up_to,
-        };
-        while batch.events.len() < size
-            && let Some(next) = self.pending.front()
-            && next.parts == batch.parts
-            && let Some(next) = self.pending.pop_front()
-        {
-            batch.events.extend(next.events);
-            batch.up_to = next.up_to;
-        }
-        if batch.events.len() > size {
-            let events = batch.events.split_off(size);
-            let (parts, tenure) = (batch.parts.clone(), batch.tenure);
-            self.pending.push_front(Chunk { parts, tenure, events, up_to: batch.up_to });
-            batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
-        }
-        Some(batch)
-    }
-
-    /// Handles a batch to its end, whatever fails in between.
-    async fn handle_next(&mut self) -> Result<(), RunError> {
-        let Some(mut batch) = self.next_batch() else {
-            return Ok(());
-        };
-        self.parts.merge(&batch.parts);
-        let mut at_most = usize::MAX;
-        loop {
-            self.set_aside(&mut batch);
-            let lacks_key = self.first_without_key(&batch.events);
-            let count = batch.events.len().min(at_most).min(lacks_key.unwrap_or(usize::MAX));
-            if count == 0 && lacks_key == Some(0) {
-                let error = self.missing_key(&batch.events[0]);
-                if self.fail(&mut batch, 0, error, false).await?.is_break() {
-                    return Ok(());
-                }
-                continue;
-            }
-            match self.transact(&batch, count, Vec::new()).await {
-                Outcome::Committed { events } => {
-                    at_most = usize::MAX;
-                    self.failing_keys = if events > 0 { 0 } else { self.failing_keys };
-                    batch.events.drain(..events);
-                    if batch.events.is_empty() {
-                        self.publish();
-                        return Ok(());
-                    }
-                    // A shutdown does not wait for the rest of a batch.
-                    while let Ok(order) = self.setup.orders.try_recv() {
-                        self.obey(order).await?;
-                    }
-                    if self.is_over(&batch) {
-                        return Ok(());
-                    }
-                }
-                Outcome::Fenced => {
-                    self.lost();
-                    return Ok(());
-                }
-                Outcome::Away(error) => {
-                    self.wait_out(error).await?;
-                    if self.is_over(&batch) {
-                        return Ok(());
-                    }
-                }
-                Outcome::Broken(error) => return Err(error.into()),
-                Outcome::Failed { event: Some(event), error } => {
-                    at_most = usize::MAX;
-                    if self.fail(&mut batch, event, error, true).await?.is_break() {
-                        return Ok(());
-                    }
-                }
-                // Nobody knows which event it was: halve the batch until it is alone.
-                Outcome::Failed { event: None, error } if count <= 1 => {
-                    at_most = usize::MAX;
-                    if self.fail(&mut batch, 0, error, true).await?.is_break() {
-                        return Ok(());
-                    }
-                }
-                Outcome::Failed { event: None, .. } => at_most = count / 2,
-            }
-        }
-    }
-
-    /// Whether a batch is none of this lane's business any more: its cursors are lost, or were and are
-    /// back at another place.
-    fn is_over(&self, batch: &Batch) -> bool {
-        self.stopping || batch.tenure != self.parts.tenure()
-    }
-
-    /// Takes events of parked keys out of the way.
-    fn set_aside(&mut self, batch: &mut Batch) {
-        if self.parking.is_empty() {
-            return;
-        }
-        let (partition, rule) = (&self.setup.consumer.partition, self.rule);
-        let parking = &self.parking;
-        let parked_key = |event: &Event| -> Option<String> {
-            if !parking.has_slot(partition.slot(event, rule)) {
-                return None;
-            }
-            let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
-            parking.contains(&key).then_some(key)
-        };
-        let events = std::mem::take(&mut batch.events);
-        for event in events {
-            match parked_key(&event) {
-                Some(key) => batch.aside.push((key, event.position())),
-                None => batch.events.push(event),
-            }
-        }
-    }
-
-    fn first_without_key(&self, events: &[Event]) -> Option<usize> {
-        if !self.may_lack_key {
-            return None;
-        }
-        events.iter().position(|event| self.setup.consumer.partition.key(event).is_err())
-    }
-
-    fn missing_key(&self, event: &Event) -> String {
-        let consumer = &self.setup.consumer;
-        match consumer.partition.key(event) {
-            Err(missing) => format!(
-                "{} {}@{} {missing} (consumer `{}`)",
-                event.event_type(),
-                event.stream(),
-                event.version(),
-                consumer.name
-            ),
-            Ok(_) => String::new(),
-        }
-    }
-
-    fn key_of(&self, event: &Event) -> (String, Slot) {
-        let partition = &self.setup.consumer.partition;
-        let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
-        (key, partition.slot(event, self.rule))
+        let _ = self.setup.reports.send((self.setup.of, Report::Lost));
     }
 
     /// Writes down how far it has looked where that is further than its last event.
@@ -483,17 +305,13 @@ impl Lane {
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
         stats.slots.store(self.parts.slots(), Ordering::Relaxed);
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
+        stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
     }
 
     /// What the consumer's policy makes of a failure for good.
     fn policy(&self) -> Failure {
         self.setup.consumer.settings.retry.then
     }
-}
-
-/// The key under which an event without a key is parked: its stream keeps the order.
-fn keyless(event: &Event) -> String {
-    format!("(no key) {}", event.stream())
 }
 
 /// Whether somebody may cure it without a restart: no key is to blame for a full disk.

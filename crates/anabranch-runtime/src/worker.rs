@@ -1,30 +1,34 @@
 //! A worker: one process that runs a replica set. It keeps its lease, claims what it wants, and
 //! starts and stops the feeds and lanes.
 //!
-//! Heartbeats run on a task of their own: a busy or blocked handler never looks dead.
+//! | module | subject |
+//! |---|---|
+//! | `running` | one consumer as it runs here: its feed and its lanes |
+//! | `heartbeat` | the signs of life, on a task of their own |
+
+mod heartbeat;
+mod running;
 
 use crate::consumer::Consumer;
-use crate::feed::{Feed, QUEUE};
-use crate::lane::{Lane, LaneSetup, LaneStats, Order, Report};
-use crate::replica_set::{ConsumerProgress, Observer, Progress};
+use crate::lane::{Order, Report};
+use crate::replica_set::{Observer, Progress};
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::workers::{Beat, Worker};
 use anabranch_core::{Position, SLOTS, SlotSet, StoreError};
 use anabranch_store::Log;
+use heartbeat::Heartbeat;
+use running::{Running, Start};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 /// How many signs of life a lease has.
 const BEATS: u32 = 5;
 /// How often to look whether the end is reached, and to tell the observer.
 const OBSERVE: Duration = Duration::from_millis(100);
-/// How soon a heartbeat may follow another when something was signalled.
-const SIGNAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// What is to be run.
 pub(crate) struct Plan {
@@ -61,20 +65,6 @@ pub(crate) async fn run(
     ended.map(|()| keeper.progress())
 }
 
-/// One consumer as it runs here.
-struct Running {
-    consumer: Arc<Consumer>,
-    lane_slots: Vec<SlotSet>,
-    wanted: usize,
-    lanes: Vec<mpsc::UnboundedSender<Order>>,
-    stats: Vec<Arc<LaneStats>>,
-    waiting_for: Vec<String>,
-    generation: Option<i64>,
-    paused: bool,
-    /// Claim again as soon as can be.
-    claim: bool,
-}
-
 struct Keeper {
     log: Log,
     tables: Tables,
@@ -97,9 +87,13 @@ impl Keeper {
         let mut keeper =
             Self { log, tables, plan, worker, running, lanes, feeds, reports, heartbeat, head };
         keeper.enlist().await?;
-        for consumer in keeper.plan.consumers.clone() {
-            keeper.start_consumer(consumer, &reporter);
+        for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
+            let start =
+                Start { number, log: &keeper.log, tables: &keeper.tables, plan: &keeper.plan };
+            let tasks = (&mut keeper.lanes, &mut keeper.feeds);
+            keeper.running.push(start.consumer(consumer, tasks, &reporter));
         }
+        keeper.begin().await?;
         Ok(keeper)
     }
 
@@ -112,59 +106,19 @@ impl Keeper {
         Ok(())
     }
 
-    fn start_consumer(
-        &mut self,
-        consumer: Arc<Consumer>,
-        reporter: &mpsc::UnboundedSender<(usize, Report)>,
-    ) {
-        let number = self.running.len();
-        let wanted = consumer.partition.slots().intersection(&self.plan.slots);
-        let lane_slots = wanted.deal(self.plan.lanes);
-        let (queues, chunks): (Vec<_>, Vec<_>) =
-            lane_slots.iter().map(|_| mpsc::channel(QUEUE)).unzip();
-        let (feed, handle) = Feed::new(&self.log, Arc::clone(&consumer), &lane_slots, queues);
-        self.feeds.spawn(feed.run());
-        let (mut lanes, mut stats) = (Vec::new(), Vec::new());
-        // Lanes say which consumer they belong to; which lane of it does not matter here.
-        let (own_reports, mut reports) = mpsc::unbounded_channel::<(usize, Report)>();
-        let reporter = reporter.clone();
-        self.feeds.spawn(async move {
-            while let Some((_, report)) = reports.recv().await {
-                let _ = reporter.send((number, report));
-            }
-            Ok(())
-        });
-        for (lane, chunks) in chunks.into_iter().enumerate() {
-            let (orders, received) = mpsc::unbounded_channel();
-            let lane_stats = Arc::new(LaneStats::default());
-            let setup = LaneSetup {
-                number: lane,
-                log: self.log.clone(),
-                tables: self.tables.clone(),
-                consumer: Arc::clone(&consumer),
-                feed: handle.clone(),
-                chunks,
-                orders: received,
-                reports: own_reports.clone(),
-                stats: Arc::clone(&lane_stats),
-            };
-            self.lanes.spawn(Lane::new(setup).run());
-            lanes.push(orders);
-            stats.push(lane_stats);
+    /// Finds out what was asked for while nobody ran, before anything is claimed.
+    async fn begin(&mut self) -> Result<(), RunError> {
+        let names: Vec<String> =
+            self.plan.consumers.iter().map(|consumer| consumer.name.clone()).collect();
+        let beats = self.tables.beat(&self.worker.id, self.plan.lease, &names).await?;
+        self.look_after(beats.unwrap_or_default()).await?;
+        match self.running.iter().find(|running| running.paused) {
+            Some(running) if self.plan.catch_up => Err(RunError::refused(
+                &running.consumer.name,
+                "it is paused, so it would never catch up; resume it first".to_owned(),
+            )),
+            _ => Ok(()),
         }
-        let (wanted, waiting_for) = (wanted.len(), Vec::new());
-        let (generation, paused, claim) = (None, false, true);
-        self.running.push(Running {
-            consumer,
-            lane_slots,
-            wanted,
-            lanes,
-            stats,
-            waiting_for,
-            generation,
-            paused,
-            claim,
-        });
     }
 
     /// Keeps things as they should be until the end.
@@ -302,8 +256,16 @@ impl Keeper {
                 }
                 running.claim = true;
             }
+            Err(RunError::Store(error)) if error.is_transient() => {
+                tracing::warn!(consumer = consumer.name, %error, "cannot replay yet");
+            }
             Err(error) => {
-                tracing::error!(consumer = consumer.name, %error, "cannot replay; trying again");
+                // Asked again it would fail again: it is withdrawn, and `status` says why.
+                tracing::error!(consumer = consumer.name, %error, "cannot replay");
+                let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
+                if let Err(error) = self.tables.commit(vec![withdraw]).await {
+                    tracing::warn!(consumer = consumer.name, %error, "cannot withdraw a replay");
+                }
             }
         }
     }
@@ -357,13 +319,17 @@ impl Keeper {
         }
     }
 
-    /// Whether everything wanted is handled up to a position, here or by those who hold it.
+    /// Whether everything wanted is handled up to a position, here or by those who hold it, and
+    /// nothing that somebody asked for is left.
     async fn is_done_or_others_are(&self, target: Position) -> Result<bool, RunError> {
+        if !self.running.iter().all(|running| running.is_settled()) {
+            return Ok(false);
+        }
         for running in self.running.iter().filter(|running| !running.is_done(target)) {
             if running.waiting_for.is_empty() {
                 return Ok(false);
             }
-            let wanted = running.lane_slots.iter().fold(SlotSet::empty(), |sum, s| sum.union(s));
+            let wanted = running.slots();
             let cursors = self.tables.cursors(&running.consumer.name).await?;
             let behind = |cursor: &anabranch_core::Cursor| {
                 cursor.position < target && !cursor.slots.is_disjoint(&wanted)
@@ -372,30 +338,16 @@ impl Keeper {
                 return Ok(false);
             }
         }
+        for running in self.running.iter().filter(|running| running.waiting_for.is_empty()) {
+            if self.tables.is_asked(&running.consumer.name, &running.slots()).await? {
+                return Ok(false);
+            }
+        }
         Ok(true)
     }
 
     fn progress(&self) -> Progress {
-        let consumers = self.running.iter().map(|running| {
-            let sum = |of: fn(&LaneStats) -> u64| running.stats.iter().map(|lane| of(lane)).sum();
-            let holding =
-                running.stats.iter().filter(|lane| lane.slots.load(Ordering::Relaxed) > 0);
-            ConsumerProgress {
-                name: running.consumer.name.clone(),
-                handled: sum(|lane| lane.handled.load(Ordering::Relaxed)),
-                batches: sum(|lane| lane.batches.load(Ordering::Relaxed)),
-                position: holding
-                    .map(|lane| lane.position.load(Ordering::Relaxed))
-                    .min()
-                    .unwrap_or(0),
-                head: self.head.get(),
-                slots: sum(|lane| lane.slots.load(Ordering::Relaxed) as u64) as usize,
-                wanted: running.wanted,
-                parked: sum(|lane| lane.parked.load(Ordering::Relaxed) as u64) as usize,
-                waiting_for: running.waiting_for.clone(),
-                paused: running.paused,
-            }
-        });
+        let consumers = self.running.iter().map(|running| running.progress(self.head));
         Progress { consumers: consumers.collect() }
     }
 
@@ -421,71 +373,6 @@ impl Keeper {
         if let Err(error) = self.tables.dismiss(&self.worker.id).await {
             tracing::warn!(%error, "cannot leave; the lease will end");
         }
-    }
-}
-
-impl Running {
-    fn tell_all(&self, order: impl Fn() -> Order) {
-        for lane in &self.lanes {
-            let _ = lane.send(order());
-        }
-    }
-
-    fn is_done(&self, target: Position) -> bool {
-        let done = |(lane, slots): (&Arc<LaneStats>, &SlotSet)| {
-            slots.is_empty()
-                || (lane.slots.load(Ordering::Relaxed) == slots.len()
-                    && lane.position.load(Ordering::Relaxed) >= target.get())
-        };
-        self.stats.iter().zip(&self.lane_slots).all(done)
-    }
-}
-
-/// The signs of life of a worker, on a task of their own.
-struct Heartbeat {
-    beats: mpsc::Receiver<Option<Vec<Beat>>>,
-    sooner: Arc<Notify>,
-    task: JoinHandle<()>,
-}
-
-impl Heartbeat {
-    fn start(tables: Tables, worker: String, consumers: Vec<String>, lease: Duration) -> Self {
-        let (sender, beats) = mpsc::channel(1);
-        let sooner = Arc::new(Notify::new());
-        let signalled = Arc::clone(&sooner);
-        let task = tokio::spawn(async move {
-            let mut interval = tokio::time::interval(lease / BEATS);
-            interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            loop {
-                tokio::select! {
-                    _ = interval.tick() => {}
-                    () = signalled.notified() => tokio::time::sleep(SIGNAL_PAUSE).await,
-                }
-                match tables.beat(&worker, lease, &consumers).await {
-                    Ok(Some(beats)) => {
-                        // Whoever looks after them may be slow; the lease must not be.
-                        let _ = sender.try_send(Some(beats));
-                    }
-                    Ok(None) => {
-                        let _ = sender.send(None).await;
-                        return;
-                    }
-                    Err(error) => tracing::warn!(%error, "a heartbeat failed"),
-                }
-            }
-        });
-        Self { beats, sooner, task }
-    }
-
-    /// Does not wait for the next one: there is something to look at.
-    fn now(&self) {
-        self.sooner.notify_one();
-    }
-}
-
-impl Drop for Heartbeat {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

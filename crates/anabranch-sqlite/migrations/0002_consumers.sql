@@ -6,6 +6,7 @@ CREATE TABLE {ns}_consumers (
     version   INTEGER NOT NULL,             -- of its tables: another one is refused
     paused    INTEGER NOT NULL DEFAULT 0,
     reset_to  INTEGER,                      -- asked for; done by the next worker that looks
+    problem   TEXT,                      -- what could not be done for it
     generation INTEGER NOT NULL DEFAULT 0,  -- raised when all its cursors are taken from their owners
     slots     BLOB    NOT NULL              -- every slot that it has, 630 bytes
 ) STRICT, WITHOUT ROWID;

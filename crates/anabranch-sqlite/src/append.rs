@@ -201,7 +201,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = Some(directory.path().join("log.db"));
         let (durability, at) = (Durability::Full, "sqlite:log.db".to_owned());
-        let place = Place { path, read_only: false, durability, at };
+        let place = Place { path, read_only: false, create: true, durability, at };
         let mut connection = place.open_writer().unwrap();
         let rule = schema::prepare(&mut connection, &place.at, &Options::default()).unwrap();
         let sql = Sql::of(&Namespace::default());

@@ -20,6 +20,8 @@ pub(crate) struct Place {
     /// `None` for a database in memory.
     pub(crate) path: Option<PathBuf>,
     pub(crate) read_only: bool,
+    /// Whether a file that is not there is made.
+    pub(crate) create: bool,
     pub(crate) durability: Durability,
     /// For messages.
     pub(crate) at: String,
@@ -48,8 +50,10 @@ impl Place {
         let open = || -> rusqlite::Result<Connection> {
             let access = if self.read_only {
                 OpenFlags::SQLITE_OPEN_READ_ONLY
-            } else {
+            } else if self.create {
                 OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+            } else {
+                OpenFlags::SQLITE_OPEN_READ_WRITE
             };
             let memory = Path::new(":memory:");
             let path = self.path.as_deref().unwrap_or(memory);
@@ -179,7 +183,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for (durability, synchronous) in [(Durability::Full, 2), (Durability::Relaxed, 1)] {
             let path = Some(directory.path().join("log.db"));
-            let place = Place { path, read_only: false, durability, at: String::new() };
+            let place =
+                Place { path, read_only: false, create: true, durability, at: String::new() };
             let connection = place.open_writer().unwrap();
             let pragma = |name: &str| -> String {
                 let value = |row: &rusqlite::Row<'_>| {

@@ -227,8 +227,7 @@ fn one(
     let mut statement = connection.prepare_cached(sql)?;
     bind(&mut statement, values)?;
     if expect == Expect::Rows {
-        let names = statement.column_names().into_iter().map(str::to_owned);
-        let columns: Arc<[String]> = names.collect();
+        let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
         let count = columns.len();
         let mut found = statement.raw_query();
         let mut rows = Vec::new();

@@ -45,7 +45,8 @@ impl Sqlite {
             Some(path) => format!("sqlite:{}", path.display()),
             None => "sqlite::memory:".to_owned(),
         };
-        let place = Place { path, read_only, durability: options.durability, at: at.clone() };
+        let (durability, create) = (options.durability, options.migrate);
+        let place = Place { path, read_only, create, durability, at: at.clone() };
         let options = options.clone();
         let open = move || Self::open_place(place, &options);
         let opened = tokio::task::spawn_blocking(open).await;

@@ -50,6 +50,11 @@ impl Parking {
         self.keys.len()
     }
 
+    /// How many of them are tried again by themselves.
+    pub(crate) fn retrying(&self) -> usize {
+        self.keys.values().filter(|parked| parked.due.is_some()).count()
+    }
+
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -265,14 +270,10 @@ impl Lane {
             Asked::SkipAll => statements.push(tables.clear_events(&name, key)),
         }
         // From here on the key is tried as if it had never failed.
-        let attempt = Attempt {
-            key,
-            slot: parked.slot,
-            attempts: 0,
-            error: "asked to try again",
-            retry_in: None,
-        };
+        let (slot, error) = (parked.slot, "asked to try again");
+        let attempt = Attempt { key, slot, attempts: 0, error, retry_in: None };
         statements.push(tables.park(&name, &attempt));
+        statements.push(tables.answered(&name, key, asked));
         statements.push(tables.unpark(&name, key));
         let tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
         match self.finish(tx, statements, &[]).await {

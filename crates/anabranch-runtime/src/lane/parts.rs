@@ -44,10 +44,6 @@ impl Parts {
         self.tenure
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
     pub(crate) fn clear(&mut self) {
         self.parts.clear();
         self.merged.clear();

@@ -15,6 +15,8 @@ pub(crate) struct Registered {
     pub(crate) version: u32,
     pub(crate) paused: bool,
     pub(crate) reset_to: Option<Position>,
+    /// What could not be done for it.
+    pub(crate) problem: Option<String>,
 }
 
 impl Tables {
@@ -30,7 +32,7 @@ impl Tables {
 
     fn select_registered(&self, name: Option<&str>, lock: &str) -> Statement {
         let select = format!(
-            "SELECT name, kind, strategy, version, paused, reset_to FROM {} \
+            "SELECT name, kind, strategy, version, paused, reset_to, problem FROM {} \
              WHERE name = $1 OR $1 = '' ORDER BY name{lock}",
             self.consumers
         );
@@ -45,6 +47,7 @@ impl Tables {
             version: self.column(row, "version")?,
             paused: self.column(row, "paused")?,
             reset_to: self.column(row, "reset_to")?,
+            problem: self.column(row, "problem")?,
         })
     }
 
@@ -80,8 +83,16 @@ impl Tables {
 
     /// The statement that asks the next worker for a reset.
     pub(crate) fn ask_reset(&self, consumer: &str, to: Position) -> Statement {
-        let update = format!("UPDATE {} SET reset_to = $2 WHERE name = $1", self.consumers);
+        let update =
+            format!("UPDATE {} SET reset_to = $2, problem = NULL WHERE name = $1", self.consumers);
         Statement::fence(update, params![consumer, to], 1)
+    }
+
+    /// The statement that withdraws a reset which cannot be done.
+    pub(crate) fn withdraw_reset(&self, consumer: &str, problem: &str) -> Statement {
+        let update =
+            format!("UPDATE {} SET reset_to = NULL, problem = $2 WHERE name = $1", self.consumers);
+        Statement::new(update, params![consumer, problem])
     }
 
     /// The statements that put all cursors of a locked consumer to one position and take them from
@@ -102,7 +113,7 @@ impl Tables {
             statements.push(Statement::new(delete, params![consumer]));
         }
         let raise = format!(
-            "UPDATE {} SET generation = generation + 1, reset_to = NULL WHERE name = $1",
+            "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL WHERE name = $1",
             self.consumers
         );
         statements.push(Statement::fence(raise, params![consumer], 1));

@@ -4,7 +4,7 @@
 //! others want of a key they write into `asked`, and the lane does it.
 
 use super::Tables;
-use anabranch_core::{Position, Slot, StoreError};
+use anabranch_core::{Position, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Expect, InsertRows, Statement, Work};
 use anabranch_store::{Row, Value, params};
 use std::borrow::Cow;
@@ -118,7 +118,7 @@ impl Tables {
             "INSERT INTO {keys} (consumer, key, slot, attempts, error, since_us, retry_us) \
              VALUES ($1, $2, $3, $4, $5, {now}, {now} + $6) \
              ON CONFLICT (consumer, key) DO UPDATE SET attempts = excluded.attempts, \
-             error = excluded.error, retry_us = excluded.retry_us, asked = NULL"
+             error = excluded.error, retry_us = excluded.retry_us"
         );
         let retry_in = attempt.retry_in.map(|wait| wait.as_micros() as u64);
         let (key, slot, error) = (attempt.key, attempt.slot.get(), attempt.error);
@@ -171,6 +171,34 @@ impl Tables {
     pub(crate) fn clear_events(&self, consumer: &str, key: &str) -> Statement {
         let delete = format!("DELETE FROM {} WHERE consumer = $1 AND key = $2", self.parked_events);
         Statement::new(delete, params![consumer, key])
+    }
+
+    /// Notes that what somebody wanted is done, unless they want something else by now.
+    pub(crate) fn answered(&self, consumer: &str, key: &str, asked: Asked) -> Statement {
+        let update = format!(
+            "UPDATE {} SET asked = NULL WHERE consumer = $1 AND key = $2 AND asked = $3",
+            self.parked_keys
+        );
+        Statement::new(update, params![consumer, key, asked.name()])
+    }
+
+    /// Whether somebody wants something of a key of these slots.
+    pub(crate) async fn is_asked(
+        &self,
+        consumer: &str,
+        slots: &SlotSet,
+    ) -> Result<bool, StoreError> {
+        let select = format!(
+            "SELECT slot FROM {} WHERE consumer = $1 AND asked IS NOT NULL",
+            self.parked_keys
+        );
+        for row in self.query(Statement::query(select, params![consumer])).await? {
+            let slot = Slot::new(self.column(&row, "slot")?);
+            if slot.is_some_and(|slot| slots.contains(slot)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Notes what somebody wants of a key.

@@ -80,8 +80,14 @@ pub async fn large_events_come_in_small_pages(harness: &Harness) {
     for number in 0..12 {
         log.append(&order(number), Expected::Any, [large()]).await.unwrap();
     }
-    let backend =
-        |scope| crate::ReadRequest { scope, cursor: 0, backwards: false, max_events: 4096 };
+    let backend = |scope| crate::ReadRequest {
+        scope,
+        filter: crate::Filter::default(),
+        cursor: 0,
+        up_to: anabranch_core::Position::END,
+        backwards: false,
+        max_events: 4096,
+    };
     let page = log.store().read(backend(crate::Scope::Log(Query::all()))).await.unwrap();
     assert!(page.events.len() <= 5, "a page of {} MiB", page.events.len());
     assert_eq!(page.end, crate::PageEnd::More);

@@ -1,0 +1,199 @@
+//! What a lane works on at a time: from the queue to the last commit, whatever fails in between.
+
+use super::Lane;
+use super::transact::Outcome;
+use crate::feed::Chunk;
+use crate::run_error::RunError;
+use anabranch_core::{Event, Position, Slot};
+
+/// What a lane works on at a time: events of parts that stand at one position.
+pub(super) struct Batch {
+    pub(super) parts: Vec<usize>,
+    /// The lane's tenure when it began: parts of another one are not these.
+    pub(super) tenure: u64,
+    pub(super) events: Vec<Event>,
+    /// Events of parked keys among them, taken out.
+    pub(super) aside: Vec<(String, Position)>,
+    pub(super) up_to: Position,
+}
+
+impl Lane {
+    pub(super) fn accept(&mut self, chunk: Chunk) {
+        self.setup.feed.made_room();
+        if chunk.tenure == self.parts.tenure() {
+            self.pending.push_back(chunk);
+        }
+    }
+
+    /// Takes what has arrived, up to a batch.
+    pub(super) fn take_queued(&mut self) {
+        let mut waiting: usize = self.pending.iter().map(|chunk| chunk.events.len()).sum();
+        while waiting < self.setup.consumer.batch_size
+            && let Ok(chunk) = self.setup.chunks.try_recv()
+        {
+            waiting += chunk.events.len();
+            self.accept(chunk);
+        }
+    }
+
+    /// Chunks without events only say how far the feed has looked.
+    pub(super) fn look_only(&mut self) {
+        for chunk in std::mem::take(&mut self.pending) {
+            self.parts.reach(&chunk.parts, chunk.up_to);
+        }
+        self.publish();
+    }
+
+    /// The next events of parts that stand together.
+    fn next_batch(&mut self) -> Option<Batch> {
+        let first = self.pending.pop_front()?;
+        let size = self.setup.consumer.batch_size;
+        let mut batch = Batch {
+            parts: first.parts,
+            tenure: first.tenure,
+            events: first.events,
+            aside: Vec::new(),
+            up_to: first.up_to,
+        };
+        while batch.events.len() < size
+            && let Some(next) = self.pending.front()
+            && next.parts == batch.parts
+            && let Some(next) = self.pending.pop_front()
+        {
+            batch.events.extend(next.events);
+            batch.up_to = next.up_to;
+        }
+        if batch.events.len() > size {
+            let events = batch.events.split_off(size);
+            let (parts, tenure) = (batch.parts.clone(), batch.tenure);
+            self.pending.push_front(Chunk { parts, tenure, events, up_to: batch.up_to });
+            batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
+        }
+        Some(batch)
+    }
+
+    /// Handles a batch to its end, whatever fails in between.
+    pub(super) async fn handle_next(&mut self) -> Result<(), RunError> {
+        let Some(mut batch) = self.next_batch() else {
+            return Ok(());
+        };
+        self.parts.merge(&batch.parts);
+        let mut at_most = usize::MAX;
+        loop {
+            self.set_aside(&mut batch);
+            let lacks_key = self.first_without_key(&batch.events);
+            let count = batch.events.len().min(at_most).min(lacks_key.unwrap_or(usize::MAX));
+            if count == 0 && lacks_key == Some(0) {
+                let error = self.missing_key(&batch.events[0]);
+                if self.fail(&mut batch, 0, error, false).await?.is_break() {
+                    return Ok(());
+                }
+                continue;
+            }
+            match self.transact(&batch, count, Vec::new()).await {
+                Outcome::Committed { events } => {
+                    at_most = usize::MAX;
+                    self.failing_keys = if events > 0 { 0 } else { self.failing_keys };
+                    batch.events.drain(..events);
+                    if batch.events.is_empty() {
+                        self.publish();
+                        return Ok(());
+                    }
+                    // A shutdown does not wait for the rest of a batch.
+                    while let Ok(order) = self.setup.orders.try_recv() {
+                        self.obey(order).await?;
+                    }
+                    if self.is_over(&batch) {
+                        return Ok(());
+                    }
+                }
+                Outcome::Fenced => {
+                    self.lost();
+                    return Ok(());
+                }
+                Outcome::Away(error) => {
+                    self.wait_out(error).await?;
+                    if self.is_over(&batch) {
+                        return Ok(());
+                    }
+                }
+                Outcome::Broken(error) => return Err(error.into()),
+                Outcome::Failed { event: Some(event), error } => {
+                    at_most = usize::MAX;
+                    if self.fail(&mut batch, event, error, true).await?.is_break() {
+                        return Ok(());
+                    }
+                }
+                // Nobody knows which event it was: halve the batch until it is alone.
+                Outcome::Failed { event: None, error } if count <= 1 => {
+                    at_most = usize::MAX;
+                    if self.fail(&mut batch, 0, error, true).await?.is_break() {
+                        return Ok(());
+                    }
+                }
+                Outcome::Failed { event: None, .. } => at_most = count / 2,
+            }
+        }
+    }
+
+    /// Whether a batch is none of this lane's business any more: its cursors are lost, or were and are
+    /// back at another place.
+    pub(super) fn is_over(&self, batch: &Batch) -> bool {
+        self.stopping || batch.tenure != self.parts.tenure()
+    }
+
+    /// Takes events of parked keys out of the way.
+    fn set_aside(&mut self, batch: &mut Batch) {
+        if self.parking.is_empty() {
+            return;
+        }
+        let (partition, rule) = (&self.setup.consumer.partition, self.rule);
+        let parking = &self.parking;
+        let parked_key = |event: &Event| -> Option<String> {
+            if !parking.has_slot(partition.slot(event, rule)) {
+                return None;
+            }
+            let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
+            parking.contains(&key).then_some(key)
+        };
+        let events = std::mem::take(&mut batch.events);
+        for event in events {
+            match parked_key(&event) {
+                Some(key) => batch.aside.push((key, event.position())),
+                None => batch.events.push(event),
+            }
+        }
+    }
+
+    fn first_without_key(&self, events: &[Event]) -> Option<usize> {
+        if !self.may_lack_key {
+            return None;
+        }
+        events.iter().position(|event| self.setup.consumer.partition.key(event).is_err())
+    }
+
+    fn missing_key(&self, event: &Event) -> String {
+        let consumer = &self.setup.consumer;
+        match consumer.partition.key(event) {
+            Err(missing) => format!(
+                "{} {}@{} {missing} (consumer `{}`)",
+                event.event_type(),
+                event.stream(),
+                event.version(),
+                consumer.name
+            ),
+            Ok(_) => String::new(),
+        }
+    }
+
+    pub(super) fn key_of(&self, event: &Event) -> (String, Slot) {
+        let partition = &self.setup.consumer.partition;
+        let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
+        (key, partition.slot(event, self.rule))
+    }
+}
+
+/// The key under which an event without a key is parked: its stream keeps the order.
+fn keyless(event: &Event) -> String {
+    format!("(no key) {}", event.stream())
+}
