@@ -22,8 +22,9 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 
 /// Where SQL may stand: the backends, the one statement that they share, the tables of consumers (and
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
-/// compares them with.
-const SQL_PLACES: [&str; 7] = [
+/// compares them with, and the demo, which is a user of the library.
+const SQL_PLACES: [&str; 8] = [
+    "crates/anabranch-cli/src/demo/",
     "crates/anabranch-runtime/src/tables/",
     "crates/anabranch-runtime/src/view.rs",
     "crates/anabranch-runtime/src/rebuild.rs",

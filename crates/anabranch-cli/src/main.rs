@@ -8,7 +8,7 @@
 //! | `target` | which log a command works on |
 //! | `output` | lines, JSON lines and tables |
 //! | `confirm` | what cannot be taken back |
-//! | `demo` | append, follow, verify |
+//! | `demo` | a projection that is rescaled and hit while it runs, and a proof |
 //! | `append` | one event from the command line |
 //! | `tail` | the last events, and the next ones |
 //! | `migrate` | create or upgrade a log, or print how |
@@ -60,6 +60,8 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Demo),
+    #[command(hide = true)]
+    DemoWorker(demo::worker::DemoWorker),
     Append(append::AppendEvent),
     Tail(tail::Tail),
     Migrate(migrate::Migrate),
@@ -105,6 +107,7 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(demo) => demo.run().await,
+        Command::DemoWorker(worker) => worker.run().await,
         Command::Append(append) => append.run().await,
         Command::Tail(tail) => tail.run().await,
         Command::Migrate(migrate) => migrate.run().await,

@@ -13,15 +13,22 @@ use std::process::Stdio;
 fn the_demo_proves_itself() {
     let here = tempfile::tempdir().unwrap();
     let outcome: serde_json::Value =
-        serde_json::from_str(&stdout(&run(here.path(), &["demo", "--json"]))).unwrap();
-    assert_eq!(outcome["events"], 12_050);
+        serde_json::from_str(&stdout(&run(here.path(), &["demo", "--json", "--events", "20000"])))
+            .unwrap();
+    assert_eq!(outcome["events"], 20_000);
     assert_eq!(outcome["handled"], outcome["events"]);
-    for zero in ["lost", "doubled", "out_of_order", "seats_oversold"] {
+    for zero in ["lost", "doubled", "out_of_order"] {
         assert_eq!(outcome[zero], 0, "{zero}");
     }
-    assert!(outcome["conflicts"].as_u64().unwrap() > 0, "nobody fought for a seat");
+    assert!(outcome["handovers"].as_u64().unwrap() > 0, "no slot changed hands");
+    for pause in ["p50", "p99", "max"] {
+        assert!(outcome["handover_pause_ms"][pause].as_f64().unwrap() >= 0.0);
+    }
+    assert!(outcome["seconds"].as_f64().unwrap() > 0.0);
+    assert!(outcome["events_per_second"].as_f64().unwrap() > 0.0);
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "it leaves nothing behind");
-    assert!(stdout(&run(here.path(), &["demo"])).contains("verified from the log: all good"));
+    let text = stdout(&run(here.path(), &["demo", "--events", "4000"]));
+    assert!(text.contains("verified from the tables: every event once and in order"), "{text}");
 }
 
 #[test]

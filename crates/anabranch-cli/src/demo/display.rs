@@ -1,0 +1,53 @@
+//! What is seen while the demo runs: a line that moves on a terminal, a line for each act elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+const WIDTH: usize = 30;
+
+pub(super) struct Display {
+    is_quiet: bool,
+    is_live: bool,
+    events: u64,
+}
+
+impl Display {
+    pub(super) fn new(is_quiet: bool, events: u64) -> Self {
+        Self { is_quiet, is_live: !is_quiet && std::io::stderr().is_terminal(), events }
+    }
+
+    /// A new act begins.
+    pub(super) fn act(&self, title: &str) {
+        if self.is_quiet {
+            return;
+        }
+        self.finish();
+        eprintln!("• {title}");
+    }
+
+    /// How far it is.
+    pub(super) fn show(&self, handled: u64, elapsed: Duration, workers: usize) {
+        if !self.is_live {
+            return;
+        }
+        let share = (handled as f64 / self.events as f64).min(1.0);
+        let full = (share * WIDTH as f64) as usize;
+        let (bar, rest) = ("█".repeat(full), "░".repeat(WIDTH - full));
+        let rate = handled as f64 / elapsed.as_secs_f64().max(0.001);
+        let percent = share * 100.0;
+        eprint!(
+            "\r\x1b[2K  {bar}{rest} {percent:>3.0} %  {handled} of {} events  {rate:.0}/s  {workers} \
+             workers",
+            self.events
+        );
+        let _ = std::io::stderr().flush();
+    }
+
+    /// The moving line is over.
+    pub(super) fn finish(&self) {
+        if self.is_live {
+            eprint!("\r\x1b[2K");
+            let _ = std::io::stderr().flush();
+        }
+    }
+}

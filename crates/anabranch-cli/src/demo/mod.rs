@@ -1,0 +1,115 @@
+//! The showpiece: a stream of orders, a projection in several processes, rescaled and hit while it
+//! runs, and a proof from the tables at the end.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `crew` | the worker processes: started, told to stop, killed |
+//! | `worker` | what one of them runs |
+//! | `orders` | the stream of orders |
+//! | `proof` | what the tables say at the end |
+//! | `display` | what is seen meanwhile |
+
+mod crew;
+mod display;
+mod orders;
+mod proof;
+pub(crate) mod worker;
+
+use anabranch::Log;
+use anyhow::Context;
+use clap::Args;
+use crew::Crew;
+use display::Display;
+use orders::Orders;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// See it work: orders stream in while a projection is rescaled, and one of its processes is killed
+///
+/// Everything happens in a SQLite file of its own, which is removed at the end. Worker processes
+/// share the projection as fixed partitions, two lanes each: first 3 of them, then 5, of which one is
+/// killed (kill -9), then 2. At the end the tables are read and checked: nothing lost, nothing twice,
+/// every order's events in their order. The exit code is 1 if that is not so.
+#[derive(Args)]
+pub(crate) struct Demo {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// How many events
+    #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    events: u64,
+}
+
+/// How long the slowest machine may take before the demo gives up.
+const PATIENCE: Duration = Duration::from_secs(300);
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Demo {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
+        let url = format!("sqlite:{}", directory.path().join("demo.db").display());
+        let log = anabranch::connect(&url).await?;
+        let outcome = self.play(&log, &url).await?;
+        if self.json {
+            println!("{}", serde_json::to_string(&outcome)?);
+        } else {
+            print!("{}", outcome.report());
+        }
+        Ok(if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Each act ends when so many events are handled, not when so much time has passed.
+    async fn play(&self, log: &Log, url: &str) -> anyhow::Result<proof::Outcome> {
+        let mut stage = Stage {
+            log,
+            display: Display::new(self.json, self.events),
+            crew: Crew::new(url)?,
+            started: Instant::now(),
+        };
+        let orders = Orders::start(log, self.events);
+        stage.crew.scale(3)?;
+        stage.act("3 partitions, 2 lanes each", self.events / 4).await?;
+
+        stage.crew.scale(5)?;
+        stage.act("rescaled to 5 partitions while it runs", self.events / 2).await?;
+
+        stage.crew.stand_by(1)?;
+        stage.crew.kill(1)?;
+        stage.act("killed one of them; its standby takes over", self.events * 3 / 4).await?;
+
+        stage.crew.scale(2)?;
+        stage.act("rescaled to 2 partitions", self.events).await?;
+        let seconds = stage.started.elapsed().as_secs_f64();
+        orders.finish().await?;
+        stage.crew.dismiss()?;
+        stage.display.finish();
+        proof::prove(log, seconds).await
+    }
+}
+
+/// What the acts play on.
+struct Stage<'a> {
+    log: &'a Log,
+    display: Display,
+    crew: Crew,
+    started: Instant,
+}
+
+impl Stage<'_> {
+    /// Shows what happens until so many events are handled.
+    async fn act(&mut self, title: &str, until: u64) -> anyhow::Result<()> {
+        self.display.act(title);
+        loop {
+            let handled = proof::handled(self.log).await?;
+            self.display.show(handled, self.started.elapsed(), self.crew.len());
+            if handled >= until {
+                return Ok(());
+            }
+            self.crew.check()?;
+            let patient = self.started.elapsed() < PATIENCE;
+            anyhow::ensure!(patient, "only {handled} events were handled in {PATIENCE:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

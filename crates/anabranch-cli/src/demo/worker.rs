@@ -1,0 +1,112 @@
+//! What one worker process of the demo runs.
+
+use anabranch::prelude::*;
+use anabranch::{FixedPartition, HashRule};
+use clap::Args;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::oneshot;
+
+/// Short, so that the one that is killed is soon missed.
+const LEASE: Duration = Duration::from_millis(1000);
+
+/// A worker of the demo: it stops when its standard input ends.
+#[derive(Args)]
+pub(crate) struct DemoWorker {
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    name: String,
+    #[arg(long)]
+    index: u16,
+    #[arg(long)]
+    total: u16,
+}
+
+impl DemoWorker {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let log = anabranch::connect(&self.url).await?;
+        let partition = FixedPartition::new(self.index, self.total)?;
+        let (stop, stopped) = oneshot::channel();
+        // A thread of its own: a read of standard input cannot be given up.
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            let _ = stop.send(());
+        });
+        let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name });
+        let set = set.partition(partition).lanes(2).lease(LEASE);
+        let stop = async {
+            let _ = stopped.await;
+        };
+        set.run_until(&log, stop).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The totals of each order, and a row for each event that was handled: the proof reads these.
+struct OrderTotals {
+    worker: String,
+}
+
+impl Projection for OrderTotals {
+    fn name(&self) -> &str {
+        "order_totals"
+    }
+
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+
+    fn settings(&self) -> Settings {
+        // Small batches show more of the hand-overs.
+        Settings::default().batch_size(200)
+    }
+
+    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        #[derive(serde::Deserialize)]
+        struct Line {
+            cents: i64,
+        }
+        let line: Line = event.data()?;
+        tx.execute(
+            "INSERT INTO order_totals (id, events, cents) VALUES ($1, 1, $2) \
+             ON CONFLICT (id) DO UPDATE SET events = order_totals.events + 1, \
+             cents = order_totals.cents + excluded.cents",
+            params![event.stream_id(), line.cents],
+        )
+        .await?;
+        let slot = HashRule::Fnv1a.slot(event.stream_id()).get();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        tx.execute(
+            "INSERT INTO handled (position, id, version, slot, worker, recorded_us, handled_us) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+            params![
+                event.position(),
+                event.stream_id(),
+                event.version(),
+                slot,
+                &self.worker,
+                event.recorded_us(),
+                now.as_micros() as u64,
+            ],
+        )
+        .await
+    }
+
+    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        tx.execute(
+            "CREATE TABLE order_totals \
+             (id TEXT PRIMARY KEY, events BIGINT NOT NULL, cents BIGINT NOT NULL)",
+            vec![],
+        )
+        .await?;
+        // No unique key: what is handled twice must show.
+        tx.execute(
+            "CREATE TABLE handled (number INTEGER PRIMARY KEY, position BIGINT NOT NULL, \
+             id TEXT NOT NULL, version BIGINT NOT NULL, slot BIGINT NOT NULL, \
+             worker TEXT NOT NULL, recorded_us BIGINT NOT NULL, handled_us BIGINT NOT NULL)",
+            vec![],
+        )
+        .await
+    }
+}
