@@ -37,7 +37,7 @@ pub(crate) struct Demo {
     json: bool,
 
     /// How many events
-    #[arg(long, default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1_000..))]
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     events: u64,
 }
 

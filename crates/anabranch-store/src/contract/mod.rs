@@ -1,4 +1,5 @@
-//! The suite that every backend runs: the log's promises, written once against [`Log`].
+//! The suite that every backend runs: the promises of the log and of its database, written once against
+//! [`Log`].
 //!
 //! A backend proves itself with one line in its tests:
 //!
@@ -14,6 +15,7 @@
 
 pub mod append;
 pub mod dcb;
+pub mod effects;
 pub mod envelope;
 pub mod limits;
 pub mod open;
@@ -81,6 +83,13 @@ macro_rules! contract {
             dcb::the_last_seat_is_sold_once,
             dcb::a_condition_on_types_or_everything_is_race_free,
             dcb::decisions_from_reads_never_overdraw,
+            effects::statements_are_stored_all_or_not_at_all,
+            effects::a_fence_that_does_not_match_rolls_back,
+            effects::an_open_transaction_is_seen_when_it_commits,
+            effects::a_forgotten_transaction_is_rolled_back,
+            effects::values_come_back_as_they_were,
+            effects::values_are_numbered,
+            effects::signals_are_heard_everywhere,
             envelope::every_field_comes_back,
             envelope::slots_are_stored_with_every_event,
             envelope::any_unicode_comes_back_as_it_was,

@@ -1,0 +1,205 @@
+//! Transactions of statements: all or nothing, fenced, and the same values on every database.
+
+use super::{Harness, soon};
+use crate::database::{Answer, End, Expect, InsertRows, Reason, Statement, Work};
+use crate::value::time_text;
+use crate::{Database, Log, Value, params};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+const OPEN: End = End::Open { idle: Duration::from_secs(30) };
+
+/// A table of the case's own, inside the log's namespace.
+async fn table(log: &Log, columns: &str) -> (Arc<dyn Database>, String) {
+    let database = log.store().database();
+    let name = database.dialect().table("effects");
+    let create = Statement::new(format!("CREATE TABLE {name} ({columns})"), vec![]);
+    database.begin().run(vec![create], End::Commit).await.unwrap();
+    (database, name)
+}
+
+fn insert(table: &str, id: i64, text: &str) -> Statement {
+    let sql = format!("INSERT INTO {table} (id, text) VALUES ($1, $2)");
+    Statement::new(sql, params![id, text])
+}
+
+async fn count(database: &Arc<dyn Database>, table: &str) -> i64 {
+    let count = Statement::query(format!("SELECT count(*) AS n FROM {table}"), vec![]);
+    let answers = database.begin().run(vec![count], End::Commit).await.unwrap();
+    answers[0].rows[0].get("n").unwrap()
+}
+
+const COLUMNS: &str = "id BIGINT PRIMARY KEY, text TEXT NOT NULL";
+
+/// One refused statement takes its neighbours with it, and is named.
+pub async fn statements_are_stored_all_or_not_at_all(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    let twice = vec![insert(&table, 1, "a"), insert(&table, 2, "b"), insert(&table, 1, "c")];
+    let failed = database.begin().run(twice, End::Commit).await.unwrap_err();
+    assert_eq!(failed.statement, Some(2), "{failed}");
+    assert!(matches!(failed.reason, Reason::Refused { .. }), "{failed:?}");
+    assert!(!failed.is_transient());
+    let bad = Statement::new("NONSENSE", vec![]);
+    let failed = database.begin().run(vec![insert(&table, 3, "d"), bad], End::Commit).await;
+    assert_eq!(failed.unwrap_err().statement, Some(1));
+    assert_eq!(count(&database, &table).await, 0);
+    // The session that failed does no harm to the next one.
+    database.begin().run(vec![insert(&table, 1, "a")], End::Commit).await.unwrap();
+    assert_eq!(count(&database, &table).await, 1);
+}
+
+/// A statement that changes another number of rows than it must takes everything with it.
+pub async fn a_fence_that_does_not_match_rolls_back(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    database.begin().run(vec![insert(&table, 1, "a")], End::Commit).await.unwrap();
+    let fence = |id: i64, changes| {
+        let update = format!("UPDATE {table} SET text = 'moved' WHERE id = $1");
+        Statement::fence(update, params![id], changes)
+    };
+    for (fence, fails) in [(fence(9, 1), true), (fence(1, 2), true), (fence(1, 1), false)] {
+        let run = database.begin().run(vec![insert(&table, 2, "b"), fence], End::Commit).await;
+        assert_eq!(run.as_ref().is_err_and(|failed| failed.is_unmatched()), fails, "{run:?}");
+        assert_eq!(count(&database, &table).await, if fails { 1 } else { 2 });
+    }
+}
+
+/// An open transaction sees what it wrote; others do not, and never do if it is given up.
+pub async fn an_open_transaction_is_seen_when_it_commits(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    let look = || Statement::query(format!("SELECT text FROM {table} ORDER BY id"), vec![]);
+    let texts = |answers: Vec<Answer>| -> Vec<String> {
+        let rows = answers.last().unwrap().rows.iter();
+        rows.map(|row| row.get("text").unwrap()).collect()
+    };
+    let mut given_up = database.begin();
+    let answers = given_up.run(vec![insert(&table, 1, "a"), look()], OPEN).await.unwrap();
+    assert_eq!(texts(answers), ["a"]);
+    assert!(given_up.is_open());
+    drop(given_up);
+
+    let mut kept = database.begin();
+    assert!(!kept.is_open());
+    soon(kept.run(vec![insert(&table, 2, "b")], OPEN)).await.unwrap();
+    let answers = kept.run(vec![look()], OPEN).await.unwrap();
+    assert_eq!(texts(answers), ["b"], "what was given up is gone");
+    kept.run(vec![insert(&table, 3, "c")], End::Commit).await.unwrap();
+    assert!(!kept.is_open());
+    let answers = database.begin().run(vec![look()], End::Commit).await.unwrap();
+    assert_eq!(texts(answers), ["b", "c"]);
+}
+
+/// A transaction that its owner forgets does not keep others out for ever.
+pub async fn a_forgotten_transaction_is_rolled_back(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    let mut forgotten = database.begin();
+    let open = End::Open { idle: Duration::from_millis(50) };
+    forgotten.run(vec![insert(&table, 1, "a")], open).await.unwrap();
+    // The same key: it waits for the forgotten one, and then goes through.
+    soon(database.begin().run(vec![insert(&table, 1, "b")], End::Commit)).await.unwrap();
+    let late = forgotten.run(vec![insert(&table, 2, "c")], End::Commit).await.unwrap_err();
+    assert!(late.is_transient(), "{late:?}");
+    assert_eq!(count(&database, &table).await, 1);
+}
+
+/// Every kind of value goes in and comes out, in one row and set-wise.
+pub async fn values_come_back_as_they_were(harness: &Harness) {
+    let log = harness.log().await;
+    let database = log.store().database();
+    let (json, time) = match database.dialect().kind {
+        crate::database::Kind::Postgres => ("jsonb", "timestamptz"),
+        _ => ("TEXT", "TEXT"),
+    };
+    let columns = format!(
+        "id BIGINT PRIMARY KEY, small SMALLINT, yes BOOLEAN, part DOUBLE PRECISION, text TEXT, \
+         raw {}, doc {json}, at {time}, price NUMERIC(12, 2)",
+        if json == "jsonb" { "bytea" } else { "BLOB" }
+    );
+    let (database, table) = table(&log, &columns).await;
+    let at = 1_763_197_200_123_456;
+    let row = |id: i64| {
+        params![
+            id,
+            -7i16,
+            true,
+            0.5,
+            "späti \"quoted\" 'single'",
+            vec![0u8, 255, 1],
+            Value::Json(r#"{"a": [1, 2]}"#.to_owned()),
+            Value::Time(at),
+            "19.95"
+        ]
+    };
+    const NAMES: [&str; 9] = ["id", "small", "yes", "part", "text", "raw", "doc", "at", "price"];
+    let rows = InsertRows {
+        table: Cow::Owned(table.clone()),
+        columns: Cow::Borrowed(&NAMES),
+        conflict: Cow::Borrowed("ON CONFLICT (id) DO UPDATE SET small = excluded.small"),
+        rows: vec![row(1), row(2), vec![Value::Null; 8].into_iter().fold(params![3], |mut row, null| {
+            row.push(null);
+            row
+        })],
+    };
+    let set_wise = Statement { work: Work::Rows(rows), expect: Expect::Nothing };
+    let single = Statement::new(
+        format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+        row(4),
+    );
+    database.begin().run(vec![set_wise, single], End::Commit).await.unwrap();
+    let select = Statement::query(format!("SELECT * FROM {table} ORDER BY id"), vec![]);
+    let answers = database.begin().run(vec![select], End::Commit).await.unwrap();
+    let rows = &answers[0].rows;
+    assert_eq!(rows.len(), 4);
+    for row in [&rows[0], &rows[1], &rows[3]] {
+        assert_eq!(row.get("small"), Ok(-7i16));
+        assert_eq!(row.get("yes"), Ok(true));
+        assert_eq!(row.get("part"), Ok(0.5));
+        assert_eq!(row.get("text"), Ok("späti \"quoted\" 'single'".to_owned()));
+        assert_eq!(row.get("raw"), Ok(vec![0u8, 255, 1]));
+        assert_eq!(row.get("doc"), Ok(serde_json::json!({ "a": [1, 2] })));
+        assert_eq!(row.get("at"), Ok(time_text(at)));
+        assert_eq!(row.get("price"), Ok(19.95));
+    }
+    assert_eq!(rows[2].get::<Option<i64>>("small"), Ok(None));
+    assert_eq!(rows[2].get::<Option<String>>("text"), Ok(None));
+}
+
+/// The third value is `$3` wherever it stands, and as often as it stands there.
+pub async fn values_are_numbered(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    let sql = format!("INSERT INTO {table} (text, id) VALUES ($2 || $2, $1)");
+    database.begin().run(vec![Statement::new(sql, params![5, "x"])], End::Commit).await.unwrap();
+    let found = format!("SELECT text FROM {table} WHERE id = $2 AND text <> $1");
+    let found = Statement::query(found, params!["y", 5]);
+    let answers = database.begin().run(vec![found], End::Commit).await.unwrap();
+    assert_eq!(answers[0].rows[0].get("text"), Ok("xx".to_owned()));
+    for values in [params![1], params![1, "a", 3]] {
+        let sql = format!("INSERT INTO {table} (id, text) VALUES ($1, $2)");
+        let failed = database.begin().run(vec![Statement::new(sql, values)], End::Commit).await;
+        assert_eq!(failed.unwrap_err().statement, Some(0), "too few or too many values");
+    }
+    assert_eq!(count(&database, &table).await, 1);
+}
+
+/// Workers of every process hear a signal, once it is committed.
+pub async fn signals_are_heard_everywhere(harness: &Harness) {
+    let log = harness.log().await;
+    let other = harness.again(&log).await;
+    let mut heard = [log.store().database().signals(), other.store().database().signals()];
+    // Whatever is heard when listening begins.
+    let quiet = Statement::new("SELECT 1", vec![]);
+    log.store().database().begin().run(vec![quiet], End::Commit).await.unwrap();
+    for _ in 0..3 {
+        heard.iter_mut().for_each(|signals| drop(signals.borrow_and_update()));
+        let signal = vec![Statement::signal()];
+        log.store().database().begin().run(signal, End::Commit).await.unwrap();
+        for signals in &mut heard {
+            soon(signals.changed()).await.unwrap();
+        }
+    }
+}
