@@ -9,6 +9,7 @@
 //! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
 //! | [`handler`] | what handlers return |
 //! | [`replica_set`] | [`ReplicaSet`]: consumers that run together |
+//! | [`progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: status, pause, replay, parked keys |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | `worker` | the process: lease, claims, start and stop |
@@ -24,6 +25,7 @@ pub mod consumers;
 mod feed;
 pub mod handler;
 mod lane;
+pub mod progress_bar;
 pub mod projection;
 pub mod rebuild;
 pub mod replica_set;
@@ -39,6 +41,7 @@ pub use consumers::{
     ConsumerStatus, Consumers, CursorStatus, Owner, Parked, ReplayFrom, WorkerStatus,
 };
 pub use handler::{HandlerError, Result};
+pub use progress_bar::progress_bar;
 pub use projection::Projection;
 pub use rebuild::{Rebuild, RebuildError, TableDifference};
 pub use replica_set::{ConsumerProgress, Progress, ReplicaSet};

@@ -35,7 +35,7 @@ pub struct ReplicaSet {
     partition: Option<FixedPartition>,
     lease: Duration,
     grace: Duration,
-    observer: Option<Observer>,
+    observers: Vec<Observer>,
 }
 
 /// Called every now and then with how far the set is.
@@ -83,7 +83,7 @@ impl ReplicaSet {
             partition: None,
             lease: Duration::from_secs(5),
             grace: Duration::from_secs(10),
-            observer: None,
+            observers: Vec::new(),
         }
     }
 
@@ -147,9 +147,9 @@ impl ReplicaSet {
         self
     }
 
-    /// Calls a function several times a second with how far the set is.
+    /// Calls a function several times a second with how far the set is, and once at the end.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.observer = Some(Arc::new(observer));
+        self.observers.push(Arc::new(observer));
         self
     }
 
@@ -223,7 +223,7 @@ impl ReplicaSet {
             runs: partition.map_or_else(|| "everything".to_owned(), |fixed| fixed.to_string()),
             lease: self.lease,
             grace: self.grace,
-            observer: self.observer,
+            observers: self.observers,
             catch_up,
         })
     }

@@ -21,7 +21,7 @@ use heartbeat::Heartbeat;
 use running::{Running, Start};
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -29,6 +29,8 @@ use tokio::task::JoinSet;
 const BEATS: u32 = 5;
 /// How often to look whether the end is reached, and to tell the observer.
 const OBSERVE: Duration = Duration::from_millis(100);
+/// How often an observer learns how long the log is: that takes a query.
+const LOOK_AT_HEAD: Duration = Duration::from_secs(2);
 
 /// What is to be run.
 pub(crate) struct Plan {
@@ -40,7 +42,7 @@ pub(crate) struct Plan {
     pub(crate) runs: String,
     pub(crate) lease: Duration,
     pub(crate) grace: Duration,
-    pub(crate) observer: Option<Observer>,
+    pub(crate) observers: Vec<Observer>,
     /// End when everything that is in the log now is handled.
     pub(crate) catch_up: bool,
 }
@@ -62,6 +64,8 @@ pub(crate) async fn run(
     let mut keeper = Keeper::start(log, tables, plan).await?;
     let ended = keeper.keep(stop, target).await;
     keeper.stop().await;
+    keeper.head_seen = None;
+    keeper.observe().await;
     ended.map(|()| keeper.progress())
 }
 
@@ -76,6 +80,7 @@ struct Keeper {
     reports: mpsc::UnboundedReceiver<(usize, Report)>,
     heartbeat: Option<Heartbeat>,
     head: Position,
+    head_seen: Option<Instant>,
 }
 
 impl Keeper {
@@ -83,9 +88,9 @@ impl Keeper {
         let (reporter, reports) = mpsc::unbounded_channel();
         let worker = new_worker(&plan);
         let (running, lanes, feeds) = (Vec::new(), JoinSet::new(), JoinSet::new());
-        let (log, head, heartbeat) = (log.clone(), Position::START, None);
+        let (log, head, heartbeat, head_seen) = (log.clone(), Position::START, None, None);
         let mut keeper =
-            Self { log, tables, plan, worker, running, lanes, feeds, reports, heartbeat, head };
+            Self { log, tables, plan, worker, running, lanes, feeds, reports, heartbeat, head, head_seen };
         keeper.enlist().await?;
         for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
             let start =
@@ -311,12 +316,16 @@ impl Keeper {
     }
 
     async fn observe(&mut self) {
-        if let Some(observer) = self.plan.observer.clone() {
-            if let Ok(head) = self.log.head().await {
-                self.head = head;
-            }
-            observer(&self.progress());
+        if self.plan.observers.is_empty() {
+            return;
         }
+        if self.head_seen.is_none_or(|seen| seen.elapsed() >= LOOK_AT_HEAD)
+            && let Ok(head) = self.log.head().await
+        {
+            (self.head, self.head_seen) = (head, Some(Instant::now()));
+        }
+        let progress = self.progress();
+        self.plan.observers.iter().for_each(|observer| observer(&progress));
     }
 
     /// Whether everything wanted is handled up to a position, here or by those who hold it, and

@@ -168,6 +168,23 @@ fn a_pool_shares_the_work_between_its_lanes() {
     }
 }
 
+/// SIGTERM hits it while it catches up with 20,000 events: it finishes its batch, leaves with 0, and the
+/// next one goes on where it stopped.
+#[test]
+fn sigterm_in_a_heavy_catch_up_loses_and_doubles_nothing() {
+    let name = "partitioned_projection";
+    for place in Place::both() {
+        let text = place.run(name, &["append", "5000"]);
+        let running = Running::of(place.command(name, &[]).spawn().unwrap(), "event 100 is");
+        let handled = running.end("-TERM");
+        assert!(handled > 0 && handled < 20_000, "{handled}");
+        let summary = place.run(name, &["--catch-up"]);
+        let rest = format!("everything: stopped; handled {} events", 20_000 - handled);
+        assert!(summary.contains(&rest), "{summary}");
+        assert!(summary.contains(&format!("order_totals holds {}", appended(&text))), "{summary}");
+    }
+}
+
 /// A process that goes on until it is told to stop.
 struct Running {
     child: Child,
@@ -187,17 +204,31 @@ impl Running {
         running
     }
 
-    fn wait_for(&self, said: &str) {
-        let next = || self.lines.recv_timeout(PATIENCE);
-        while !next().unwrap_or_else(|_| panic!("it never said: {said}")).contains(said) {}
+    fn wait_for(&self, said: &str) -> String {
+        loop {
+            let next = self.lines.recv_timeout(PATIENCE);
+            let line = next.unwrap_or_else(|_| panic!("it never said: {said}"));
+            if line.contains(said) {
+                return line;
+            }
+        }
     }
 
     /// As Ctrl-C does.
-    fn stop(mut self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        self.wait_for("stopped; handled");
+    fn stop(self) {
+        self.end("-INT");
+    }
+
+    /// Ends it by a signal; it must leave in good order, within its grace time. Says how many events it
+    /// handled.
+    fn end(mut self, signal: &str) -> u64 {
+        let (pid, told) = (self.child.id().to_string(), std::time::Instant::now());
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let line = self.wait_for("stopped; handled");
         assert!(self.child.wait().unwrap().success());
+        assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+        let (_, count) = line.split_once("handled ").unwrap();
+        count.split(' ').next().unwrap().parse().unwrap()
     }
 }
 
