@@ -50,7 +50,15 @@ impl Bare {
         }
     }
 
-    /// Removes the log.
+    /// The number of events and the total that a table of totals adds up to.
+    pub(crate) async fn sums(&mut self, table: &str) -> anyhow::Result<(u64, f64)> {
+        match self {
+            Self::Sqlite(bare) => bare.sums(table),
+            Self::Postgres(bare) => bare.sums(table).await,
+        }
+    }
+
+    /// Removes the log, and the tables that were put beside its own.
     pub(crate) async fn drop_log(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(bare) => bare.drop_log(),

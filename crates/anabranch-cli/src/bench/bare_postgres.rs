@@ -17,10 +17,7 @@ pub(crate) struct BarePostgres {
 
 impl BarePostgres {
     pub(crate) async fn connect(url: &str, namespace: &Namespace) -> anyhow::Result<Self> {
-        let (client, connection) = connect(url, NoTls).await?;
-        tokio::spawn(connection);
-        client.batch_execute("SET synchronous_commit = on").await?;
-        Ok(Self { client, namespace: namespace.clone() })
+        Ok(Self { client: open(url).await?, namespace: namespace.clone() })
     }
 
     pub(crate) async fn write(
@@ -65,20 +62,52 @@ impl BarePostgres {
         Ok(read)
     }
 
+    /// The sums of a table of totals.
+    pub(crate) async fn sums(&self, table: &str) -> anyhow::Result<(u64, f64)> {
+        let sql = format!(
+            "SELECT coalesce(sum(events), 0)::int8, coalesce(sum(total), 0)::float8 FROM {table}"
+        );
+        let row = self.client.query_one(&sql, &[]).await?;
+        Ok((row.try_get::<_, i64>(0)?.unsigned_abs(), row.try_get(1)?))
+    }
+
+    /// How many rows of the log the server has looked at so far. It counts what sessions have
+    /// reported, which those that have ended did.
+    pub(crate) async fn rows_scanned(&self) -> anyhow::Result<i64> {
+        let sql = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::int8 \
+                   FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = 'events'";
+        Ok(self.client.query_one(sql, &[&self.namespace.as_str()]).await?.try_get(0)?)
+    }
+
+    /// How many transactions this database has seen so far, of anybody.
+    pub(crate) async fn transactions(&self) -> anyhow::Result<i64> {
+        let sql = "SELECT (xact_commit + xact_rollback)::int8 FROM pg_stat_database \
+                   WHERE datname = current_database()";
+        Ok(self.client.query_one(sql, &[]).await?.try_get(0)?)
+    }
+
     pub(crate) async fn drop_log(&self) -> anyhow::Result<()> {
         let sql = format!("DROP SCHEMA {} CASCADE", self.namespace);
         Ok(self.client.batch_execute(&sql).await?)
     }
 }
 
+/// A connection whose commits are on disk.
+pub(crate) async fn open(url: &str) -> anyhow::Result<Client> {
+    let (client, connection) = connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    client.batch_execute("SET synchronous_commit = on").await?;
+    Ok(client)
+}
+
 /// Every column, as values that a program can keep.
-fn columns(row: &Row) -> anyhow::Result<impl Sized> {
+pub(crate) fn columns(row: &Row) -> anyhow::Result<impl Sized> {
     let mut texts = Vec::with_capacity(9);
     for column in [8, 9, 10, 13, 14, 15, 16] {
         texts.push(row.try_get::<_, Option<String>>(column)?);
     }
     for column in [11, 12] {
-        texts.push(row.try_get::<_, Option<Text>>(column)?.map(|text| text.0));
+        texts.push(row.try_get::<_, Option<Text<'_>>>(column)?.map(|text| text.0.to_owned()));
     }
     let numbers = row.try_get::<_, i64>(1)? + i64::from(row.try_get::<_, i32>(4)?);
     let slots = [5, 6, 7].map(|column| row.try_get::<_, Option<i16>>(column));
@@ -89,11 +118,11 @@ fn columns(row: &Row) -> anyhow::Result<impl Sized> {
 }
 
 /// The text of a `json` column.
-struct Text(String);
+pub(crate) struct Text<'a>(pub(crate) &'a str);
 
-impl<'a> FromSql<'a> for Text {
+impl<'a> FromSql<'a> for Text<'a> {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
-        Ok(Self(std::str::from_utf8(raw)?.to_owned()))
+        Ok(Self(std::str::from_utf8(raw)?))
     }
 
     fn accepts(kind: &Type) -> bool {

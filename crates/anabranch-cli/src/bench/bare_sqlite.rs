@@ -13,11 +13,7 @@ pub(crate) struct BareSqlite {
 
 impl BareSqlite {
     pub(crate) fn open(path: &str, namespace: &Namespace) -> anyhow::Result<Self> {
-        let connection = Connection::open(path)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.busy_timeout(Duration::from_secs(30))?;
-        Ok(Self { connection, namespace: namespace.clone() })
+        Ok(Self { connection: open(path)?, namespace: namespace.clone() })
     }
 
     pub(crate) fn write(
@@ -60,17 +56,37 @@ impl BareSqlite {
         Ok(read)
     }
 
+    /// The sums of a table of totals.
+    pub(crate) fn sums(&self, table: &str) -> anyhow::Result<(u64, f64)> {
+        let sql = format!("SELECT coalesce(sum(events), 0), total(total) FROM {table}");
+        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?));
+        Ok(self.connection.query_row(&sql, (), row)?)
+    }
+
     pub(crate) fn drop_log(&self) -> anyhow::Result<()> {
-        for table in ["events", "event_tags", "settings", "migrations"] {
-            let sql = format!("DROP TABLE {}_{table}", self.namespace);
-            self.connection.execute(&sql, ())?;
+        let tables = "SELECT name FROM sqlite_schema \
+                      WHERE type = 'table' AND substr(name, 1, length(?1)) = ?1";
+        let mut tables = self.connection.prepare(tables)?;
+        let prefix = format!("{}_", self.namespace);
+        let names = tables.query_map([prefix], |row| row.get::<_, String>(0))?;
+        for name in names.collect::<Result<Vec<_>, _>>()? {
+            self.connection.execute(&format!("DROP TABLE {name}"), ())?;
         }
         Ok(())
     }
 }
 
+/// A connection whose commits are on disk.
+pub(crate) fn open(path: &str) -> anyhow::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(Duration::from_secs(30))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    Ok(connection)
+}
+
 /// Every column, as values that a program can keep.
-fn columns(row: &Row<'_>) -> anyhow::Result<impl Sized> {
+pub(crate) fn columns(row: &Row<'_>) -> anyhow::Result<impl Sized> {
     let mut texts = Vec::with_capacity(10);
     for column in [2, 3, 5, 7, 8, 9, 10, 11, 12, 13] {
         texts.push(row.get::<_, Option<String>>(column)?);

@@ -1,8 +1,9 @@
 //! Appending and reading.
 
 use super::bare::{Bare, BareRow};
+use super::events::{customer, data, event, stream};
 use super::report::{self, Case, Rates};
-use anabranch::{Expected, Log, Namespace, NewEvent, Options, Position, Query, StreamId};
+use anabranch::{Expected, Log, Namespace, Options, Position, Query, StreamId};
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ impl BenchLog {
     async fn measure(&self, ours: &mut Place, bare: &mut Place) -> anyhow::Result<()> {
         if !self.json {
             eprintln!("{}: {} repeats, the median counts", ours.log.at(), self.repeats);
-            report::print_header();
+            report::print_header("log");
         }
         let what = "1 event an append; limit: bare insert, 1 row a commit";
         let single = Case::new("log", "single", 1, what, self.appends(ours, bare, 1, 1, 1).await?);
@@ -79,7 +80,7 @@ impl BenchLog {
         let what = "1 event an append; limit: bare insert, 64 rows a commit";
         let rates = self.appends(ours, bare, TASKS, 1, TASKS as u64).await?;
         let mut concurrent = Case::new("log", "concurrent", TASKS, what, rates);
-        concurrent.times_single = Some((concurrent.rate / single.rate * 10.0).round() / 10.0);
+        concurrent.times_single = concurrent.times(&single);
         concurrent.print(self.json)?;
 
         let what = "100 events an append; limit: bare insert, 100 rows a commit";
@@ -149,7 +150,7 @@ impl Place {
                     let mut appended = 0;
                     while started.elapsed() < time {
                         let number = next.fetch_add(1, Ordering::Relaxed);
-                        let stream = StreamId::new("Order", stream(number))?;
+                        let stream = StreamId::new("Order", stream(number, STREAMS))?;
                         let events = (0..each).map(|step| event(number + step));
                         log.append(&stream, Expected::Any, events).await?;
                         appended += each;
@@ -183,7 +184,7 @@ impl Place {
         while have < events {
             let count = FILL_BATCH.min(events - have);
             let number = self.next.fetch_add(count, Ordering::Relaxed);
-            let stream = StreamId::new("Order", stream(number))?;
+            let stream = StreamId::new("Order", stream(number, STREAMS))?;
             let events = (0..count).map(|step| event(number + step));
             self.log.append(&stream, Expected::Any, events).await?;
             have += count;
@@ -211,31 +212,11 @@ impl Place {
     }
 }
 
-fn stream(number: u64) -> String {
-    format!("ord-{}", number % STREAMS)
-}
-
-/// About 195 bytes.
-fn data(number: u64) -> String {
-    format!(
-        r#"{{"order":"ord-{number}","customer":"cust-{}","currency":"EUR","total":{}.50,"lines":[{{"sku":"sku-{}","quantity":2,"price":19.95}},{{"sku":"sku-{}","quantity":1,"price":7.25}}],"note":"leave at the door"}}"#,
-        number % 1000,
-        number % 500,
-        number % 300,
-        number % 700,
-    )
-}
-
-fn event(number: u64) -> NewEvent {
-    NewEvent::from_json("OrderPlaced", data(number))
-        .with_customer(format!("cust-{}", number % 1000))
-}
-
 fn bare_row(of: u64, number: u64) -> BareRow {
     BareRow {
-        stream: stream(of),
+        stream: stream(of, STREAMS),
         version: number as i64,
         data: data(number),
-        customer: format!("cust-{}", number % 1000),
+        customer: customer(number),
     }
 }

@@ -4,14 +4,31 @@
 //! | module | subject |
 //! |---|---|
 //! | `log` | appending and reading |
+//! | `project` | catching up |
+//! | `partitions` | four processes against one |
+//! | `latency` | from an append to its handler |
+//! | `events` | the events that are appended |
+//! | `own_log` | a log of a benchmark's own |
+//! | `handlers` | the consumers that are measured |
 //! | `bare` | the limit: what the driver alone can do, on either database |
 //! | `bare_sqlite`, `bare_postgres` | the limit on each |
+//! | `limit` | the limit of a projection: the same effect by hand |
+//! | `limit_sqlite`, `limit_postgres` | that on each |
 //! | `report` | what is printed |
 
 mod bare;
 mod bare_postgres;
 mod bare_sqlite;
+mod events;
+mod handlers;
+mod latency;
+mod limit;
+mod limit_postgres;
+mod limit_sqlite;
 mod log;
+mod own_log;
+mod partitions;
+mod project;
 mod report;
 
 use clap::Subcommand;
@@ -20,12 +37,19 @@ use std::process::ExitCode;
 #[derive(Subcommand)]
 pub(crate) enum Bench {
     Log(log::BenchLog),
+    Project(project::BenchProject),
+    Latency(latency::BenchLatency),
+    #[command(hide = true)]
+    PartitionWorker(partitions::PartitionWorker),
 }
 
 impl Bench {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         match self {
             Self::Log(bench) => bench.run().await,
+            Self::Project(bench) => bench.run().await,
+            Self::Latency(bench) => bench.run().await,
+            Self::PartitionWorker(worker) => worker.run().await,
         }
     }
 }

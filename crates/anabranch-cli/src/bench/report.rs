@@ -3,26 +3,50 @@
 use serde::Serialize;
 
 /// One measured case.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Case {
     pub(crate) bench: &'static str,
     pub(crate) case: &'static str,
-    /// How many tasks work at the same time.
+    /// How many tasks or lanes work at the same time.
     pub(crate) lanes: usize,
     /// Events a second; the median of the repeats.
-    pub(crate) rate: f64,
-    /// The same with the bare driver.
+    pub(crate) rate: Option<f64>,
+    /// The same with the bare driver, or what else is compared.
     pub(crate) limit: Option<f64>,
     /// Rate by limit.
     pub(crate) ratio: Option<f64>,
-    /// Rate by that of the case `single`.
+    /// Rate by that of one task or lane.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) times_single: Option<f64>,
+    /// Events that came to all processes together, by events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) read_ratio: Option<f64>,
+    /// Rows that the server looked at for that, by events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scan_ratio: Option<f64>,
+    #[serde(flatten)]
+    pub(crate) latency: Option<Latency>,
+    /// What an idle worker asks the server for, beside its heartbeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) queries_per_second: Option<f64>,
     /// The most memory that the process had while it read, in MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) peak_rss_mb: Option<f64>,
     /// What was done, and what the limit is.
     pub(crate) what: &'static str,
+}
+
+/// From an append to the handler's call.
+#[derive(Debug, Serialize)]
+pub(crate) struct Latency {
+    /// From the moment that the append returned; 0 if the handler was called before that.
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+    /// From the moment that the append was called.
+    pub(crate) from_call_p50_ms: f64,
+    pub(crate) from_call_p99_ms: f64,
+    pub(crate) from_call_max_ms: f64,
 }
 
 impl Case {
@@ -34,18 +58,14 @@ impl Case {
         rates: Rates,
     ) -> Self {
         let (rate, limit) = (median(rates.ours), median(rates.bare));
-        let ratio = rate / limit;
-        Self {
-            bench,
-            case,
-            lanes,
-            rate: rate.round(),
-            limit: Some(limit.round()),
-            ratio: Some((ratio * 1000.0).round() / 1000.0),
-            times_single: None,
-            peak_rss_mb: None,
-            what,
-        }
+        let ratio = rate.zip(limit).map(|(rate, limit)| rounded(rate / limit, 3));
+        let (rate, limit) = (rate.map(f64::round), limit.map(f64::round));
+        Self { bench, case, lanes, rate, limit, ratio, what, ..Self::default() }
+    }
+
+    /// How many times as fast as another case this is.
+    pub(crate) fn times(&self, other: &Self) -> Option<f64> {
+        self.rate.zip(other.rate).map(|(rate, other)| rounded(rate / other, 1))
     }
 
     pub(crate) fn print(&self, json: bool) -> anyhow::Result<()> {
@@ -57,16 +77,32 @@ impl Case {
             |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
         let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let mut line = format!(
-            "{:<11} {:>5} {:>10.0} {:>10} {:>6}  {}",
+            "{:<width$} {:>5} {:>10} {:>10} {:>6}  {}",
             self.case,
             self.lanes,
-            self.rate,
+            number(self.rate),
             number(self.limit),
             ratio,
-            self.what
+            self.what,
+            width = case_width(self.bench),
         );
         if let Some(times) = self.times_single {
             line += &format!("; {times:.1} × single");
+        }
+        if let Some((read, scan)) = self.read_ratio.zip(self.scan_ratio) {
+            line += &format!("; read {read:.2} ×, looked at {scan:.2} ×");
+        }
+        if let Some(latency) = &self.latency {
+            let Latency { p50_ms, p99_ms, max_ms, .. } = latency;
+            line += &format!("; p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms, max {max_ms:.2} ms");
+            let Latency { from_call_p50_ms, from_call_p99_ms, from_call_max_ms, .. } = latency;
+            line += &format!(
+                "; with the append p50 {from_call_p50_ms:.2} ms, p99 {from_call_p99_ms:.2} ms, \
+                 max {from_call_max_ms:.2} ms"
+            );
+        }
+        if let Some(queries) = self.queries_per_second {
+            line += &format!("; {queries:.1} queries/s when idle");
         }
         if let Some(peak) = self.peak_rss_mb {
             line += &format!("; peak RSS {peak:.0} MB");
@@ -76,20 +112,37 @@ impl Case {
     }
 }
 
-pub(crate) fn print_header() {
-    println!("{:<11} {:>5} {:>10} {:>10} {:>6}", "case", "tasks", "events/s", "limit", "ratio");
+pub(crate) fn print_header(bench: &str) {
+    let lanes = if bench == "log" { "tasks" } else { "lanes" };
+    println!(
+        "{:<width$} {lanes:>5} {:>10} {:>10} {:>6}",
+        "case",
+        "events/s",
+        "limit",
+        "ratio",
+        width = case_width(bench)
+    );
+}
+
+fn case_width(bench: &str) -> usize {
+    if bench == "log" { 11 } else { 17 }
 }
 
 /// The rates of the repeats.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rates {
     pub(crate) ours: Vec<f64>,
     pub(crate) bare: Vec<f64>,
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    values.get(values.len() / 2).copied()
+}
+
+pub(crate) fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
 }
 
 /// Forgets the peak so far, so that the next one is what comes now.

@@ -1,0 +1,64 @@
+//! The benchmarks, small: they verify what they measured, and leave nothing behind.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use anabranch::sqlite::rusqlite::Connection;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn bench(directory: &Path, arguments: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .current_dir(directory)
+        .env_remove("RUST_LOG")
+        .arg("bench")
+        .args(arguments)
+        .args(["--url", "sqlite:x.db", "--json"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn tables(directory: &Path) -> i64 {
+    let connection = Connection::open(directory.join("x.db")).unwrap();
+    let count = "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'";
+    connection.query_row(count, (), |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn catching_up_is_measured_beside_its_limit() {
+    let here = tempfile::tempdir().unwrap();
+    let cases = "nothing,upsert,batch,view,commits";
+    let small = ["project", "--events", "1000", "--streams", "50", "--repeats", "1"];
+    let lines = bench(here.path(), &[&small[..], &["--cases", cases]].concat());
+    let seen: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    let thrice = ["nothing", "upsert", "batch", "view"].map(|case| [case; 3]).concat();
+    assert_eq!(seen, [thrice, vec!["commit-1-slot", "commit-5040-slots"]].concat());
+    for line in &lines {
+        assert_eq!(line["bench"], "project");
+        assert!(line["lanes"].as_u64().unwrap() > 0);
+        assert!(line["rate"].as_f64().unwrap() > 0.0, "{line}");
+        let has_limit = !["view", "commit-1-slot"].contains(&line["case"].as_str().unwrap());
+        for key in ["limit", "ratio"] {
+            assert_eq!(line.get(key).unwrap().is_number(), has_limit, "{key} of {line}");
+        }
+    }
+    assert_eq!(tables(here.path()), 0);
+}
+
+#[test]
+fn latency_is_measured_from_the_append() {
+    let here = tempfile::tempdir().unwrap();
+    let lines = bench(here.path(), &["latency", "--count", "5"]);
+    for (line, case) in lines.iter().zip(["idle", "idle-remote"]) {
+        assert_eq!((&line["bench"], &line["case"]), (&"latency".into(), &case.into()));
+        assert!(line["rate"].is_null() && line["limit"].is_null() && line["ratio"].is_null());
+        assert!(line["p50_ms"].as_f64().unwrap() <= line["p99_ms"].as_f64().unwrap());
+        assert!(line["max_ms"].as_f64().unwrap() <= line["from_call_max_ms"].as_f64().unwrap());
+    }
+    assert_eq!(lines.len(), 2);
+    assert_eq!(tables(here.path()), 0);
+}
