@@ -54,10 +54,10 @@ impl Reader<'_> {
                 let cursor = rows.last().unwrap_or(Position::START);
                 Ok(Page { events: rows.events, cursor: cursor.get(), end })
             }
-            Scope::Log(query) if request.filter.is_empty() && request.up_to == Position::END => {
-                self.forward(query, cursor, max_events).await
+            Scope::Log(query) if request.is_scan() => {
+                self.scan(query, request, cursor, max_events).await
             }
-            Scope::Log(query) => self.scan(query, request, cursor, max_events).await,
+            Scope::Log(query) => self.forward(query, cursor, max_events).await,
         }
     }
 
@@ -124,8 +124,7 @@ impl Reader<'_> {
             };
             sql += &format!(" AND get_bit(${}::bytea, {column}) = 1", values.len());
         }
-        // In `coalesce`, so that no plan begins with an index on them: the page is a range of
-        // positions, and such an index would find all of the log's events anew for each.
+        // In `coalesce`, so that no plan begins with an index on them: see SCANNING.
         for (column, names) in
             [("coalesce(category, '')", &filter.categories), ("tenant", &filter.tenants)]
         {

@@ -30,6 +30,11 @@ use tokio_postgres::{Error, Transaction};
 /// The statements of an append are few and simple: one plan serves all values, while making one for
 /// each batch took a sixth of the time of a single append.
 const APPENDING: &str = "SET plan_cache_mode = force_generic_plan";
+/// A page of a filtered read is a range of positions, whatever the filter: the primary key finds it, and
+/// anything else reads the whole log for each page. The planner cannot know how many rows pass the
+/// filter, so it is not asked.
+const SCANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_sort = off; \
+                        SET enable_bitmapscan = off; SET enable_seqscan = off";
 /// Sessions for appends that wait for a lock of somebody else. They take turns.
 const WAITING_SESSIONS: usize = 4;
 /// How long an append waits for a lock of somebody else.
@@ -57,6 +62,7 @@ struct Inner {
     appends: Pool,
     waiting: Pool,
     reads: Pool,
+    scans: Pool,
     wake: Arc<Wake>,
     effects: Arc<Effects>,
     decided: AtomicU64,
@@ -80,6 +86,7 @@ impl Postgres {
             effects: Arc::new(Effects::new(server.clone(), sessions, dialect, Arc::clone(&wake))),
             waiting: server.pool(WAITING_SESSIONS, APPENDING)?,
             reads: server.pool(options.readers, "")?,
+            scans: server.pool(options.readers, SCANNING)?,
             wake,
             appending: Appending {
                 sql,
@@ -256,7 +263,8 @@ impl Inner {
         {
             self.settle(query, Position::new(request.cursor.saturating_sub(1))).await?;
         }
-        self.with_reader(async |reader| reader.read(&request).await).await
+        let pool = if request.is_scan() { &self.scans } else { &self.reads };
+        self.with_reader(pool, async |reader| reader.read(&request).await).await
     }
 
     /// Waits until everything up to a position that matches is decided.
@@ -264,7 +272,7 @@ impl Inner {
         let mut target = None;
         while up_to.get() > self.decided.load(Ordering::Acquire) {
             let ends = async |reader: Reader<'_>| reader.ends(query).await;
-            let (horizon, head) = self.with_reader(ends).await?;
+            let (horizon, head) = self.with_reader(&self.reads, ends).await?;
             let target = *target.get_or_insert(up_to.min(head.visible));
             if !horizon.pending || horizon.bound >= target {
                 break;
@@ -276,14 +284,15 @@ impl Inner {
 
     async fn head(&self) -> Result<Head, Failure> {
         let ends = async |reader: Reader<'_>| reader.ends(&Query::all()).await;
-        Ok(self.with_reader(ends).await?.1)
+        Ok(self.with_reader(&self.reads, ends).await?.1)
     }
 
     async fn with_reader<T>(
         &self,
+        pool: &Pool,
         work: impl AsyncFnOnce(Reader<'_>) -> Result<T, Error>,
     ) -> Result<T, Failure> {
-        let lease = Lease::of(&self.reads).await?;
+        let lease = Lease::of(pool).await?;
         let reader = Reader {
             session: lease.session(),
             sql: &self.appending.sql,

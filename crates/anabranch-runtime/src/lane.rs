@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use transact::Outcome;
 
 /// How soon a lane without events of its own writes down how far it has looked.
@@ -93,6 +93,8 @@ pub(crate) struct LaneSetup {
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
     pub(crate) stats: Arc<LaneStats>,
+    /// Told whenever the lane has come further.
+    pub(crate) moved: Arc<Notify>,
 }
 
 pub(crate) struct Lane {
@@ -306,6 +308,7 @@ impl Lane {
         stats.slots.store(self.parts.slots(), Ordering::Relaxed);
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
+        self.setup.moved.notify_one();
     }
 
     /// What the consumer's policy makes of a failure for good.

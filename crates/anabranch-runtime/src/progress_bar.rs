@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_and_how_long() {
-        let line = |position, handled| line("orders", position, 200, handled, Duration::from_secs(2));
+        let line =
+            |position, handled| line("orders", position, 200, handled, Duration::from_secs(2));
         let half = "█".repeat(12) + &"░".repeat(12);
         assert!(line(100, 100).contains(&format!("{half}  50 %  50 events/s  about 2 s left")));
         assert!(line(200, 200).contains("100 %  100 events/s  caught up"));

@@ -22,7 +22,7 @@ use running::{Running, Start};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 /// How many signs of life a lease has.
@@ -81,6 +81,8 @@ struct Keeper {
     heartbeat: Option<Heartbeat>,
     head: Position,
     head_seen: Option<Instant>,
+    /// Told when a lane has come further.
+    moved: Arc<Notify>,
 }
 
 impl Keeper {
@@ -88,13 +90,24 @@ impl Keeper {
         let (reporter, reports) = mpsc::unbounded_channel();
         let worker = new_worker(&plan);
         let (running, lanes, feeds) = (Vec::new(), JoinSet::new(), JoinSet::new());
-        let (log, head, heartbeat, head_seen) = (log.clone(), Position::START, None, None);
-        let mut keeper =
-            Self { log, tables, plan, worker, running, lanes, feeds, reports, heartbeat, head, head_seen };
+        let mut keeper = Self {
+            log: log.clone(),
+            tables,
+            plan,
+            worker,
+            running,
+            lanes,
+            feeds,
+            reports,
+            heartbeat: None,
+            head: Position::START,
+            head_seen: None,
+            moved: Arc::default(),
+        };
         keeper.enlist().await?;
         for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
-            let start =
-                Start { number, log: &keeper.log, tables: &keeper.tables, plan: &keeper.plan };
+            let (log, tables, plan) = (&keeper.log, &keeper.tables, &keeper.plan);
+            let start = Start { number, log, tables, plan, moved: &keeper.moved };
             let tasks = (&mut keeper.lanes, &mut keeper.feeds);
             keeper.running.push(start.consumer(consumer, tasks, &reporter));
         }
@@ -135,6 +148,7 @@ impl Keeper {
         tokio::pin!(stop);
         let mut signals = self.tables.database.signals();
         let mut observe = tokio::time::interval(OBSERVE);
+        let moved = Arc::clone(&self.moved);
         loop {
             if self.running.iter().any(|running| running.claim) {
                 self.claim_all().await?;
@@ -161,6 +175,15 @@ impl Keeper {
                         return Err(StoreError::Closed.into());
                     }
                     beats.now();
+                }
+                () = moved.notified(), if target.is_some() => {
+                    // Cheap as long as it is not the end.
+                    if let Some(target) = target
+                        && self.running.iter().all(|running| running.is_done(target))
+                        && self.is_done_or_others_are(target).await?
+                    {
+                        return Ok(());
+                    }
                 }
                 _ = observe.tick() => {
                     self.observe().await;

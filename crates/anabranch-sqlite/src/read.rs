@@ -18,8 +18,7 @@ pub(crate) fn read(
 ) -> rusqlite::Result<Page> {
     let max_events = request.max_events.min(Page::MAX_EVENTS);
     if let Scope::Log(query) = &request.scope
-        && !request.backwards
-        && (!request.filter.is_empty() || request.up_to < Position::END)
+        && request.is_scan()
     {
         return scan(connection, sql, request, query, max_events);
     }

@@ -146,6 +146,15 @@ pub struct ReadRequest {
     pub max_events: usize,
 }
 
+impl ReadRequest {
+    /// Whether it reads a range of positions and passes over what it does not want.
+    #[must_use]
+    pub fn is_scan(&self) -> bool {
+        let is_bounded = !self.filter.is_empty() || self.up_to < Position::END;
+        matches!(self.scope, Scope::Log(_)) && !self.backwards && is_bounded
+    }
+}
+
 /// One page of events.
 #[derive(Debug)]
 pub struct Page {

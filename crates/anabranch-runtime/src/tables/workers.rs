@@ -7,6 +7,9 @@ use anabranch_store::database::{End, Statement};
 use anabranch_store::params;
 use std::time::Duration;
 
+/// How long a dead worker that holds nothing is remembered.
+const FORGET_AFTER: Duration = Duration::from_secs(3600);
+
 /// One process that runs a replica set.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
@@ -50,7 +53,13 @@ impl Tables {
                 lease.as_micros() as u64,
             ],
         );
-        self.commit(vec![insert]).await.map(drop)
+        // Kept for a while, so that `status` can name who held what.
+        let (cursors, long_ago) = (&self.cursors, FORGET_AFTER.as_micros());
+        let clean = format!(
+            "DELETE FROM {workers} WHERE lease_us < {now} - {long_ago} AND NOT EXISTS \
+             (SELECT 1 FROM {cursors} AS c WHERE c.owner = {workers}.id)"
+        );
+        self.commit(vec![insert, Statement::new(clean, vec![])]).await.map(drop)
     }
 
     /// Renews a lease and looks after the consumers; `None` if the worker has been declared dead.

@@ -10,7 +10,7 @@ use anabranch_core::{Position, SlotSet, StoreError};
 use anabranch_store::Log;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 /// One consumer as it runs here.
@@ -33,6 +33,7 @@ pub(super) struct Start<'a> {
     pub(super) log: &'a Log,
     pub(super) tables: &'a Tables,
     pub(super) plan: &'a Plan,
+    pub(super) moved: &'a Arc<Notify>,
 }
 
 impl Start<'_> {
@@ -64,6 +65,7 @@ impl Start<'_> {
                 orders: received,
                 reports: reports.clone(),
                 stats: Arc::clone(&lane_stats),
+                moved: Arc::clone(self.moved),
             };
             lane_tasks.spawn(Lane::new(setup).run());
             lanes.push(orders);

@@ -139,10 +139,14 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
         table: Cow::Owned(table.clone()),
         columns: Cow::Borrowed(&NAMES),
         conflict: Cow::Borrowed("ON CONFLICT (id) DO UPDATE SET small = excluded.small"),
-        rows: vec![row(1), row(2), vec![Value::Null; 8].into_iter().fold(params![3], |mut row, null| {
-            row.push(null);
-            row
-        })],
+        rows: vec![
+            row(1),
+            row(2),
+            vec![Value::Null; 8].into_iter().fold(params![3], |mut row, null| {
+                row.push(null);
+                row
+            }),
+        ],
     };
     let set_wise = Statement { work: Work::Rows(rows), expect: Expect::Nothing };
     let single = Statement::new(
