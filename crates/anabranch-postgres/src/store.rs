@@ -32,9 +32,10 @@ use tokio_postgres::{Error, Transaction};
 const APPENDING: &str = "SET plan_cache_mode = force_generic_plan";
 /// A page of a filtered read is a range of positions, whatever the filter: the primary key finds it, and
 /// anything else reads the whole log for each page. The planner cannot know how many rows pass the
-/// filter, so it is not asked.
+/// filter, so it is not asked. What is switched off looks so costly that it would be compiled first
+/// (`jit`), which takes longer than the rest.
 const SCANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_sort = off; \
-                        SET enable_bitmapscan = off; SET enable_seqscan = off";
+                        SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off";
 /// Sessions for appends that wait for a lock of somebody else. They take turns.
 const WAITING_SESSIONS: usize = 4;
 /// How long an append waits for a lock of somebody else.
