@@ -9,7 +9,7 @@
 //! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
 //! | [`handler`] | what handlers return |
 //! | [`replica_set`] | [`ReplicaSet`]: consumers that run together |
-//! | [`progress_bar`] | how far it is, on a terminal |
+//! | [`mod@progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: status, pause, replay, parked keys |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | `worker` | the process: lease, claims, start and stop |

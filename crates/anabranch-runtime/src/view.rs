@@ -46,7 +46,7 @@ const MAX_CACHED: usize = 100_000;
 ///         Ok(())
 ///     }
 ///     fn columns(&self) -> Vec<ViewColumn<Order>> {
-///         vec![ViewColumn::int("total", |order| order.total)]
+///         vec![ViewColumn::int("total", |order: &Order| order.total)]
 ///     }
 /// }
 /// ```

@@ -1,7 +1,8 @@
 //! **Anabranch**: partitioned, elastic event processing that people can trust with their money.
 //!
-//! This crate is what applications depend on. So far it holds the **log**: an event store on SQLite
-//! (embedded) and PostgreSQL (many machines), chosen by URL.
+//! This crate is what applications depend on: the **log**, an event store on SQLite (embedded) and
+//! PostgreSQL (many machines), chosen by URL, and **consumers** of it that handle each event once and in
+//! order, on lanes of one process or as partitions of several.
 //!
 //! # A tour
 //!
@@ -72,6 +73,42 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Keep a table up to date, exactly once, on four lanes; the same source runs on both databases:
+//!
+//! ```
+//! use anabranch::prelude::*;
+//!
+//! struct OrderSummary;
+//!
+//! impl Projection for OrderSummary {
+//!     fn name(&self) -> &str { "order_summary" }
+//!     fn partition(&self) -> Partition { Partition::entity("Order") }
+//!     async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+//!         tx.execute(
+//!             "INSERT INTO order_summary (id, events) VALUES ($1, 1)
+//!              ON CONFLICT (id) DO UPDATE SET events = order_summary.events + 1",
+//!             params![event.stream_id()],
+//!         )
+//!         .await
+//!     }
+//!     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+//!         let table = "CREATE TABLE order_summary (id TEXT PRIMARY KEY, events BIGINT)";
+//!         tx.execute(table, vec![]).await
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! # let log = anabranch::connect("sqlite::memory:").await?;
+//! # log.append(&"Order:1".parse()?, Expected::Any, [NewEvent::new("OrderPlaced", ())]).await?;
+//! let set = ReplicaSet::new("main-projections").projection(OrderSummary).lanes(4);
+//! let progress = set.catch_up(&log).await?; // or run(&log), until the process is told to stop
+//! # assert_eq!(progress.consumers[0].handled, 1);
+//! # Ok(()) }
+//! ```
+//!
+//! No SQL at all: [`View`]. Effects elsewhere: [`Subscriber`]. How they stand: [`Consumers`].
+//!
 //! Typed events with upcasters: [`EventSchema`]. Appending inside a transaction of your own:
 //! [`sqlite::Sqlite::append_in`] and [`postgres::Postgres::append_in`], reached by
 //! [`Log::backend`].
@@ -82,6 +119,8 @@
 //!   ([`Durability`]).
 //! - The same event id appended twice is one event, so a call may always be repeated.
 //! - A condition ([`Append::unless`]) is free of races, between tasks and between machines.
+//! - A projection's effects commit together with its cursor, or not at all; one that has lost its slots
+//!   writes nothing (**fence**). Events of one key are handled in order (**order**).
 //! - Reading forwards, nobody passes a position that may still be filled (**no skip**): a
 //!   subscriber sees every event once, in the order of positions.
 
