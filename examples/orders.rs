@@ -2,7 +2,7 @@
 
 use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
-use anabranch::{HandlerError, Namespace, Progress};
+use anabranch::{FixedPartition, HandlerError, Namespace, Progress};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::process::ExitCode;
@@ -16,9 +16,10 @@ const LINES: u64 = 4;
 /// How many orders an append holds.
 const AT_ONCE: u64 = 200;
 
-/// `[URL] [append [ORDERS]] [--verbose] [--catch-up]`
+/// `[URL] [append [ORDERS]] [--partition INDEX/TOTAL] [--verbose] [--catch-up]`
 pub struct Arguments {
     url: String,
+    pub partition: Option<FixedPartition>,
     pub append: Option<u64>,
     pub verbose: bool,
     pub catch_up: bool,
@@ -27,9 +28,14 @@ pub struct Arguments {
 impl Arguments {
     pub fn parse(default_url: &str) -> Outcome<Self> {
         let url = std::env::var("ANABRANCH_URL").unwrap_or_else(|_| default_url.to_owned());
-        let mut parsed = Self { url, append: None, verbose: false, catch_up: false };
-        for argument in std::env::args().skip(1) {
+        let (partition, append) = (None, None);
+        let mut parsed = Self { url, partition, append, verbose: false, catch_up: false };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
             match argument.as_str() {
+                "--partition" => {
+                    parsed.partition = Some(arguments.next().unwrap_or_default().parse()?);
+                }
                 "append" => parsed.append = Some(1000),
                 "--verbose" => parsed.verbose = true,
                 "--catch-up" => parsed.catch_up = true,
@@ -38,7 +44,7 @@ impl Arguments {
                     match (number.parse(), parsed.append) {
                         (Ok(orders), Some(_)) => parsed.append = Some(orders),
                         _ => return Err(format!(
-                            "`{argument}` is none of URL, append [ORDERS], --verbose, --catch-up"
+                            "`{argument}` is none of URL, append [ORDERS], --partition I/N, --verbose, --catch-up"
                         )
                         .into()),
                     }

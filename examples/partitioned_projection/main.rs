@@ -9,7 +9,7 @@
 #[path = "../orders.rs"]
 mod orders;
 
-use anabranch::{FixedPartition, ReplicaSet};
+use anabranch::{FixedPartition, ReplicaSet, progress_bar};
 use orders::{Arguments, OrderTotals, Outcome, Seen};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,18 +26,25 @@ async fn run() -> Outcome<()> {
         return orders::append(&log, orders).await;
     }
 
-    // PARTITION_KEY of TOTAL_PARTITIONS. A replica set looks for them itself: here they are printed.
-    let partition = FixedPartition::from_env(|name| std::env::var(name).ok())?;
+    // By the flag --partition, or PARTITION_KEY of TOTAL_PARTITIONS. A replica set looks for those
+    // itself: here they are printed.
+    let partition = match arguments.partition {
+        Some(partition) => Some(partition),
+        None => FixedPartition::from_env(|name| std::env::var(name).ok())?,
+    };
     let name = partition.map_or_else(|| "everything".to_owned(), |fixed| fixed.to_string());
     println!("{name}: started with process {}", std::process::id());
 
     let parts = partition.map_or(1, FixedPartition::total);
     let seen = Arc::new(Seen::new("partition", parts, arguments.verbose));
-    let set = ReplicaSet::new("orders")
+    let mut set = ReplicaSet::new("orders")
         .projection(OrderTotals(Arc::clone(&seen)))
         .observe(orders::watch(name.clone()));
+    if let Some(partition) = partition {
+        set = set.partition(partition);
+    }
     let progress = match arguments.catch_up {
-        true => set.catch_up(&log).await?,
+        true => set.observe(progress_bar()).catch_up(&log).await?,
         false => set.run(&log).await?, // until Ctrl-C
     };
     orders::summary(&log, &name, &seen, &progress).await

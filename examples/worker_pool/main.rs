@@ -8,7 +8,7 @@
 #[path = "../orders.rs"]
 mod orders;
 
-use anabranch::{FixedPartition, ReplicaSet};
+use anabranch::{FixedPartition, ReplicaSet, progress_bar};
 use orders::{Arguments, OrderTotals, Outcome, Seen};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ async fn run() -> Outcome<()> {
         .partition(FixedPartition::new(0, 1)?) // everything, whatever the environment says
         .observe(orders::watch(name.clone()));
     let progress = match arguments.catch_up {
-        true => set.catch_up(&log).await?,
+        true => set.observe(progress_bar()).catch_up(&log).await?,
         false => set.run(&log).await?, // until Ctrl-C
     };
     orders::summary(&log, &name, &seen, &progress).await

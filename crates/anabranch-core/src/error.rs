@@ -136,6 +136,9 @@ pub enum InputProblem {
         /// The value of the second.
         other_value: u64,
     },
+    /// A partition that is not written as one.
+    #[error("is `{0}`; write it as INDEX/TOTAL, for example 1/3")]
+    NotAPartition(String),
     /// A URL that no backend understands.
     #[error("{0}")]
     BadUrl(String),

@@ -3,6 +3,7 @@
 use crate::error::{InputError, InputProblem};
 use crate::{HashRule, SLOTS, SlotSet};
 use std::fmt;
+use std::str::FromStr;
 
 /// One of so many fixed partitions. It stands for the slots with `slot % total == index`; for a total
 /// that divides 5040 those are exactly the keys with `hash % total == index`.
@@ -12,6 +13,7 @@ use std::fmt;
 /// let partition = FixedPartition::new(1, 3)?;
 /// assert_eq!(partition.to_string(), "partition 1 of 3");
 /// assert_eq!(partition.reader_name("order"), "order_runner_partition_1_of_3");
+/// assert_eq!("1/3".parse::<FixedPartition>()?, partition);
 /// assert_eq!(FixedPartition::of_key(HashRule::Fnv1a, "ord-123", 3)?, partition);
 /// # Ok::<(), anabranch_core::InputError>(())
 /// ```
@@ -96,6 +98,22 @@ impl FixedPartition {
     #[must_use]
     pub fn reader_name(self, kind: &str) -> String {
         format!("{kind}_runner_partition_{}_of_{}", self.index, self.total)
+    }
+}
+
+impl FromStr for FixedPartition {
+    type Err = InputError;
+
+    /// From a flag: `1/3` is partition 1 of 3.
+    fn from_str(text: &str) -> Result<Self, InputError> {
+        let parts = text.split_once('/').map(|(index, total)| (index.trim(), total.trim()));
+        let numbers = parts.map(|(index, total)| (index.parse::<u64>(), total.parse::<u64>()));
+        match numbers {
+            Some((Ok(index), Ok(total))) => {
+                Self::checked(("partition index", index), ("number of partitions", total))
+            }
+            _ => Err(refused("partition", InputProblem::NotAPartition(text.to_owned()))),
+        }
     }
 }
 

@@ -130,8 +130,13 @@ fn four_partitions_handle_every_order_once_and_three_go_on() {
         assert!(summary.contains("everything: stopped; handled 0 events"), "{summary}");
         assert!(summary.contains(&format!("order_totals holds {}", appended(&text))), "{summary}");
 
+        let wrong = place.command(name, &["--partition", "4/4"]).stderr(Stdio::piped()).output();
+        let wrong = String::from_utf8(wrong.unwrap().stderr).unwrap();
+        assert!(wrong.contains("partition index"), "{wrong}");
         place.run(name, &["append", "30"]);
-        assert_eq!(place.all_partitions(3).len(), 120);
+        place.run(name, &["--catch-up", "--partition", "2/7"]);
+        let rest = place.all_partitions(3).len();
+        assert!((60..120).contains(&rest), "one of seven partitions was done before: {rest}");
         let summary = place.run(name, &["--catch-up"]);
         assert!(summary.contains("order_totals holds 280 orders, 1120 events"), "{summary}");
     }

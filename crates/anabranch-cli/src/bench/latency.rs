@@ -1,5 +1,6 @@
 //! From an append to its handler, on a log where nothing else happens.
 
+use super::Measured;
 use super::bare::Bare;
 use super::own_log::{self, OwnLog};
 use super::report::{self, Case, Latency, rounded};
@@ -32,22 +33,12 @@ const WARM_UP: usize = 5;
 /// transactions of the whole database with it, less those without it and one heartbeat a second.
 #[derive(Args)]
 pub(crate) struct BenchLatency {
-    /// The database: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE
-    #[arg(
-        long,
-        env = "ANABRANCH_URL",
-        hide_env_values = true,
-        default_value = "sqlite:anabranch-bench.db"
-    )]
-    url: String,
+    #[command(flatten)]
+    database: Measured,
 
     /// How many events are appended, one after the other
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
 }
 
 /// Says when it was called.
@@ -73,14 +64,14 @@ impl Projection for Clock {
 
 impl BenchLatency {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let own = OwnLog::create(&self.url, "latency").await?;
+        let own = OwnLog::create(&self.database.url, "latency").await?;
         let measured = Box::pin(self.measure(&own)).await;
         own.drop().await?;
         measured.map(|()| ExitCode::SUCCESS)
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
-        if !self.json {
+        if !self.database.json {
             eprintln!("{}: {} appends, one after the other", own.log.at(), self.count);
             report::print_header("latency");
         }
@@ -103,9 +94,9 @@ impl BenchLatency {
         let queries = with.zip(without).map(|(with, without)| with - without);
         let queries = queries.map(|queries| rounded(queries - HEARTBEATS_PER_SECOND, 2));
         let here = case("idle", here, what);
-        Case { queries_per_second: queries, ..here }.print(self.json)?;
+        Case { queries_per_second: queries, ..here }.print(self.database.json)?;
         let what = "the same with connections of their own, as in two processes";
-        case("idle-remote", remote, what).print(self.json)
+        case("idle-remote", remote, what).print(self.database.json)
     }
 
     /// Appends event after event, each when the one before was handled.

@@ -1,5 +1,6 @@
 //! Appending and reading.
 
+use super::Measured;
 use super::bare::{Bare, BareRow};
 use super::events::{customer, data, event, stream};
 use super::report::{self, Case, Rates};
@@ -24,14 +25,8 @@ const FILL_BATCH: u64 = 1000;
 /// in tables of its own and removes them at the end.
 #[derive(Args)]
 pub(crate) struct BenchLog {
-    /// The database: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE
-    #[arg(
-        long,
-        env = "ANABRANCH_URL",
-        hide_env_values = true,
-        default_value = "sqlite:anabranch-bench.db"
-    )]
-    url: String,
+    #[command(flatten)]
+    database: Measured,
 
     /// How many events the log that is read has
     #[arg(long, default_value_t = 500_000)]
@@ -44,24 +39,20 @@ pub(crate) struct BenchLog {
     /// How often each measurement is repeated; the median counts
     #[arg(long, default_value_t = 5)]
     repeats: usize,
-
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
 }
 
 impl BenchLog {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(
-            self.url != "sqlite::memory:",
+            self.database.url != "sqlite::memory:",
             "a database in memory has no second connection for the limit; use sqlite:FILE"
         );
         anyhow::ensure!(
             self.seconds > 0.0 && self.seconds.is_finite() && self.repeats > 0,
             "--seconds and --repeats must be more than 0"
         );
-        let mut ours = Place::new(&self.url, "ours").await?;
-        let mut bare = Place::new(&self.url, "bare").await?;
+        let mut ours = Place::new(&self.database.url, "ours").await?;
+        let mut bare = Place::new(&self.database.url, "bare").await?;
         let measured = self.measure(&mut ours, &mut bare).await;
         ours.bare.drop_log().await?;
         bare.bare.drop_log().await?;
@@ -69,23 +60,23 @@ impl BenchLog {
     }
 
     async fn measure(&self, ours: &mut Place, bare: &mut Place) -> anyhow::Result<()> {
-        if !self.json {
+        if !self.database.json {
             eprintln!("{}: {} repeats, the median counts", ours.log.at(), self.repeats);
             report::print_header("log");
         }
         let what = "1 event an append; limit: bare insert, 1 row a commit";
         let single = Case::new("log", "single", 1, what, self.appends(ours, bare, 1, 1, 1).await?);
-        single.print(self.json)?;
+        single.print(self.database.json)?;
 
         let what = "1 event an append; limit: bare insert, 64 rows a commit";
         let rates = self.appends(ours, bare, TASKS, 1, TASKS as u64).await?;
         let mut concurrent = Case::new("log", "concurrent", TASKS, what, rates);
         concurrent.times_single = concurrent.times(&single);
-        concurrent.print(self.json)?;
+        concurrent.print(self.database.json)?;
 
         let what = "100 events an append; limit: bare insert, 100 rows a commit";
         let rates = self.appends(ours, bare, 1, BATCH, BATCH).await?;
-        Case::new("log", "batch", 1, what, rates).print(self.json)?;
+        Case::new("log", "batch", 1, what, rates).print(self.database.json)?;
 
         ours.fill(self.events).await?;
         let what = "the whole log; limit: bare row stream, every column";
@@ -99,7 +90,7 @@ impl BenchLog {
         }
         let mut read = Case::new("log", "read", 1, what, rates);
         read.peak_rss_mb = peak;
-        read.print(self.json)
+        read.print(self.database.json)
     }
 
     /// The rates of `tasks` tasks that append `each` events at once, and of bare commits of `rows`.

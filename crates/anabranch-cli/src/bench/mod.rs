@@ -31,8 +31,25 @@ mod partitions;
 mod project;
 mod report;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::process::ExitCode;
+
+/// What every benchmark is asked for.
+#[derive(Args)]
+struct Measured {
+    /// The database: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE
+    #[arg(
+        long,
+        env = "ANABRANCH_URL",
+        hide_env_values = true,
+        default_value = "sqlite:anabranch-bench.db"
+    )]
+    url: String,
+
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
 
 #[derive(Subcommand)]
 pub(crate) enum Bench {

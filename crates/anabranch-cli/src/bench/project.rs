@@ -1,5 +1,6 @@
 //! Catching up: projections and views over a log that is there already.
 
+use super::Measured;
 use super::handlers::{BATCH, Batch, Nothing, Totals, Upsert, Waiting, id_in};
 use super::limit::{self, Effect};
 use super::own_log::{self, OwnLog};
@@ -23,14 +24,8 @@ const COMMITS: u64 = 2000;
 /// and removes them at the end.
 #[derive(Args)]
 pub(crate) struct BenchProject {
-    /// The database: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE
-    #[arg(
-        long,
-        env = "ANABRANCH_URL",
-        hide_env_values = true,
-        default_value = "sqlite:anabranch-bench.db"
-    )]
-    url: String,
+    #[command(flatten)]
+    database: Measured,
 
     /// How many events the log has
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -47,10 +42,6 @@ pub(crate) struct BenchProject {
     /// Which cases; all if not given
     #[arg(long, value_delimiter = ',')]
     cases: Vec<What>,
-
-    /// Print one JSON object a line
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -115,7 +106,7 @@ impl What {
 
 impl BenchProject {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let mut own = OwnLog::create(&self.url, "project").await?;
+        let mut own = OwnLog::create(&self.database.url, "project").await?;
         let measured = Box::pin(self.measure(&mut own)).await;
         own.drop().await?;
         measured.map(|()| ExitCode::SUCCESS)
@@ -126,7 +117,7 @@ impl BenchProject {
     }
 
     fn say(&self, text: impl FnOnce() -> String) {
-        if !self.json {
+        if !self.database.json {
             eprintln!("{}", text());
         }
     }
@@ -141,7 +132,7 @@ impl BenchProject {
             self.say(|| format!("filling: {} events in {} streams", self.events, self.streams));
             own.fill(self.events, self.streams).await?;
         }
-        if !self.json {
+        if !self.database.json {
             report::print_header("project");
         }
         for what in whole {
@@ -157,7 +148,7 @@ impl BenchProject {
             let say = |text| self.say(|| text);
             let mut case = partitions::measure(own, self.events, self.repeats, say).await?;
             case.bench = "project";
-            case.print(self.json)?;
+            case.print(self.database.json)?;
         }
         Ok(())
     }
@@ -168,7 +159,7 @@ impl BenchProject {
         name: &str,
         measure: impl AsyncFnOnce(&mut OwnLog) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut own = OwnLog::create(&self.url, name).await?;
+        let mut own = OwnLog::create(&self.database.url, name).await?;
         let measured = measure(&mut own).await;
         own.drop().await?;
         measured
@@ -198,7 +189,7 @@ impl BenchProject {
         }
         for (lanes, ours) in LANES.into_iter().zip(rates) {
             let rates = Rates { ours, bare: limits.clone() };
-            Case::new("project", name, lanes, words, rates).print(self.json)?;
+            Case::new("project", name, lanes, words, rates).print(self.database.json)?;
         }
         Ok(())
     }
@@ -252,8 +243,8 @@ impl BenchProject {
         }
         let [single, four] =
             rates.map(|(lanes, rates)| Case::new("project", name, lanes, words, rates));
-        single.print(self.json)?;
-        Case { times_single: four.times(&single), ..four }.print(self.json)
+        single.print(self.database.json)?;
+        Case { times_single: four.times(&single), ..four }.print(self.database.json)
     }
 
     async fn commits(&self, own: &mut OwnLog) -> anyhow::Result<()> {
@@ -275,10 +266,10 @@ impl BenchProject {
         let [one, all] = rates;
         let rates = Rates { ours: one.clone(), bare: Vec::new() };
         let words = "1 event a transaction, 1 slot of 5040";
-        Case::new("project", "commit-1-slot", 1, words, rates).print(self.json)?;
+        Case::new("project", "commit-1-slot", 1, words, rates).print(self.database.json)?;
         let rates = Rates { ours: all, bare: one };
         let words = "1 event a transaction, all slots; limit: with 1 slot";
-        Case::new("project", "commit-5040-slots", 1, words, rates).print(self.json)
+        Case::new("project", "commit-5040-slots", 1, words, rates).print(self.database.json)
     }
 }
 
