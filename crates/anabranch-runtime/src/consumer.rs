@@ -194,10 +194,20 @@ impl Consumer {
 
     /// Puts it back to where somebody asked for, with its own hook, in one transaction. Says whether
     /// there was something to do.
+    ///
+    /// First its owners are fenced, in a transaction of its own: while a replay is asked for nobody
+    /// claims, so the hook finds nobody at work, and whoever still is fails at its fence without
+    /// waiting for this one. (Held here, the cursors would make the two wait for each other.)
     pub(crate) async fn reset(&self, tables: &Tables) -> Result<bool, RunError> {
+        let known = tables.registered(Some(&self.name)).await?;
+        if known.iter().all(|known| known.reset_to.is_none()) {
+            // Somebody else was faster, or this was asked of an older heartbeat.
+            return Ok(false);
+        }
+        tables.commit(tables.fence_all(&self.name)).await?;
         let mut tx = Tx::begin(&tables.database, self.suffix);
-        let locked = tables.lock(tx.session(), &self.name).await?;
-        let Some(to) = locked.reset_to else {
+        let (_, to, slots) = tables.lock_consumer(tx.session(), &self.name).await?;
+        let Some(to) = to else {
             tx.commit(Vec::new()).await;
             return Ok(false);
         };
@@ -211,13 +221,12 @@ impl Consumer {
                 _ => failed(error.to_string()),
             });
         }
-        let restart = tables.restart_at(&self.name, &locked.cursors, &locked.slots, to);
+        let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+        let restart = tables.restart_at(&self.name, &cursors, &slots, to);
         match tx.commit(restart).await {
             Ended::Committed => Ok(true),
             Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
             Ended::Broken(broken) => Err(tables.error(broken).into()),
-            // A lane may stand in the way, whose cursor this transaction holds: the database ends
-            // one of the two.
             Ended::Failed(failure) if failure.failed.is_transient() => {
                 Err(tables.error(failure.failed).into())
             }

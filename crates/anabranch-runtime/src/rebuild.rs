@@ -1,7 +1,7 @@
 //! Blue/green: a new version of a projection is built beside the old one, compared, and switched to.
 
 use crate::consumer::NEXT;
-use crate::tables::Tables;
+use crate::tables::{IDLE, Tables};
 use anabranch_core::{Cursor, Position, StoreError};
 use anabranch_store::database::{Dialect, End, Kind, Statement};
 use anabranch_store::{Log, Row};
@@ -172,6 +172,18 @@ impl Rebuild {
             return Err(RebuildError::Parked { name: self.name.clone(), keys: parked });
         }
         let mut session = self.tables.database.begin();
+        // The tables first: that waits for handlers at work, who hold no cursor yet. The other way
+        // round they would wait for each other.
+        let dialect = self.tables.database.dialect();
+        let mut renames = Vec::new();
+        for (table, next_table) in &self.own {
+            let kept = format!("{table}_old");
+            renames.push(Statement::new(format!("DROP TABLE IF EXISTS {kept}"), vec![]));
+            renames.push(rename(dialect, table, &kept));
+            renames.push(rename(dialect, next_table, table));
+        }
+        let renamed = session.run(renames, End::Open { idle: IDLE }).await;
+        renamed.map_err(|failed| self.tables.error(failed))?;
         let old = self.tables.lock(session.as_mut(), &self.name).await?;
         let next = self.tables.lock(session.as_mut(), &next_name).await?;
         let (old_at, next_at) = (furthest(&old.cursors), nearest(&next.cursors));
@@ -179,15 +191,7 @@ impl Rebuild {
             let (name, old, next) = (self.name.clone(), old_at, next_at);
             return Err(RebuildError::Behind { name, old, next });
         }
-        let mut statements = Vec::new();
-        let dialect = self.tables.database.dialect();
-        for (table, next_table) in &self.own {
-            let kept = format!("{table}_old");
-            statements.push(Statement::new(format!("DROP TABLE IF EXISTS {kept}"), vec![]));
-            statements.push(rename(dialect, table, &kept));
-            statements.push(rename(dialect, next_table, table));
-        }
-        statements.extend(self.tables.forget(&self.name));
+        let mut statements = self.tables.forget(&self.name);
         statements.extend(self.tables.rename(&next_name, &self.name));
         // Its workers run it under the old name: their cursors are gone from under them.
         statements.extend(self.tables.fence_all(&self.name));

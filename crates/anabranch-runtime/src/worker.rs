@@ -259,8 +259,8 @@ impl Keeper {
             if running.generation.is_some_and(|generation| generation != beat.generation) {
                 running.claim = true;
             }
-            // What others have freed, or left behind.
-            running.claim |= !running.waiting_for.is_empty();
+            // What others have freed, or left behind; and whatever else is not held, whyever.
+            running.claim |= running.lacks_slots();
             if beat.wants_reset {
                 self.reset(number).await;
             }
@@ -290,8 +290,9 @@ impl Keeper {
             Err(error) => {
                 // Asked again it would fail again: it is withdrawn, and `status` says why.
                 tracing::error!(consumer = consumer.name, %error, "cannot replay");
+                running.claim = true;
                 let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
-                if let Err(error) = self.tables.commit(vec![withdraw]).await {
+                if let Err(error) = self.tables.commit(withdraw).await {
                     tracing::warn!(consumer = consumer.name, %error, "cannot withdraw a replay");
                 }
             }

@@ -88,11 +88,14 @@ impl Tables {
         Statement::fence(update, params![consumer, to], 1)
     }
 
-    /// The statement that withdraws a reset which cannot be done.
-    pub(crate) fn withdraw_reset(&self, consumer: &str, problem: &str) -> Statement {
-        let update =
-            format!("UPDATE {} SET reset_to = NULL, problem = $2 WHERE name = $1", self.consumers);
-        Statement::new(update, params![consumer, problem])
+    /// The statements that withdraw a reset which cannot be done: workers may claim again.
+    pub(crate) fn withdraw_reset(&self, consumer: &str, problem: &str) -> Vec<Statement> {
+        let update = format!(
+            "UPDATE {} SET reset_to = NULL, problem = $2, generation = generation + 1 \
+             WHERE name = $1",
+            self.consumers
+        );
+        vec![Statement::new(update, params![consumer, problem]), Statement::signal()]
     }
 
     /// The statements that put all cursors of a locked consumer to one position and take them from
@@ -152,7 +155,8 @@ impl Tables {
     /// Takes the cursors of a consumer from their owners, wherever they stand.
     pub(crate) fn fence_all(&self, consumer: &str) -> Vec<Statement> {
         let free = format!(
-            "UPDATE {} SET owner = NULL, epoch = epoch + 1 WHERE consumer = $1",
+            "UPDATE {} SET owner = NULL, epoch = epoch + 1 \
+             WHERE consumer = $1 AND owner IS NOT NULL",
             self.cursors
         );
         let raise =

@@ -29,14 +29,21 @@ impl Tables {
     ) -> Result<Held, StoreError> {
         let mut session = self.database.begin();
         let locked = self.lock(session.as_mut(), consumer).await?;
+        let nothing =
+            || Held { cursors: Vec::new(), waiting: Vec::new(), generation: locked.generation };
+        if locked.reset_to.is_some() {
+            // Whoever runs now would stand in the way of the replay that comes first.
+            session.run(Vec::new(), End::Commit).await.map_err(|failed| self.error(failed))?;
+            return Ok(nothing());
+        }
         let alive = format!("SELECT id FROM {} WHERE lease_us > {}", self.workers, self.now);
         let alive = self.query_in(session.as_mut(), Statement::query(alive, vec![])).await?;
         let alive: HashSet<String> =
             alive.iter().map(|row| self.column(row, "id")).collect::<Result<_, _>>()?;
         if !alive.contains(worker) {
             // Somebody may be taking our cursors; with no lease there is nothing to claim.
-            let (cursors, waiting) = (Vec::new(), Vec::new());
-            return Ok(Held { cursors, waiting, generation: locked.generation });
+            session.run(Vec::new(), End::Commit).await.map_err(|failed| self.error(failed))?;
+            return Ok(nothing());
         }
         let claim = cursor::claim(&locked.cursors, worker, lanes, |owner| alive.contains(owner));
         let change = claim.change;
@@ -74,6 +81,29 @@ impl Tables {
         session: &mut dyn Session,
         consumer: &str,
     ) -> Result<Locked, StoreError> {
+        let (generation, reset_to, slots) = self.lock_consumer(session, consumer).await?;
+        let cursors = self.cursors_in(session, consumer, self.for_update).await?;
+        self.check_cover(consumer, &cursors, &slots)?;
+        Ok(Locked { generation, reset_to, slots, cursors })
+    }
+
+    /// The cursors of a consumer, in an open transaction.
+    pub(crate) async fn cursors_in(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+        lock: &str,
+    ) -> Result<Vec<Cursor>, StoreError> {
+        let rows = self.query_in(session, self.select_cursors(consumer, lock)).await?;
+        rows.iter().map(|row| self.cursor(row)).collect()
+    }
+
+    /// Locks a consumer, so that nobody claims or releases; its owners may still commit.
+    pub(crate) async fn lock_consumer(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+    ) -> Result<(i64, Option<Position>, SlotSet), StoreError> {
         let (consumers, lock) = (&self.consumers, self.for_update);
         let select =
             format!("SELECT generation, reset_to, slots FROM {consumers} WHERE name = $1{lock}");
@@ -81,13 +111,8 @@ impl Tables {
         let Some(row) = rows.first() else {
             return Err(self.corrupt(format!("no consumer `{consumer}`")));
         };
-        let generation = self.column(row, "generation")?;
-        let slots = self.slots(row)?;
-        let rows = self.query_in(session, self.select_cursors(consumer, lock)).await?;
-        let cursors: Vec<Cursor> =
-            rows.iter().map(|row| self.cursor(row)).collect::<Result<_, _>>()?;
-        self.check_cover(consumer, &cursors, &slots)?;
-        Ok(Locked { generation, reset_to: self.column(row, "reset_to")?, slots, cursors })
+        let reset_to = self.column(row, "reset_to")?;
+        Ok((self.column(row, "generation")?, reset_to, self.slots(row)?))
     }
 
     /// Writes a change and commits; returns all cursors as they are then.

@@ -96,6 +96,12 @@ impl Running {
         self.lane_slots.iter().fold(SlotSet::empty(), |sum, slots| sum.union(slots))
     }
 
+    /// Whether something that it wants is not held by its lanes.
+    pub(super) fn lacks_slots(&self) -> bool {
+        let held: usize = self.stats.iter().map(|lane| lane.slots.load(Ordering::Relaxed)).sum();
+        held < self.wanted
+    }
+
     /// Whether no key is about to be tried again.
     pub(super) fn is_settled(&self) -> bool {
         self.stats.iter().all(|lane| lane.retrying.load(Ordering::Relaxed) == 0)
