@@ -5,6 +5,7 @@
 mod exactly_once;
 mod failures;
 mod fence;
+mod outages;
 mod replays;
 mod strategies;
 mod subscribers;

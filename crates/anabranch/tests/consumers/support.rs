@@ -46,6 +46,13 @@ impl Db {
         anabranch::connect_with(&self.url, &self.options).await.unwrap()
     }
 
+    /// The same on PostgreSQL, with sessions that can be told from others'.
+    pub async fn log_named(&self, name: &str) -> Log {
+        let sign = if self.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{sign}application_name={}_{name}", self.url, self.own);
+        anabranch::connect_with(&url, &self.options).await.unwrap()
+    }
+
     pub fn table(&self, name: &str) -> String {
         format!("{name}_{}", self.own)
     }
