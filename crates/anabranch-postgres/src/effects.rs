@@ -32,22 +32,38 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// Where consumers write.
 pub(crate) struct Effects {
     server: Server,
-    pool: Pool,
+    handlers: Pool,
+    /// Never in the hands of handlers.
+    control: Pool,
     dialect: Dialect,
     wake: Arc<Wake>,
 }
 
 impl Effects {
-    pub(crate) fn new(server: Server, pool: Pool, dialect: Dialect, wake: Arc<Wake>) -> Self {
-        Self { server, pool, dialect, wake }
+    pub(crate) fn new(
+        server: Server,
+        handlers: Pool,
+        control: Pool,
+        dialect: Dialect,
+        wake: Arc<Wake>,
+    ) -> Self {
+        Self { server, handlers, control, dialect, wake }
+    }
+
+    fn session(&self, pool: &Pool) -> Box<dyn Session> {
+        let (server, pool) = (self.server.clone(), pool.clone());
+        let signal = self.wake.signal_statement();
+        Box::new(PostgresSession { server, pool, signal, open: None })
     }
 }
 
 impl Database for Effects {
     fn begin(&self) -> Box<dyn Session> {
-        let (server, pool) = (self.server.clone(), self.pool.clone());
-        let signal = self.wake.signal_statement();
-        Box::new(PostgresSession { server, pool, signal, open: None })
+        self.session(&self.handlers)
+    }
+
+    fn control(&self) -> Box<dyn Session> {
+        self.session(&self.control)
     }
 
     fn signals(&self) -> watch::Receiver<u64> {
@@ -92,10 +108,17 @@ impl PostgresSession {
                 Ok(answers)
             }
             Err(failed) => {
+                let is_local = failed.statement.is_some() && !failed.error.is_closed();
                 let failure = Failure::from(failed.error);
-                // A session that the server spoke to is sound once it has rolled back; of others we
-                // do not know where they stand.
-                if failure.code().is_some()
+                if failure.is_stale_plan() {
+                    // A table has changed since it was prepared: on another session it is prepared
+                    // anew.
+                    let source = "a table has changed meanwhile".into();
+                    return Err(Failed::store(StoreError::Busy { at: at.clone(), source }));
+                }
+                // A session that the server spoke to, or that a statement never reached, is sound
+                // once it has rolled back; of others we do not know where they stand.
+                if (failure.code().is_some() || is_local)
                     && self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
                 {
                     lease.give_back();
@@ -138,6 +161,12 @@ struct FirstError {
     fence: Option<()>,
 }
 
+impl FirstError {
+    fn at(statement: usize, error: Error) -> Self {
+        Self { statement: Some(statement), error, fence: None }
+    }
+}
+
 impl From<Error> for FirstError {
     fn from(error: Error) -> Self {
         Self { statement: None, error, fence: None }
@@ -151,28 +180,26 @@ async fn batch(
     begun: bool,
     end: End,
 ) -> Result<Vec<Answer>, FirstError> {
+    // What follows a change of tables can be prepared only after it.
+    if let Some(change) = statements.iter().position(changes_tables)
+        && change + 1 < statements.len()
+    {
+        let (before, after) = statements.split_at(change + 1);
+        let open = End::Open { idle: PATIENCE };
+        let mut answers = Box::pin(batch(session, signal, before, begun, open)).await?;
+        let rest = Box::pin(batch(session, signal, after, true, end)).await;
+        let shifted = |error: FirstError| FirstError {
+            statement: error.statement.map(|later| later + change + 1),
+            ..error
+        };
+        answers.extend(rest.map_err(shifted)?);
+        return Ok(answers);
+    }
     // All are prepared before the first is sent; else one could overtake another.
     let mut ready = Vec::with_capacity(statements.len());
     for (number, statement) in statements.iter().enumerate() {
-        let of = |error| FirstError { statement: Some(number), error, fence: None };
-        match Ready::of(session, signal, statement).await {
-            Ok(statement) => ready.push(statement),
-            // It may name a table that an earlier statement of this transaction makes.
-            Err(error) if number > 0 && is_unknown_name(&error) => {
-                let (before, after) = statements.split_at(number);
-                let idle = Duration::from_secs(60);
-                let open = End::Open { idle };
-                let mut answers = Box::pin(batch(session, signal, before, begun, open)).await?;
-                let rest = Box::pin(batch(session, signal, after, true, end)).await;
-                let shifted = |error: FirstError| FirstError {
-                    statement: error.statement.map(|later| later + number),
-                    ..error
-                };
-                answers.extend(rest.map_err(shifted)?);
-                return Ok(answers);
-            }
-            Err(error) => return Err(of(error)),
-        }
+        let prepared = Ready::of(session, signal, statement).await;
+        ready.push(prepared.map_err(|error| FirstError::at(number, error))?);
     }
     let begin = match (begun, end) {
         (true, _) => None,
@@ -201,9 +228,16 @@ async fn batch(
     for (statement, ready) in statements.iter().zip(&ready) {
         let mut answer = Box::pin(ready.send(session, statement));
         let first = poll!(&mut answer);
+        let is_sent = !matches!(first, Poll::Ready(Err(_)));
         sent.push((answer, first));
+        if !is_sent {
+            // A value that does not fit is found before it is sent: then the commit must not be.
+            break;
+        }
     }
-    let committed = poll!(&mut commit);
+    let is_whole =
+        sent.len() == statements.len() && !matches!(sent.last(), Some((_, Poll::Ready(Err(_)))));
+    let committed = if is_whole { poll!(&mut commit) } else { Poll::Pending };
 
     let first_of = |polled: Poll<Result<(), Error>>| match polled {
         Poll::Ready(done) => Some(done),
@@ -222,7 +256,7 @@ async fn batch(
         answers.push(answer.map_err(|error| {
             let is_fence = matches!(statements[number].expect, Expect::Changes(_))
                 && error.code() == Some(&SqlState::DIVISION_BY_ZERO);
-            FirstError { statement: Some(number), error, fence: is_fence.then_some(()) }
+            FirstError { fence: is_fence.then_some(()), ..FirstError::at(number, error) }
         })?);
     }
     match first_of(committed) {
@@ -232,9 +266,11 @@ async fn batch(
     Ok(answers)
 }
 
-fn is_unknown_name(error: &Error) -> bool {
-    let unknown = [&SqlState::UNDEFINED_TABLE, &SqlState::UNDEFINED_COLUMN];
-    error.code().is_some_and(|code| unknown.contains(&code))
+/// Whether a statement makes, changes or drops something that a later one may name.
+fn changes_tables(statement: &Statement) -> bool {
+    let Work::Sql(sql, _) = &statement.work else { return false };
+    let word = sql.split_whitespace().next().unwrap_or_default();
+    ["CREATE", "ALTER", "DROP"].iter().any(|change| word.eq_ignore_ascii_case(change))
 }
 
 /// A statement that is ready to be sent without a round trip before it.

@@ -95,6 +95,16 @@ impl Failure {
         self.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
+    /// Whether a prepared statement no longer fits its tables.
+    pub(crate) fn is_stale_plan(&self) -> bool {
+        let Self::Query(error) = self else { return false };
+        let said = error.as_db_error();
+        said.is_some_and(|said| {
+            *said.code() == SqlState::FEATURE_NOT_SUPPORTED
+                && said.message().contains("cached plan")
+        })
+    }
+
     /// Whether a unique index refused a row.
     pub(crate) fn is_collision(&self) -> bool {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)

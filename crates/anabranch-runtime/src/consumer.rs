@@ -7,6 +7,7 @@ use crate::settings::{Settings, Start};
 use crate::subscriber::{Subscriber, SubscriberCode};
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
+use crate::tables::cursors::Locked;
 use crate::tx::{Ended, Tx};
 use crate::view::{View, ViewCode};
 use anabranch_core::{HashRule, Partition, Position, Strategy};
@@ -140,7 +141,7 @@ impl Consumer {
         let failed =
             |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));
         self.code.set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
-        let begin: Vec<Statement> = tables.restart_at(&self.name, &[], &slots, start);
+        let begin: Vec<Statement> = tables.restart_at(&self.name, &[], &slots, start, start);
         match tx.commit(begin).await {
             Ended::Committed => Ok(()),
             Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
@@ -206,8 +207,8 @@ impl Consumer {
         }
         tables.commit(tables.fence_all(&self.name)).await?;
         let mut tx = Tx::begin(&tables.database, self.suffix);
-        let (_, to, slots) = tables.lock_consumer(tx.session(), &self.name).await?;
-        let Some(to) = to else {
+        let Locked { reset_to, slots, .. } = tables.lock_consumer(tx.session(), &self.name).await?;
+        let Some(to) = reset_to else {
             tx.commit(Vec::new()).await;
             return Ok(false);
         };
@@ -222,7 +223,7 @@ impl Consumer {
             });
         }
         let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
-        let restart = tables.restart_at(&self.name, &cursors, &slots, to);
+        let restart = tables.restart_at(&self.name, &cursors, &slots, to, to);
         match tx.commit(restart).await {
             Ended::Committed => Ok(true),
             Ended::Fenced => Err(failed("the consumer is gone".to_owned())),

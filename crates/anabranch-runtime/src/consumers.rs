@@ -6,7 +6,7 @@ use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
 use anabranch_core::{Cursor, Event, Position, Query, Slot, SlotSet, StoreError};
 use anabranch_store::Log;
-use anabranch_store::database::Statement;
+use anabranch_store::database::{End, Statement};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -273,7 +273,11 @@ impl Consumers {
             return Err(self.unknown(name));
         }
         let locked = self.tables.lock(tx.session(), name).await?;
-        let restart = self.tables.restart_at(name, &locked.cursors, &locked.slots, head);
+        // Lanes may have passed that head meanwhile; nothing is to be handled twice.
+        let furthest = locked.cursors.iter().map(|cursor| cursor.position).max();
+        let head = head.max(furthest.unwrap_or_default());
+        let (cursors, slots) = (&locked.cursors, &locked.slots);
+        let restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
         match tx.commit(restart).await {
             Ended::Committed => Ok(head),
             Ended::Fenced => Err(self.unknown(name)),
@@ -287,9 +291,13 @@ impl Consumers {
         if self.tables.registered(Some(name)).await?.is_empty() {
             return Err(self.unknown(name));
         }
+        let mut session = self.tables.database.control();
+        // A claim at the same time would add cursors of nobody.
+        self.tables.lock_consumer(session.as_mut(), name).await?;
         let mut statements = self.tables.forget(name);
         statements.push(Statement::signal());
-        self.tables.commit(statements).await.map(drop)
+        let done = session.run(statements, End::Commit).await;
+        done.map(drop).map_err(|failed| self.tables.error(failed))
     }
 
     /// The parked keys of a consumer.

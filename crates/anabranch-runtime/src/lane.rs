@@ -93,6 +93,8 @@ pub(crate) struct LaneSetup {
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
     pub(crate) stats: Arc<LaneStats>,
+    /// How long a transaction may be open without a statement.
+    pub(crate) idle: Duration,
     /// Told whenever the lane has come further.
     pub(crate) moved: Arc<Notify>,
 }
@@ -112,6 +114,8 @@ pub(crate) struct Lane {
     paused: bool,
     stopping: bool,
     failing_keys: u32,
+    /// So many events are handled one at a time, since nobody knows which of them fails.
+    singly: usize,
     outage: Option<Duration>,
 }
 
@@ -130,6 +134,7 @@ impl Lane {
             paused: false,
             stopping: false,
             failing_keys: 0,
+            singly: 0,
             outage: None,
             setup,
         }
@@ -190,7 +195,11 @@ impl Lane {
             Order::Take(cursors) => self.take(cursors).await?,
             Order::Forget => self.forget(),
             Order::Pause(paused) => self.paused = paused,
-            Order::Asked { key, asked } => self.asked.push_back((key, asked)),
+            Order::Asked { key, asked } => {
+                if !self.asked.iter().any(|(known, _)| *known == key) {
+                    self.asked.push_back((key, asked));
+                }
+            }
             Order::Stop => self.stopping = true,
         }
         Ok(())

@@ -9,13 +9,16 @@ use anabranch_store::{Database, Row, Value};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How much is queued before it is sent without waiting for the end of the batch.
 const MAX_QUEUED_BYTES: usize = 8 << 20;
 const MAX_QUEUED: usize = 20_000;
-/// How long a handler may think between two statements of an open transaction.
-pub(crate) const MAX_IDLE: Duration = Duration::from_secs(5);
+/// How long a hook may think between two statements of an open transaction.
+const HOOK_IDLE: Duration = Duration::from_secs(2);
+
+const GIVEN_UP: &str = "a statement was given up half-way (by a timeout or a select!), so nobody knows \
+                        what it did; await it to its end";
 
 /// The transaction of a batch: what is written in it commits together with the cursor, or not at
 /// all.
@@ -34,9 +37,15 @@ pub struct Tx<'a> {
     /// The event that is being handled, by its place in the batch.
     current: Option<usize>,
     failure: Option<Failure>,
+    /// Since when the transaction is open on the database without a statement.
+    open_since: Option<Instant>,
+    /// The event whose statements are on their way: if they still are when the next ones come, the
+    /// handler has given them up.
+    on_their_way: Option<Option<usize>>,
     /// How many events the handler took, if not all.
     cut: Option<usize>,
     suffix: &'static str,
+    idle: Duration,
     lifetime: PhantomData<&'a mut ()>,
 }
 
@@ -58,8 +67,20 @@ pub(crate) enum Ended {
 }
 
 impl Tx<'_> {
+    /// A transaction for a hook.
     pub(crate) fn begin(database: &Arc<dyn Database>, suffix: &'static str) -> Self {
+        Self::begin_with(database, suffix, HOOK_IDLE)
+    }
+
+    /// A transaction that may be open for so long without a statement. For a handler that is less than
+    /// its worker's lease: on SQLite it would keep the heartbeat out, and anywhere the heir.
+    pub(crate) fn begin_with(
+        database: &Arc<dyn Database>,
+        suffix: &'static str,
+        idle: Duration,
+    ) -> Self {
         Self {
+            idle,
             session: database.begin(),
             database: Arc::clone(database),
             queued: Vec::new(),
@@ -67,6 +88,8 @@ impl Tx<'_> {
             queued_bytes: 0,
             current: None,
             failure: None,
+            open_since: None,
+            on_their_way: None,
             cut: None,
             suffix,
             lifetime: PhantomData,
@@ -121,7 +144,8 @@ impl Tx<'_> {
     /// Reads, and sees what was written before.
     ///
     /// From here on the transaction is open on the database until the batch commits: on SQLite
-    /// nobody else writes meanwhile, so do nothing slow after it.
+    /// nobody else writes meanwhile, so do nothing slow after it. If no statement comes for half a
+    /// lease (2.5 s unless you change it), the event has failed.
     pub async fn query(
         &mut self,
         sql: impl Into<Cow<'static, str>>,
@@ -217,13 +241,18 @@ impl Tx<'_> {
 
     /// Sends what is queued and leaves the transaction open.
     async fn flush(&mut self) -> Result<Vec<Answer>> {
-        if self.failure.is_some() {
-            return Err(HandlerError::new("the transaction has failed before"));
+        self.check();
+        if let Some(failure) = &self.failure {
+            return Err(HandlerError::new(failure.failed.to_string()));
         }
         self.queued_bytes = 0;
         let statements = std::mem::take(&mut self.queued);
         let blame = std::mem::take(&mut self.blame);
-        match self.session.run(statements, End::Open { idle: MAX_IDLE }).await {
+        self.on_their_way = Some(self.current);
+        let answers = self.session.run(statements, End::Open { idle: self.idle }).await;
+        self.on_their_way = None;
+        self.open_since = Some(Instant::now());
+        match answers {
             Ok(answers) => Ok(answers),
             Err(failed) => {
                 let error = HandlerError::new(failed.to_string());
@@ -234,13 +263,37 @@ impl Tx<'_> {
         }
     }
 
-    /// What the database refused before the end, if it did.
+    /// Finds out what the handler has done to the transaction. Neither is the database's fault, so
+    /// trying again would not help.
+    fn check(&mut self) {
+        if self.failure.is_some() {
+            return;
+        }
+        let (event, said) = if let Some(event) = self.on_their_way {
+            (event, GIVEN_UP.to_owned())
+        } else if self.open_since.is_some_and(|since| since.elapsed() > self.idle) {
+            let said = format!(
+                "the transaction was held open for more than {:?} without a statement; read late, and \
+                 do slow things before",
+                self.idle
+            );
+            (self.current, said)
+        } else {
+            return;
+        };
+        let reason = Reason::Refused { said };
+        self.failure = Some(Failure { event, failed: Failed { statement: None, reason } });
+    }
+
+    /// What has failed before the end, if something has.
     pub(crate) fn failure(&mut self) -> Option<Failure> {
+        self.check();
         self.failure.take()
     }
 
     /// Commits what is queued together with the statements that move the cursor.
     pub(crate) async fn commit(mut self, fence: Vec<Statement>) -> Ended {
+        self.check();
         if let Some(failure) = self.failure.take() {
             // The handler has swallowed it; the database has not.
             return Ended::Failed(failure);

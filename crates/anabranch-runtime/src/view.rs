@@ -175,8 +175,10 @@ impl<V: View> Code for ViewCode<V> {
                 .map(|column| format!(", {} {}", column.name, column.kind.sql(kind)))
                 .collect();
             let table = table(tx.dialect(), self.view.name(), tx.suffix());
+            // Of a view of this name that was forgotten: the fold begins anew.
+            tx.execute(format!("DROP TABLE IF EXISTS {table}"), vec![]).await?;
             let create = format!(
-                "CREATE TABLE IF NOT EXISTS {table} (key text NOT NULL PRIMARY KEY, \
+                "CREATE TABLE {table} (key text NOT NULL PRIMARY KEY, \
                  state {json} NOT NULL, position bigint NOT NULL{columns})"
             );
             tx.execute(create, vec![]).await
@@ -267,7 +269,7 @@ impl<V: View> ViewLane<V> {
                 self.states.insert(key, state);
             }
         }
-        let mut touched: HashMap<&str, Position> = HashMap::new();
+        let mut touched: HashMap<&str, usize> = HashMap::new();
         for (number, (event, key)) in events.iter().zip(&keys).enumerate() {
             tx.at(number);
             if !self.states.contains_key(key) {
@@ -275,13 +277,14 @@ impl<V: View> ViewLane<V> {
             }
             let state = self.states.get_mut(key).expect("it was put there");
             self.view.apply(state, event)?;
-            touched.insert(key, event.position());
+            touched.insert(key, number);
         }
         let mut rows = Vec::with_capacity(touched.len());
-        for (key, position) in touched {
+        for (key, last) in touched {
+            tx.at(last);
             let state = &self.states[key];
             let json = serde_json::to_string(state)?;
-            let mut row = params![key, Value::Json(json), position];
+            let mut row = params![key, Value::Json(json), events[last].position()];
             row.extend(self.columns.iter().map(|column| (column.value)(state)));
             rows.push(row);
         }

@@ -29,6 +29,8 @@ use tokio::task::JoinSet;
 const BEATS: u32 = 5;
 /// How often to look whether the end is reached, and to tell the observer.
 const OBSERVE: Duration = Duration::from_millis(100);
+/// How long a worker that is told to stop tries to release its cursors, at least.
+const LEAVE_AT_LEAST: Duration = Duration::from_secs(2);
 /// How often an observer learns how long the log is: that takes a query.
 const LOOK_AT_HEAD: Duration = Duration::from_secs(2);
 
@@ -151,7 +153,10 @@ impl Keeper {
         let moved = Arc::clone(&self.moved);
         loop {
             if self.running.iter().any(|running| running.claim) {
-                self.claim_all().await?;
+                tokio::select! {
+                    () = &mut stop => return Ok(()),
+                    claimed = self.claim_all() => claimed?,
+                }
             }
             let beats = self.heartbeat.as_mut().expect("a worker has a heartbeat");
             tokio::select! {
@@ -161,13 +166,23 @@ impl Keeper {
                     Some((number, Report::Lost)) => self.running[number].claim = true,
                     None => return Ok(()),
                 },
-                ended = self.feeds.join_next() => {
-                    if let Some(Ok(Err(error))) = ended {
-                        return Err(error.into());
+                Some(ended) = self.feeds.join_next() => match ended {
+                    Ok(Err(error)) => return Err(error.into()),
+                    Err(error) => return Err(self.panicked(&error)),
+                    // It ends with its lanes.
+                    Ok(Ok(())) => {}
+                },
+                Some(ended) = self.lanes.join_next() => {
+                    if let Err(error) = ended {
+                        return Err(self.panicked(&error));
                     }
+                    // It has said why; the report comes next.
                 }
                 beat = beats.beats.recv() => match beat {
-                    Some(Some(beats)) => self.look_after(beats).await?,
+                    Some(Some(beats)) => tokio::select! {
+                        () = &mut stop => return Ok(()),
+                        done = self.look_after(beats) => done?,
+                    },
                     Some(None) | None => self.declared_dead().await?,
                 },
                 changed = signals.changed() => {
@@ -203,7 +218,9 @@ impl Keeper {
             }
             let running = &self.running[number];
             let name = running.consumer.name.clone();
-            let claimed = self.tables.claim(&name, &self.worker.id, &running.lane_slots).await;
+            let version = running.consumer.settings.version;
+            let (worker, lanes) = (&self.worker.id, &running.lane_slots);
+            let claimed = self.tables.claim(&name, version, worker, lanes).await;
             let held = match claimed {
                 Ok(held) => held,
                 Err(error) if error.is_transient() => {
@@ -215,6 +232,7 @@ impl Keeper {
                 Err(error) => return Err(error.into()),
             };
             let running = &mut self.running[number];
+            running.consumer.still_is(Some(held.version))?;
             running.claim = false;
             if running.generation.is_some_and(|before| before != held.generation) {
                 running.tell_all(|| Order::Forget);
@@ -234,6 +252,12 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+
+    fn panicked(&self, error: &tokio::task::JoinError) -> RunError {
+        let name = self.plan.name.clone();
+        let problem = format!("a part of it panicked ({error}); correct its code and start again");
+        RunError::Set { name, problem }
     }
 
     async fn is_gone(&self, consumer: &str) -> bool {
@@ -396,13 +420,21 @@ impl Keeper {
             self.lanes.shutdown().await;
         }
         self.feeds.shutdown().await;
+        let limit = self.plan.grace.max(LEAVE_AT_LEAST);
+        if tokio::time::timeout(limit, self.leave()).await.is_err() {
+            tracing::warn!(?limit, "cannot release its cursors in time; the lease will");
+        }
+        self.heartbeat = None;
+    }
+
+    /// Releases its cursors and is a worker no more.
+    async fn leave(&self) {
         for running in &self.running {
             let name = &running.consumer.name;
             if let Err(error) = self.tables.release(name, &self.worker.id).await {
                 tracing::warn!(consumer = name, %error, "cannot release its cursors; the lease will");
             }
         }
-        self.heartbeat = None;
         if let Err(error) = self.tables.dismiss(&self.worker.id).await {
             tracing::warn!(%error, "cannot leave; the lease will end");
         }

@@ -50,6 +50,11 @@ impl Database for Effects {
         Box::new(SqliteSession { writer: self.writer.clone(), shared, open: None })
     }
 
+    fn control(&self) -> Box<dyn Session> {
+        // There is one writer, and a bound on how long a transaction may keep it.
+        self.begin()
+    }
+
     fn signals(&self) -> watch::Receiver<u64> {
         self.signals.subscribe()
     }

@@ -18,6 +18,9 @@ pub trait Database: Send + Sync {
     /// A transaction that has not begun yet: it takes no connection before its first batch.
     fn begin(&self) -> Box<dyn Session>;
 
+    /// The same on a connection that handlers never hold: for heartbeats and claims.
+    fn control(&self) -> Box<dyn Session>;
+
     /// Changes when somebody, here or in another process, has committed a [`Work::Signal`]. One may
     /// be lost, so who waits for something looks now and then by itself.
     fn signals(&self) -> watch::Receiver<u64>;

@@ -82,7 +82,8 @@ impl Lane {
         loop {
             self.set_aside(&mut batch);
             let lacks_key = self.first_without_key(&batch.events);
-            let count = batch.events.len().min(at_most).min(lacks_key.unwrap_or(usize::MAX));
+            let at_once = if self.singly > 0 { 1 } else { at_most };
+            let count = batch.events.len().min(at_once).min(lacks_key.unwrap_or(usize::MAX));
             if count == 0 && lacks_key == Some(0) {
                 let error = self.missing_key(&batch.events[0]);
                 if self.fail(&mut batch, 0, error, false).await?.is_break() {
@@ -94,6 +95,7 @@ impl Lane {
                 Outcome::Committed { events } => {
                     at_most = usize::MAX;
                     self.failing_keys = if events > 0 { 0 } else { self.failing_keys };
+                    self.singly = self.singly.saturating_sub(events);
                     batch.events.drain(..events);
                     if batch.events.is_empty() {
                         self.publish();
@@ -120,6 +122,7 @@ impl Lane {
                 Outcome::Broken(error) => return Err(error.into()),
                 Outcome::Failed { event: Some(event), error } => {
                     at_most = usize::MAX;
+                    self.singly = self.singly.saturating_sub(event + 1);
                     if self.fail(&mut batch, event, error, true).await?.is_break() {
                         return Ok(());
                     }
@@ -127,6 +130,7 @@ impl Lane {
                 // Nobody knows which event it was: halve the batch until it is alone.
                 Outcome::Failed { event: None, error } if count <= 1 => {
                     at_most = usize::MAX;
+                    self.singly = self.singly.saturating_sub(1);
                     if self.fail(&mut batch, 0, error, true).await?.is_break() {
                         return Ok(());
                     }

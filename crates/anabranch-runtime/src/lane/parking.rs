@@ -7,8 +7,8 @@ use super::transact::Outcome;
 use super::{Batch, Lane, MAX_FAILING_KEYS};
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt, ParkedKey};
-use crate::tx::Tx;
-use anabranch_core::{Event, Failure, Position, Query, Slot, SlotSet, StoreError};
+use anabranch_core::{Event, Failure, Position, Slot, SlotSet, StoreError};
+use anabranch_store::database::End;
 use anabranch_store::{Filter, ReadRequest, Scope};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -147,7 +147,10 @@ impl Lane {
         let mut prefix = Batch { parts, tenure, events: before, aside, up_to: position };
         loop {
             match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
-                Outcome::Committed { events } if events == prefix.events.len() => break,
+                Outcome::Committed { events } if events == prefix.events.len() => {
+                    self.failing_keys = if events > 0 { 0 } else { self.failing_keys };
+                    break;
+                }
                 Outcome::Committed { events } => drop(prefix.events.drain(..events)),
                 Outcome::Fenced => {
                     self.lost();
@@ -160,10 +163,15 @@ impl Lane {
                     }
                 }
                 Outcome::Broken(error) => return Err(error.into()),
-                // What worked a moment ago fails: begin again from what is stored.
+                // What worked a moment ago fails: perhaps the wrong one was blamed. One at a time
+                // there is no doubt.
                 Outcome::Failed { .. } => {
-                    self.lost();
-                    return Ok(ControlFlow::Break(()));
+                    self.singly = prefix.events.len() + 1;
+                    let rest = std::mem::take(&mut batch.events);
+                    batch.events = prefix.events;
+                    batch.events.push(failed);
+                    batch.events.extend(rest);
+                    return Ok(ControlFlow::Continue(()));
                 }
             }
         }
@@ -248,7 +256,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Does what somebody asked for.
+    /// Does what somebody asked for, once: it may have been heard of more often.
     pub(super) async fn do_asked(&mut self, key: &str, asked: Asked) -> Result<(), RunError> {
         let Some(parked) = self.parking.keys.get(key).copied() else {
             return Ok(());
@@ -257,7 +265,8 @@ impl Lane {
         let Some(holder) = self.parts.holder(parked.slot) else {
             return Ok(());
         };
-        let mut statements = vec![tables.hold(holder.id, holder.epoch)];
+        let mut statements = vec![tables.answered(&name, key, asked)];
+        statements.push(tables.hold(holder.id, holder.epoch));
         match asked {
             Asked::Retry => {}
             Asked::Skip => match tables.parked_positions(&name, key, 1).await {
@@ -269,29 +278,25 @@ impl Lane {
             },
             Asked::SkipAll => statements.push(tables.clear_events(&name, key)),
         }
-        // From here on the key is tried as if it had never failed.
+        // From here on the key is tried as if it had never failed: now, or by the next owner.
         let (slot, error) = (parked.slot, "asked to try again");
-        let attempt = Attempt { key, slot, attempts: 0, error, retry_in: None };
+        let retry_in = Some(Duration::ZERO);
+        let attempt = Attempt { key, slot, attempts: 0, error, retry_in };
         statements.push(tables.park(&name, &attempt));
-        statements.push(tables.answered(&name, key, asked));
         statements.push(tables.unpark(&name, key));
-        let tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
-        match self.finish(tx, statements, &[]).await {
-            Outcome::Committed { .. } => {
+        match tables.database.control().run(statements, End::Commit).await {
+            Ok(_) => {
                 let due = Some(Instant::now());
                 self.parking.put(key, Parked { attempts: 0, due, ..parked });
                 self.drain(key).await
             }
-            Outcome::Fenced => {
+            // It is done already, or withdrawn.
+            Err(failed) if failed.is_unmatched() && failed.statement == Some(0) => Ok(()),
+            Err(failed) if failed.is_unmatched() => {
                 self.lost();
                 Ok(())
             }
-            Outcome::Away(error) => self.wait_out(error).await,
-            Outcome::Broken(error) => Err(error.into()),
-            Outcome::Failed { error, .. } => {
-                tracing::warn!(consumer = name, key, error, "cannot do what was asked of a key");
-                Ok(())
-            }
+            Err(failed) => self.wait_out(tables.error(failed)).await,
         }
     }
 
@@ -315,7 +320,7 @@ impl Lane {
                     continue;
                 }
             };
-            let mut tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
+            let mut tx = self.begin();
             let outcome = match self.call_handler(&events, &mut tx).await {
                 Ok(handled) => {
                     let events = &events[..handled];
@@ -395,7 +400,7 @@ impl Lane {
             statements.push(tables.park(&name, &Attempt { key, slot, attempts, error, retry_in }));
             (retry_in, attempts)
         };
-        let tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
+        let tx = self.begin();
         match self.finish(tx, statements, &[]).await {
             Outcome::Fenced => self.lost(),
             Outcome::Away(error) => self.wait_out(error).await?,
@@ -413,8 +418,10 @@ impl Lane {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let mut events = Vec::new();
         for position in tables.parked_positions(&name, key, limit).await? {
+            // By the consumer's own scope: an append in flight that holds it up in no way must not
+            // do so here.
             let request = ReadRequest {
-                scope: Scope::Log(Query::all()),
+                scope: Scope::Log(self.setup.consumer.settings.scope.query().clone()),
                 filter: Filter::default(),
                 cursor: position.get() - 1,
                 up_to: position,
@@ -423,6 +430,10 @@ impl Lane {
             };
             let page = self.setup.log.store().read(request).await?;
             let Some(event) = page.events.into_iter().next() else {
+                if page.cursor < position.get() {
+                    let (at, source) = (tables.at().to_owned(), "an append is in flight".into());
+                    return Err(StoreError::Busy { at, source });
+                }
                 let what = format!("no event at the parked position {position}");
                 return Err(tables.corrupt(what));
             };

@@ -1,9 +1,12 @@
 //! One transaction: handler, parked events, fence.
 
 use super::{Batch, Lane, is_worth_waiting};
+use crate::handler::HandlerError;
 use crate::tx::{Ended, Failure, Tx};
 use anabranch_core::{Event, StoreError};
 use anabranch_store::database::{Reason, Statement};
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::Ordering;
 
 /// How a transaction went.
@@ -21,6 +24,12 @@ pub(crate) enum Outcome {
 }
 
 impl Lane {
+    /// A transaction for the handler.
+    pub(super) fn begin(&self) -> Tx<'static> {
+        let (database, suffix) = (&self.setup.tables.database, self.setup.consumer.suffix);
+        Tx::begin_with(database, suffix, self.setup.idle)
+    }
+
     /// Handles the first `count` events of a batch and commits, with `extra` statements and a fence
     /// that moves the cursor behind them.
     pub(super) async fn transact(
@@ -30,7 +39,7 @@ impl Lane {
         extra: Vec<Statement>,
     ) -> Outcome {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
-        let mut tx = Tx::begin(&tables.database, self.setup.consumer.suffix);
+        let mut tx = self.begin();
         let events = &batch.events[..count];
         let events = match self.call_handler(events, &mut tx).await {
             Ok(handled) => &batch.events[..handled],
@@ -86,7 +95,13 @@ impl Lane {
         if events.is_empty() {
             return Ok(0);
         }
-        let handled = self.handler.handle(events, tx).await;
+        let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind().await;
+        // A handler that panics has failed like any other.
+        let handled = handled.unwrap_or_else(|panic| {
+            let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+            let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(HandlerError::new(format!("the handler panicked: {}", said.unwrap_or_default())))
+        });
         if let Some(failure) = tx.failure() {
             // What the database said counts, whatever the handler made of it.
             self.handler.settled(false);

@@ -1,6 +1,7 @@
 //! The consumers of a log: register, pause, ask for a reset.
 
 use super::Tables;
+use super::parked::plain;
 use anabranch_core::cursor::Change;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement};
@@ -95,26 +96,32 @@ impl Tables {
              WHERE name = $1",
             self.consumers
         );
-        vec![Statement::new(update, params![consumer, problem]), Statement::signal()]
+        vec![Statement::new(update, params![consumer, plain(problem)]), Statement::signal()]
     }
 
     /// The statements that put all cursors of a locked consumer to one position and take them from
-    /// their owners. Parked events go with the effects that they were to have.
+    /// their owners. Events that were parked after `keep` come again, or are left out with the others;
+    /// those before it stay parked.
     pub(crate) fn restart_at(
         &self,
         consumer: &str,
         cursors: &[Cursor],
         slots: &SlotSet,
         to: Position,
+        keep: Position,
     ) -> Vec<Statement> {
         let epoch = cursors.iter().map(|cursor| cursor.epoch).max().unwrap_or(0) + 1;
         let fresh = Cursor { epoch, ..Cursor::free(slots.clone(), to) };
         let delete = cursors.iter().map(|cursor| cursor.id).collect();
         let (mut statements, _) = self.write(consumer, &Change { delete, write: vec![fresh] });
-        for table in [&self.parked_keys, &self.parked_events] {
-            let delete = format!("DELETE FROM {table} WHERE consumer = $1");
-            statements.push(Statement::new(delete, params![consumer]));
-        }
+        let (keys, events) = (&self.parked_keys, &self.parked_events);
+        let delete = format!("DELETE FROM {events} WHERE consumer = $1 AND position > $2");
+        statements.push(Statement::new(delete, params![consumer, keep]));
+        let delete = format!(
+            "DELETE FROM {keys} WHERE consumer = $1 AND NOT EXISTS (SELECT 1 FROM {events} AS e \
+             WHERE e.consumer = $1 AND e.key = {keys}.key)"
+        );
+        statements.push(Statement::new(delete, params![consumer]));
         let raise = format!(
             "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL WHERE name = $1",
             self.consumers
@@ -167,7 +174,7 @@ impl Tables {
     /// Runs a statement that needs the consumer to exist; says whether it does.
     pub(crate) async fn on_existing(&self, statement: Statement) -> Result<bool, StoreError> {
         let statements = vec![statement, Statement::signal()];
-        match self.database.begin().run(statements, End::Commit).await {
+        match self.database.control().run(statements, End::Commit).await {
             Ok(_) => Ok(true),
             Err(failed) if failed.is_unmatched() => Ok(false),
             Err(failed) => Err(self.error(failed)),

@@ -17,6 +17,8 @@ pub(crate) struct Held {
     /// Slots that others hold, and who.
     pub(crate) waiting: Vec<cursor::Waiting>,
     pub(crate) generation: i64,
+    /// The version of the consumer: another one gets nothing.
+    pub(crate) version: u32,
 }
 
 impl Tables {
@@ -24,17 +26,20 @@ impl Tables {
     pub(crate) async fn claim(
         &self,
         consumer: &str,
+        version: u32,
         worker: &str,
         lanes: &[SlotSet],
     ) -> Result<Held, StoreError> {
-        let mut session = self.database.begin();
+        let mut session = self.database.control();
         let locked = self.lock(session.as_mut(), consumer).await?;
-        let nothing =
-            || Held { cursors: Vec::new(), waiting: Vec::new(), generation: locked.generation };
-        if locked.reset_to.is_some() {
-            // Whoever runs now would stand in the way of the replay that comes first.
+        let Locked { generation, version: found, .. } = locked;
+        let (cursors, waiting) = (Vec::new(), Vec::new());
+        let nothing = Held { cursors, waiting, generation, version: found };
+        if locked.reset_to.is_some() || found != version {
+            // Whoever runs now would stand in the way of the replay that comes first, or write what
+            // another version reads.
             session.run(Vec::new(), End::Commit).await.map_err(|failed| self.error(failed))?;
-            return Ok(nothing());
+            return Ok(nothing);
         }
         let alive = format!("SELECT id FROM {} WHERE lease_us > {}", self.workers, self.now);
         let alive = self.query_in(session.as_mut(), Statement::query(alive, vec![])).await?;
@@ -43,19 +48,19 @@ impl Tables {
         if !alive.contains(worker) {
             // Somebody may be taking our cursors; with no lease there is nothing to claim.
             session.run(Vec::new(), End::Commit).await.map_err(|failed| self.error(failed))?;
-            return Ok(nothing());
+            return Ok(nothing);
         }
         let claim = cursor::claim(&locked.cursors, worker, lanes, |owner| alive.contains(owner));
         let change = claim.change;
         let cursors = self.change(session.as_mut(), consumer, &locked, change, false).await?;
         let mine = |cursor: &Cursor| cursor.owner.as_deref() == Some(worker);
         let cursors = cursors.into_iter().filter(mine).collect();
-        Ok(Held { cursors, waiting: claim.waiting, generation: locked.generation })
+        Ok(Held { cursors, waiting: claim.waiting, ..nothing })
     }
 
     /// Frees what a worker holds.
     pub(crate) async fn release(&self, consumer: &str, worker: &str) -> Result<(), StoreError> {
-        let mut session = self.database.begin();
+        let mut session = self.database.control();
         let locked = self.lock(session.as_mut(), consumer).await?;
         let change = cursor::release(&locked.cursors, worker);
         self.change(session.as_mut(), consumer, &locked, change, true).await.map(drop)
@@ -81,10 +86,10 @@ impl Tables {
         session: &mut dyn Session,
         consumer: &str,
     ) -> Result<Locked, StoreError> {
-        let (generation, reset_to, slots) = self.lock_consumer(session, consumer).await?;
-        let cursors = self.cursors_in(session, consumer, self.for_update).await?;
-        self.check_cover(consumer, &cursors, &slots)?;
-        Ok(Locked { generation, reset_to, slots, cursors })
+        let mut locked = self.lock_consumer(session, consumer).await?;
+        locked.cursors = self.cursors_in(session, consumer, self.for_update).await?;
+        self.check_cover(consumer, &locked.cursors, &locked.slots)?;
+        Ok(locked)
     }
 
     /// The cursors of a consumer, in an open transaction.
@@ -103,16 +108,22 @@ impl Tables {
         &self,
         session: &mut dyn Session,
         consumer: &str,
-    ) -> Result<(i64, Option<Position>, SlotSet), StoreError> {
+    ) -> Result<Locked, StoreError> {
         let (consumers, lock) = (&self.consumers, self.for_update);
-        let select =
-            format!("SELECT generation, reset_to, slots FROM {consumers} WHERE name = $1{lock}");
+        let select = format!(
+            "SELECT generation, version, reset_to, slots FROM {consumers} WHERE name = $1{lock}"
+        );
         let rows = self.query_in(session, Statement::query(select, params![consumer])).await?;
         let Some(row) = rows.first() else {
             return Err(self.corrupt(format!("no consumer `{consumer}`")));
         };
-        let reset_to = self.column(row, "reset_to")?;
-        Ok((self.column(row, "generation")?, reset_to, self.slots(row)?))
+        Ok(Locked {
+            generation: self.column(row, "generation")?,
+            version: self.column(row, "version")?,
+            reset_to: self.column(row, "reset_to")?,
+            slots: self.slots(row)?,
+            cursors: Vec::new(),
+        })
     }
 
     /// Writes a change and commits; returns all cursors as they are then.
@@ -250,10 +261,11 @@ impl Tables {
     }
 }
 
-/// A consumer and its cursors, locked.
+/// A consumer, locked, and its cursors, if they are too.
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) generation: i64,
+    pub(crate) version: u32,
     /// Where somebody wants it to begin again.
     pub(crate) reset_to: Option<Position>,
     pub(crate) slots: SlotSet,

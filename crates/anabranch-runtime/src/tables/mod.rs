@@ -65,7 +65,7 @@ impl Tables {
         &self,
         statements: Vec<Statement>,
     ) -> Result<Vec<Answer>, StoreError> {
-        let done = self.database.begin().run(statements, End::Commit).await;
+        let done = self.database.control().run(statements, End::Commit).await;
         done.map_err(|failed| self.error(failed))
     }
 

@@ -53,6 +53,14 @@ impl Asked {
     }
 }
 
+/// The longest error that is kept.
+const MAX_ERROR_CHARS: usize = 4_000;
+
+/// An error that every database can keep: PostgreSQL's text holds no NUL.
+pub(crate) fn plain(error: &str) -> String {
+    error.chars().take(MAX_ERROR_CHARS).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
+}
+
 /// What a new attempt or a new key changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt<'a> {
@@ -121,7 +129,7 @@ impl Tables {
              error = excluded.error, retry_us = excluded.retry_us"
         );
         let retry_in = attempt.retry_in.map(|wait| wait.as_micros() as u64);
-        let (key, slot, error) = (attempt.key, attempt.slot.get(), attempt.error);
+        let (key, slot, error) = (attempt.key, attempt.slot.get(), plain(attempt.error));
         Statement::new(upsert, params![consumer, key, slot, attempt.attempts, error, retry_in])
     }
 
@@ -179,7 +187,7 @@ impl Tables {
             "UPDATE {} SET asked = NULL WHERE consumer = $1 AND key = $2 AND asked = $3",
             self.parked_keys
         );
-        Statement::new(update, params![consumer, key, asked.name()])
+        Statement::fence(update, params![consumer, key, asked.name()], 1)
     }
 
     /// Whether somebody wants something of a key of these slots.

@@ -7,9 +7,6 @@ use anabranch_store::database::{End, Statement};
 use anabranch_store::params;
 use std::time::Duration;
 
-/// How long a dead worker that holds nothing is remembered.
-const FORGET_AFTER: Duration = Duration::from_secs(3600);
-
 /// One process that runs a replica set.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
@@ -53,13 +50,18 @@ impl Tables {
                 lease.as_micros() as u64,
             ],
         );
-        // Kept for a while, so that `status` can name who held what.
-        let (cursors, long_ago) = (&self.cursors, FORGET_AFTER.as_micros());
-        let clean = format!(
-            "DELETE FROM {workers} WHERE lease_us < {now} - {long_ago} AND NOT EXISTS \
+        self.commit(vec![insert, self.bury()]).await.map(drop)
+    }
+
+    /// Removes workers whose lease is over and whose cursors others have taken: until then `status`
+    /// can name who held what.
+    fn bury(&self) -> Statement {
+        let (workers, cursors, now) = (&self.workers, &self.cursors, self.now);
+        let delete = format!(
+            "DELETE FROM {workers} WHERE lease_us < {now} AND NOT EXISTS \
              (SELECT 1 FROM {cursors} AS c WHERE c.owner = {workers}.id)"
         );
-        self.commit(vec![insert, Statement::new(clean, vec![])]).await.map(drop)
+        Statement::new(delete, vec![])
     }
 
     /// Renews a lease and looks after the consumers; `None` if the worker has been declared dead.
@@ -83,7 +85,7 @@ impl Tables {
             places(consumers.len())
         );
         let look = Statement::query(look, consumers.iter().map(Into::into).collect());
-        let mut session = self.database.begin();
+        let mut session = self.database.control();
         let statements = vec![renew, look];
         match session.run(statements, End::Commit).await {
             Ok(answers) => {
@@ -131,7 +133,7 @@ impl Tables {
     /// Removes a worker that has released everything.
     pub(crate) async fn dismiss(&self, worker: &str) -> Result<(), StoreError> {
         let delete = format!("DELETE FROM {} WHERE id = $1", self.workers);
-        self.commit(vec![Statement::new(delete, params![worker])]).await.map(drop)
+        self.commit(vec![Statement::new(delete, params![worker]), self.bury()]).await.map(drop)
     }
 }
 

@@ -65,6 +65,7 @@ impl Start<'_> {
                 orders: received,
                 reports: reports.clone(),
                 stats: Arc::clone(&lane_stats),
+                idle: self.plan.lease / 2,
                 moved: Arc::clone(self.moved),
             };
             lane_tasks.spawn(Lane::new(setup).run());

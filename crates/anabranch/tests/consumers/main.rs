@@ -7,6 +7,7 @@ mod failures;
 mod fence;
 mod outages;
 mod replays;
+mod review;
 mod strategies;
 mod subscribers;
 mod support;
