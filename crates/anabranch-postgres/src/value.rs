@@ -46,6 +46,9 @@ fn array(values: &[Value], kind: &Type, out: &mut BytesMut) -> Result<IsNull, Ca
 fn scalar(value: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
     match (value, kind) {
         (Value::Bool(truth), &Type::BOOL) => truth.to_sql(kind, out),
+        // As SQLite has it.
+        (Value::Bool(truth), _) => scalar(&Value::Int((*truth).into()), kind, out),
+        (Value::Int(number @ (0 | 1)), &Type::BOOL) => (*number == 1).to_sql(kind, out),
         (Value::Int(number), &Type::INT8) => number.to_sql(kind, out),
         (Value::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(kind, out),
         (Value::Int(number), &Type::INT2) => i16::try_from(*number)?.to_sql(kind, out),
@@ -105,6 +108,7 @@ fn text(text: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
 
 const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
+const INFINITE: [(u16, &str); 2] = [(0xD000, "Infinity"), (0xF000, "-Infinity")];
 
 /// A decimal number in PostgreSQL's form: groups of four digits to the base of 10,000.
 fn numeric(text: &str, out: &mut BytesMut) -> Result<IsNull, Cause> {
@@ -211,6 +215,9 @@ fn decimal(raw: &[u8]) -> Result<String, Cause> {
     let (count, weight, sign, scale) = (part(0)?, part(1)? as i16, part(2)?, part(3)?);
     if sign == NAN {
         return Ok("NaN".to_owned());
+    }
+    if let Some((_, text)) = INFINITE.iter().find(|(infinite, _)| *infinite == sign) {
+        return Ok((*text).to_owned());
     }
     let group = |place: i32| -> Result<u16, Cause> {
         let number = i32::from(weight) - place;

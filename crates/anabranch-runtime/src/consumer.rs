@@ -223,6 +223,9 @@ impl Consumer {
             });
         }
         let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+        if cursors.iter().any(|cursor| cursor.position < to) {
+            return Err(failed(format!("it stands before position {to}, and a replay goes back")));
+        }
         let restart = tables.restart_at(&self.name, &cursors, &slots, to, to);
         match tx.commit(restart).await {
             Ended::Committed => Ok(true),

@@ -103,7 +103,7 @@ pub(crate) struct Feed {
 enum Next {
     /// Read for the units at this position; for those whose lanes are ready only, if so.
     Read(Position),
-    /// All that could be read is for lanes that are full.
+    /// What could be read is for lanes of which some are full.
     AwaitRoom { since: Instant },
     /// Nothing to read before then.
     Sleep(Instant),
@@ -209,7 +209,7 @@ impl Feed {
         let now = Instant::now();
         let wake = *self.wake.borrow();
         let mut sleep = now + FALLBACK_POLL;
-        let mut full = false;
+        let mut incomplete = false;
         let mut choice: Option<(u64, Position)> = None;
         let patient = waiting_since.is_none_or(|since| since.elapsed() < TOGETHER);
         let mut groups: BTreeMap<Position, Vec<&Unit>> = BTreeMap::new();
@@ -223,8 +223,12 @@ impl Feed {
                 continue;
             }
             let with_room = units.iter().filter(|unit| self.has_room(unit)).count();
-            if with_room == 0 || (patient && with_room < units.len()) {
-                full = true;
+            if with_room == 0 {
+                // Whoever makes room says so.
+                continue;
+            }
+            if patient && with_room < units.len() {
+                incomplete = true;
                 continue;
             }
             let served = units.iter().map(|unit| unit.served).min().unwrap_or(0);
@@ -234,7 +238,7 @@ impl Feed {
         }
         match choice {
             Some((_, at)) => Next::Read(at),
-            None if full => Next::AwaitRoom { since: waiting_since.unwrap_or(now) },
+            None if incomplete => Next::AwaitRoom { since: waiting_since.unwrap_or(now) },
             None => Next::Sleep(sleep),
         }
     }

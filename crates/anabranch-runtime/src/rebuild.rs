@@ -122,8 +122,9 @@ impl Rebuild {
         format!("{}{}", self.name, NEXT.0)
     }
 
-    /// Compares the tables, row by row and column by column. Both versions may go on meanwhile: what
-    /// one of them has not handled yet shows as a difference.
+    /// Compares the tables as sets of rows. Both versions may go on meanwhile: what one of them has not
+    /// handled yet shows as a difference. Rows that stand several times in a table without a key count
+    /// once, and on PostgreSQL a column of type `json` cannot be compared (`jsonb` can).
     pub async fn compare(&self) -> Result<Vec<TableDifference>, RebuildError> {
         let mut differences = Vec::new();
         for (old, next) in &self.own {
@@ -167,10 +168,6 @@ impl Rebuild {
                 )));
             }
         }
-        let parked = self.tables.parked(&next_name).await?.len();
-        if parked > 0 {
-            return Err(RebuildError::Parked { name: self.name.clone(), keys: parked });
-        }
         let mut session = self.tables.database.begin();
         // The tables first: that waits for handlers at work, who hold no cursor yet. The other way
         // round they would wait for each other.
@@ -187,6 +184,10 @@ impl Rebuild {
         let old = self.tables.lock(session.as_mut(), &self.name).await?;
         let next = self.tables.lock(session.as_mut(), &next_name).await?;
         let (old_at, next_at) = (furthest(&old.cursors), nearest(&next.cursors));
+        let parked = self.tables.parked_in(session.as_mut(), &next_name).await?;
+        if parked > 0 {
+            return Err(RebuildError::Parked { name: self.name.clone(), keys: parked });
+        }
         if next_at < old_at {
             let (name, old, next) = (self.name.clone(), old_at, next_at);
             return Err(RebuildError::Behind { name, old, next });

@@ -1,7 +1,6 @@
 //! The transaction that a handler writes in.
 
 use crate::handler::{HandlerError, Result};
-use anabranch_core::Event;
 use anabranch_store::database::{
     Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Work,
 };
@@ -100,8 +99,7 @@ impl Tx<'_> {
     /// database, with `$1`, `$2`, … for its values.
     ///
     /// ```
-    /// # use anabranch_core::Event;
-    /// # use anabranch_runtime::{Result, Tx};
+    /// #     /// # use anabranch_runtime::{Result, Tx};
     /// # use anabranch_store::params;
     /// async fn handle(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
     ///     tx.execute(
@@ -191,10 +189,9 @@ impl Tx<'_> {
         self.current = Some(event);
     }
 
-    /// Says, in a batch handler, which event the next statements belong to, and a failure of the
-    /// handler as well. Without it a failing batch is halved until the event is found.
-    pub fn concerning(&mut self, events: &[Event], event: &Event) {
-        self.current = events.iter().position(|other| other.position() == event.position());
+    /// The next statements belong to several events.
+    pub(crate) fn at_several(&mut self) {
+        self.current = None;
     }
 
     /// Ends the batch before its events do: so many are handled.

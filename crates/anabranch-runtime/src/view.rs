@@ -288,6 +288,7 @@ impl<V: View> ViewLane<V> {
             row.extend(self.columns.iter().map(|column| (column.value)(state)));
             rows.push(row);
         }
+        tx.at_several();
         let Statements { table, columns, conflict, .. } = statements;
         let insert = InsertRows { table, columns, conflict, rows };
         tx.push(Statement { work: Work::Rows(insert), expect: Expect::Nothing }).await

@@ -130,8 +130,10 @@ impl Keeper {
     async fn begin(&mut self) -> Result<(), RunError> {
         let names: Vec<String> =
             self.plan.consumers.iter().map(|consumer| consumer.name.clone()).collect();
-        let beats = self.tables.beat(&self.worker.id, self.plan.lease, &names).await?;
-        self.look_after(beats.unwrap_or_default()).await?;
+        match self.tables.beat(&self.worker.id, self.plan.lease, &names).await? {
+            Some(beats) => self.look_after(beats).await?,
+            None => self.declared_dead().await?,
+        }
         match self.running.iter().find(|running| running.paused) {
             Some(running) if self.plan.catch_up => Err(RunError::refused(
                 &running.consumer.name,
@@ -202,8 +204,12 @@ impl Keeper {
                 }
                 _ = observe.tick() => {
                     self.observe().await;
-                    if let Some(target) = target && self.is_done_or_others_are(target).await? {
-                        return Ok(());
+                    if let Some(target) = target {
+                        match self.is_done_or_others_are(target).await {
+                            Ok(true) => return Ok(()),
+                            Err(RunError::Store(error)) if error.is_transient() => {}
+                            done => drop(done?),
+                        }
                     }
                 }
             }

@@ -153,7 +153,14 @@ fn serve(
     let at = &shared.at;
     let mut batch = first;
     let mut signals = false;
-    if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+    // What only reads needs no write lock, and may read a file that it cannot write.
+    let reads = |one: &Statement| {
+        matches!(&one.work, Work::Sql(sql, _) if one.expect == Expect::Rows
+            && sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select")))
+    };
+    let only_reads = batch.end == End::Commit && batch.statements.iter().all(reads);
+    let begin = if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
+    if let Err(error) = connection.execute_batch(begin) {
         return answer(batch.reply, Err(Failed::store(store_error(at, error))));
     }
     loop {

@@ -132,8 +132,8 @@ impl Log {
     }
 
     /// Makes sure that other processes have been told of what was appended. A program that ends right
-    /// after an append calls it; without it their subscriptions notice at their next poll, within a
-    /// second.
+    /// after an append calls it; without it others notice at their next poll: subscriptions within a
+    /// second, consumers within five.
     pub async fn flush(&self) {
         self.store.flush().await;
     }

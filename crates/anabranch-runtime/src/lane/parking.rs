@@ -199,16 +199,10 @@ impl Lane {
         let retry = self.setup.consumer.settings.retry;
         let remedy =
             "correct the handler or the event, then start again: it goes on with this event";
-        let mut error = error;
-        for attempt in 1.. {
-            let wait = retry.delay(attempt, random()).filter(|_| may_retry);
-            let Some(wait) = wait else { break };
-            tracing::warn!(
-                consumer = self.setup.consumer.name,
-                error,
-                ?wait,
-                "an event is tried again"
-            );
+        let (mut error, mut attempt) = (error, 1);
+        while let Some(wait) = retry.delay(attempt, random()).filter(|_| may_retry) {
+            let consumer = &self.setup.consumer.name;
+            tracing::warn!(consumer, error, ?wait, "an event is tried again");
             self.pause_for(wait).await?;
             if self.is_over(batch) {
                 return Ok(ControlFlow::Break(()));
@@ -222,9 +216,10 @@ impl Lane {
                     self.lost();
                     return Ok(ControlFlow::Break(()));
                 }
-                Outcome::Away(away) => error = away.to_string(),
+                // Nobody has tried it.
+                Outcome::Away(away) => self.wait_out(away).await?,
                 Outcome::Broken(error) => return Err(error.into()),
-                Outcome::Failed { error: again, .. } => error = again,
+                Outcome::Failed { error: again, .. } => (error, attempt) = (again, attempt + 1),
             }
         }
         // What stands before it is done.

@@ -217,14 +217,16 @@ impl Tables {
         );
         let slots = cursor.slots.to_bytes();
         let values = params![cursor.id, cursor.epoch, from, cursor.position, slots];
-        let mut statements = vec![Statement::fence(update, values, 1)];
+        let mut statements = vec![(cursor.id, Statement::fence(update, values, 1))];
         for other in others {
             let delete =
                 format!("DELETE FROM {cursors} WHERE id = $1 AND epoch = $2 AND position = $3");
             let values = params![other.id, other.epoch, other.position];
-            statements.push(Statement::fence(delete, values, 1));
+            statements.push((other.id, Statement::fence(delete, values, 1)));
         }
-        statements
+        // In the order in which a claim locks them, so that the two cannot wait for each other.
+        statements.sort_by_key(|(id, _)| *id);
+        statements.into_iter().map(|(_, statement)| statement).collect()
     }
 
     /// The fence for effects that move no cursor: those of parked events.

@@ -5,7 +5,7 @@
 
 use super::Tables;
 use anabranch_core::{Position, Slot, SlotSet, StoreError};
-use anabranch_store::database::{Expect, InsertRows, Statement, Work};
+use anabranch_store::database::{Expect, InsertRows, Session, Statement, Work};
 use anabranch_store::{Row, Value, params};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -85,6 +85,18 @@ impl Tables {
         );
         let rows = self.query(Statement::query(select, params![consumer])).await?;
         rows.iter().map(|row| self.parked_key(row)).collect()
+    }
+
+    /// How many keys are parked, in an open transaction.
+    pub(crate) async fn parked_in(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+    ) -> Result<usize, StoreError> {
+        let count =
+            format!("SELECT count(*) AS keys FROM {} WHERE consumer = $1", self.parked_keys);
+        let rows = self.query_in(session, Statement::query(count, params![consumer])).await?;
+        rows.first().map_or(Ok(0), |row| self.column(row, "keys"))
     }
 
     fn parked_key(&self, row: &Row) -> Result<ParkedKey, StoreError> {

@@ -124,3 +124,45 @@ pub async fn a_bad_query_is_an_error(harness: &Harness) {
     let error = log.read(Query::types([""])).collect().await.unwrap_err();
     assert!(error.to_string().contains("`` in query item 1: is empty"), "{error}");
 }
+
+/// What a consumer's feed asks for: some slots, some categories, up to a position. An event without the
+/// slot that is asked for counts as slot 0.
+pub async fn a_filtered_read_is_bounded_and_says_how_far_it_looked(harness: &Harness) {
+    use crate::{Filter, ReadRequest, Scope, SlotFilter};
+    use anabranch_core::{HashRule, Slot, SlotColumn, SlotSet};
+    use std::sync::Arc;
+    let log = harness.log().await;
+    for number in 0..40u64 {
+        let category = if number % 4 == 0 { "Other" } else { "Order" };
+        let stream = anabranch_core::StreamId::new(category, number.to_string()).unwrap();
+        let event = numbered(number).tag(if number % 2 == 0 { "even" } else { "odd" });
+        let event = if number % 5 == 0 { event } else { event.with_customer(number.to_string()) };
+        log.append(&stream, Expected::Any, [event]).await.unwrap();
+    }
+    let read = async |query: Query, filter: Filter, up_to: u64| {
+        let (scope, up_to) = (Scope::Log(query), anabranch_core::Position::new(up_to));
+        let request =
+            ReadRequest { scope, filter, cursor: 3, up_to, backwards: false, max_events: 100 };
+        let page = log.store().read(request).await.unwrap();
+        (numbers(&page.events), page.cursor)
+    };
+    let categories = || Filter { categories: vec!["Other".to_owned()], ..Filter::default() };
+    assert_eq!(read(Query::all(), categories(), 20).await, (vec![4, 8, 12, 16], 20));
+    let odd = Query::tags(["odd"]);
+    assert_eq!(read(odd.clone(), Filter::default(), 9).await, (vec![3, 5, 7], 9));
+    assert_eq!(read(odd, categories(), 40).await, (vec![], 40), "all of it was looked at");
+    let half = SlotSet::partition(0, 2);
+    let is_wanted = |slot: Option<Slot>| half.contains(slot.unwrap_or(Slot::ZERO));
+    for column in [SlotColumn::Entity, SlotColumn::Customer] {
+        let expected = (3..30u64).filter(|number| {
+            let slot = HashRule::Fnv1a.slot(&number.to_string());
+            match column {
+                SlotColumn::Entity => is_wanted(Some(slot)),
+                _ => is_wanted((number % 5 != 0).then_some(slot)),
+            }
+        });
+        let slots = Some(SlotFilter { column, slots: Arc::new(half.clone()) });
+        let filter = Filter { slots, ..Filter::default() };
+        assert_eq!(read(Query::all(), filter, 30).await, (expected.collect(), 30));
+    }
+}

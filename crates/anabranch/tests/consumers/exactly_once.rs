@@ -9,6 +9,7 @@ on_both! {
     everything_is_handled_once_and_in_order,
     a_restart_goes_on_where_it_stopped,
     rescaling_fixed_partitions_loses_and_doubles_nothing,
+    a_lane_without_events_writes_down_how_far_it_has_looked,
 }
 
 const STREAMS: u64 = 40;
@@ -77,4 +78,20 @@ async fn rescaling_fixed_partitions_loses_and_doubles_nothing(db: Db) {
     assert_eq!(proof(&log, &table).await, all(50));
     let status = status(&log, "orders").await;
     assert!(status.cursors.len() <= 3, "cursors that met are one again: {:?}", status.cursors);
+}
+
+/// What it looks for never comes. It must not look through the same events again after a restart.
+async fn a_lane_without_events_writes_down_how_far_it_has_looked(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=5).await;
+    let never = Settings::default().scope(Scope::types(["Never"]));
+    let recorder = db.recorder("orders").settings(never);
+    let running = start(&log, ReplicaSet::new("s").projection(recorder).lanes(2));
+    until("it to look", async || {
+        let known = anabranch::Consumers::of(&log).list().await.unwrap();
+        (known.first()?.lag == 0).then_some(())
+    })
+    .await;
+    running.stop().await;
+    assert_eq!(status(&log, "orders").await.position, log.head().await.unwrap());
 }

@@ -5,10 +5,15 @@
 mod exactly_once;
 mod failures;
 mod fence;
+mod gates;
+mod leases;
+mod odd_handlers;
+mod odd_views;
 mod outages;
+mod parked_keys;
 mod replays;
-mod review;
 mod strategies;
 mod subscribers;
 mod support;
+mod taken_cursors;
 mod views;

@@ -86,6 +86,17 @@ macro_rules! on_both {
     };
 }
 
+/// Runs each case on PostgreSQL, for what SQLite's one writer rules out.
+#[macro_export]
+macro_rules! on_postgres {
+    ($($case:ident),* $(,)?) => {
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() { super::$case($crate::support::Db::postgres()).await; })*
+        }
+    };
+}
+
 type Hook = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
 
 /// Writes a row for each event, and for each key the last version with a count of what was out of
