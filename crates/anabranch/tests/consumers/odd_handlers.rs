@@ -133,13 +133,19 @@ async fn a_handler_that_panics_ends_a_catch_up_with_an_error(db: Db) {
 /// Ends by itself, or shows it in the status: anything but silence.
 async fn is_noticed(log: &Log, set: ReplicaSet, total: i64, table: &str) {
     let running = start(log, set);
-    let ended = tokio::time::timeout(Duration::from_secs(10), running.ended()).await;
-    let status = status(log, "orders").await;
-    let handled = proof(log, table).await.handled;
-    assert!(
-        ended.is_ok() || handled + status.parked_events as i64 == total,
-        "it runs on, and {handled} of {total} are handled: {status:?}"
-    );
+    let shown = until("its end, or a parked key", async || {
+        if running.has_ended() {
+            return Some(false);
+        }
+        let status = Consumers::of(log).status("orders").await.ok()?;
+        let handled = proof(log, table).await.handled;
+        (handled + status.parked_events as i64 == total).then_some(true)
+    })
+    .await;
+    match shown {
+        true => drop(running.stop().await),
+        false => drop(running.ended().await.unwrap_err()),
+    }
 }
 
 async fn a_handler_that_panics_on_one_of_two_lanes_is_noticed(db: Db) {
@@ -219,14 +225,15 @@ async fn a_transaction_that_is_held_for_too_long_is_its_handlers_failure(db: Db)
         async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
             self.0.fetch_add(1, Ordering::SeqCst);
             tx.query("SELECT 1 AS one", vec![]).await?;
-            tokio::time::sleep(Duration::from_secs(6)).await;
+            tokio::time::sleep(Duration::from_millis(1200)).await;
             Ok(())
         }
     }
     let log = db.log().await;
     fill(&log, 0..1, 1..=1).await;
     let calls = Arc::new(AtomicU32::new(0));
-    let running = start(&log, ReplicaSet::new("s").projection(Thinker(Arc::clone(&calls))));
+    let set = ReplicaSet::new("s").projection(Thinker(Arc::clone(&calls)));
+    let running = start(&log, set.lease(Duration::from_millis(1500)));
     let consumers = Consumers::of(&log);
     let parked = async || consumers.parked("thinker").await.is_ok_and(|keys| !keys.is_empty());
     until("a parked key, or a third call", async || {

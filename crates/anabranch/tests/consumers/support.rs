@@ -293,6 +293,10 @@ impl Running {
         self.task.await.unwrap().unwrap()
     }
 
+    pub fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// How it ended by itself.
     pub async fn ended(self) -> std::result::Result<anabranch::Progress, anabranch::RunError> {
         self.task.await.unwrap()
