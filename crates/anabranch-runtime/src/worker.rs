@@ -373,7 +373,10 @@ impl Keeper {
         if self.plan.observers.is_empty() {
             return;
         }
-        if self.head_seen.is_none_or(|seen| seen.elapsed() >= LOOK_AT_HEAD)
+        // Who has caught up knows the head by having reached it.
+        let is_behind = self.running.iter().any(|running| !running.is_done(self.head));
+        let pace = if is_behind { LOOK_AT_HEAD } else { LOOK_AT_HEAD * 5 };
+        if self.head_seen.is_none_or(|seen| seen.elapsed() >= pace)
             && let Ok(head) = self.log.head().await
         {
             (self.head, self.head_seen) = (head, Some(Instant::now()));
