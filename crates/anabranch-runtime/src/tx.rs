@@ -99,6 +99,7 @@ impl Tx<'_> {
     /// database, with `$1`, `$2`, … for its values.
     ///
     /// ```
+    /// # use anabranch_core::Event;
     /// # use anabranch_runtime::{Result, Tx};
     /// # use anabranch_store::params;
     /// async fn handle(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
