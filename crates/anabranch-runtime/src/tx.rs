@@ -143,8 +143,9 @@ impl Tx<'_> {
     /// Reads, and sees what was written before.
     ///
     /// From here on the transaction is open on the database until the batch commits: on SQLite
-    /// nobody else writes meanwhile, so do nothing slow after it. If no statement comes for half a
-    /// lease (2.5 s unless you change it), the event has failed.
+    /// nobody else writes meanwhile, so do nothing slow after it, and do not append to the log in
+    /// between: the append would wait for this transaction. If no statement comes for half a lease
+    /// (2.5 s unless you change it), the event has failed.
     pub async fn query(
         &mut self,
         sql: impl Into<Cow<'static, str>>,

@@ -14,6 +14,7 @@ use std::time::Duration;
 on_both! {
     a_commit_of_another_epoch_is_rolled_back,
     a_parked_key_is_drained_under_the_fence,
+    a_drain_whose_answer_was_lost_is_not_repeated,
     a_cursor_that_was_taken_is_not_absorbed,
     cursors_that_come_later_to_one_place_are_fenced_together,
 }
@@ -48,9 +49,8 @@ async fn a_commit_of_another_epoch_is_rolled_back(db: Db) {
     assert_eq!(proof(&log, &table).await, Proof { handled: 1, doubled: 0, keys: 1, wrong: 0 });
 }
 
-/// The effects of parked events move no cursor, and are fenced all the same.
-async fn a_parked_key_is_drained_under_the_fence(db: Db) {
-    let (log, other) = (db.log().await, db.log().await);
+/// A parked event is being tried again; statements are run meanwhile, and then its handler goes on.
+async fn while_it_drains(db: &Db, log: &Log, sql: &[String]) -> (Running, String, Arc<AtomicU32>) {
     let gate = Gate::default();
     let calls = Arc::new(AtomicU32::new(0));
     let hook = {
@@ -66,14 +66,39 @@ async fn a_parked_key_is_drained_under_the_fence(db: Db) {
     let retry = Retry::default().first(Duration::from_millis(1));
     let recorder = db.recorder("orders").hook(hook).settings(Settings::default().retry(retry));
     let table = recorder.table.clone();
-    one(&log, "gate", numbered(1)).await;
-    let running = start(&log, ReplicaSet::new("s").projection(recorder));
+    one(log, "gate", numbered(1)).await;
+    let running = start(log, ReplicaSet::new("s").projection(recorder));
     gate.is_met().await;
-    raise_epochs(&other, "").await;
+    let statements = sql.iter().map(|sql| Statement::new(sql.clone(), vec![])).collect();
+    let other = db.log().await;
+    other.store().database().begin().run(statements, End::Commit).await.unwrap();
     gate.open();
+    (running, table, calls)
+}
+
+/// The effects of parked events move no cursor, and are fenced all the same.
+async fn a_parked_key_is_drained_under_the_fence(db: Db) {
+    let log = db.log().await;
+    let raise = format!("UPDATE {} SET epoch = epoch + 1", table_of(&log, "cursors"));
+    let (running, table, calls) = while_it_drains(&db, &log, &[raise]).await;
     until("the event", async || (proof(&log, &table).await.handled > 0).then_some(())).await;
     running.stop().await;
     assert_eq!(calls.load(Ordering::SeqCst), 3, "failed, rolled back, done");
+    assert_eq!(proof(&log, &table).await, Proof { handled: 1, doubled: 0, keys: 1, wrong: 0 });
+}
+
+/// What waits behind the key is gone, as after a commit whose answer was lost: it is not done again.
+async fn a_drain_whose_answer_was_lost_is_not_repeated(db: Db) {
+    let log = db.log().await;
+    let gone = ["parked_events", "parked_keys"];
+    let gone = gone.map(|table| format!("DELETE FROM {}", table_of(&log, table)));
+    let (running, table, calls) = while_it_drains(&db, &log, &gone).await;
+    one(&log, "after", numbered(1)).await;
+    until("the lane to go on", async || {
+        (proof(&log, &table).await.handled > 0 && calls.load(Ordering::SeqCst) >= 3).then_some(())
+    })
+    .await;
+    running.stop().await;
     assert_eq!(proof(&log, &table).await, Proof { handled: 1, doubled: 0, keys: 1, wrong: 0 });
 }
 
