@@ -331,8 +331,6 @@ fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Result<Answer
     let places: Vec<String> = (1..=insert.columns.len()).map(|n| format!("?{n}")).collect();
     let (table, columns) = (&insert.table, insert.columns.join(", "));
     let (places, conflict) = (places.join(", "), &insert.conflict);
-    // Without a `WHERE true`, `ON CONFLICT` would be taken for the `ON` of a join; with VALUES it is
-    // not needed.
     let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}");
     let mut ready = Ready::of(connection, &sql)?;
     let mut changed = 0;

@@ -2,7 +2,7 @@
 //!
 //! The statements are written once and run on every database; what differs comes from
 //! [`Dialect`](anabranch_store::database::Dialect). No other module of this crate holds SQL of our
-//! own, except views, whose tables are made by name.
+//! own, except views and rebuilds, whose tables are made by name.
 //!
 //! | module | subject |
 //! |---|---|

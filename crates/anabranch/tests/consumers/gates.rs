@@ -62,6 +62,15 @@ impl Gate {
         }
     }
 
+    /// As a hook of a recorder.
+    pub fn hook(&self) -> impl Fn(&Event) -> Result<()> + Send + Sync + 'static {
+        let gate = self.clone();
+        move |event| {
+            gate.pass(event);
+            Ok(())
+        }
+    }
+
     pub async fn is_met(&self) {
         until("the gate", async || self.met.load(Ordering::SeqCst).then_some(())).await;
     }

@@ -29,14 +29,7 @@ on_postgres! {
 async fn a_commit_of_another_epoch_is_rolled_back(db: Db) {
     let (log, other) = (db.log().await, db.log().await);
     let gate = Gate::default();
-    let hook = {
-        let gate = gate.clone();
-        move |event: &Event| {
-            gate.pass(event);
-            Ok(())
-        }
-    };
-    let recorder = db.recorder("orders").hook(hook);
+    let recorder = db.recorder("orders").hook(gate.hook());
     let (table, calls) = (recorder.table.clone(), Arc::clone(&recorder.handled));
     one(&log, "gate", numbered(1)).await;
     let running = start(&log, ReplicaSet::new("s").projection(recorder));
@@ -107,15 +100,8 @@ async fn a_cursor_that_was_taken_is_not_absorbed(db: Db) {
     let (log, other) = (db.log().await, db.log().await);
     for which in ["min", "max"] {
         let gate = Gate::default();
-        let hook = {
-            let gate = gate.clone();
-            move |event: &Event| {
-                gate.pass(event);
-                Ok(())
-            }
-        };
         let name = format!("orders_{which}");
-        let recorder = db.recorder(&name).hook(hook).partition(Partition::entities());
+        let recorder = db.recorder(&name).hook(gate.hook()).partition(Partition::entities());
         let (table, calls) = (recorder.table.clone(), Arc::clone(&recorder.handled));
         // Half of the slots stand at the head, the others at the beginning.
         let half = anabranch::FixedPartition::new(0, 2).unwrap();
@@ -155,16 +141,9 @@ async fn cursors_that_come_later_to_one_place_are_fenced_together(db: Db) {
     let (log, other) = (db.log().await, db.log().await);
     for which in ["min", "max"] {
         let gate = Gate::default();
-        let hook = {
-            let gate = gate.clone();
-            move |event: &Event| {
-                gate.pass(event);
-                Ok(())
-            }
-        };
         let name = format!("orders_{which}");
         let settings = Settings::default().start(anabranch::Start::Head);
-        let recorder = db.recorder(&name).hook(hook).settings(settings);
+        let recorder = db.recorder(&name).hook(gate.hook()).settings(settings);
         let table = recorder.table.clone();
         let half = anabranch::FixedPartition::new(0, 2).unwrap();
         let set = || ReplicaSet::new("s").projection(recorder.clone());
