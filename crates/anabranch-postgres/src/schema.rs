@@ -17,6 +17,11 @@ pub const MIGRATIONS: Migrations = Migrations {
             name: "consumers",
             sql: include_str!("../migrations/0002_consumers.sql"),
         },
+        Migration {
+            version: 3,
+            name: "replica sets",
+            sql: include_str!("../migrations/0003_replica_sets.sql"),
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
 };
