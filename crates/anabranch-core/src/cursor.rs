@@ -3,7 +3,10 @@
 //! Claiming and releasing only divide and join sets of slots. A slot carries its position along, so
 //! going from any number of partitions to any other has nothing to migrate, merge or replay.
 
+mod parts;
+
 use crate::{Position, SlotSet};
+pub use parts::{Move, Parts};
 use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;

@@ -3,13 +3,13 @@
 //! | module | subject |
 //! |---|---|
 //! | `batch` | what the lane works on at a time, to its end |
-//! | `parts` | the cursors that the lane holds |
+//! | `shed` | slots that others should own: let go |
 //! | `transact` | one transaction: handler, parked events, fence |
 //! | `parking` | keys that failed: set aside, tried again, let go |
 
 mod batch;
 mod parking;
-mod parts;
+mod shed;
 mod transact;
 
 use crate::consumer::Consumer;
@@ -18,16 +18,17 @@ use crate::handler::LaneHandler;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
-use anabranch_core::{Cursor, Failure, HashRule, Position, StoreError, Strategy};
+use anabranch_core::cursor::{Cursor, Parts};
+use anabranch_core::{Failure, HashRule, Position, SlotSet, StoreError, Strategy};
 use anabranch_store::Log;
+use anabranch_store::database::Who;
 use batch::Batch;
 use parking::Parking;
-use parts::Parts;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use transact::Outcome;
 
 /// How soon a lane without events of its own writes down how far it has looked.
@@ -91,6 +92,10 @@ pub(crate) struct LaneSetup {
     pub(crate) feed: FeedHandle,
     pub(crate) chunks: mpsc::Receiver<Chunk>,
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
+    /// The slots that it should hold, of those that it does.
+    pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
+    /// Whose transactions its are.
+    pub(crate) who: Arc<Mutex<Who>>,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
     pub(crate) stats: Arc<LaneStats>,
     /// How long a transaction may be open without a statement.
@@ -108,6 +113,10 @@ pub(crate) struct Lane {
     parts: Parts,
     parking: Parking,
     pending: VecDeque<Chunk>,
+    /// How often it has let go of slots: chunks that were read before hold events of those.
+    sheds: u64,
+    /// Since when it has come further than what is stored.
+    dirty_since: Option<Instant>,
     /// What somebody wants of parked keys. It is done between batches: a batch holds back events of
     /// keys that were parked when it began.
     asked: VecDeque<(String, Asked)>,
@@ -130,6 +139,8 @@ impl Lane {
             parts: Parts::default(),
             parking: Parking::default(),
             pending: VecDeque::new(),
+            sheds: 0,
+            dirty_since: None,
             asked: VecDeque::new(),
             paused: false,
             stopping: false,
@@ -151,6 +162,7 @@ impl Lane {
             while let Ok(order) = self.setup.orders.try_recv() {
                 self.obey(order).await?;
             }
+            self.shed().await?;
             if self.stopping {
                 return self.write_watermark().await;
             }
@@ -169,7 +181,7 @@ impl Lane {
                 self.look_only();
             }
             let due = self.parking.next_due().filter(|_| !self.paused);
-            let watermark = self.parts.dirty_since().map(|since| since + WATERMARK);
+            let watermark = self.dirty_since.map(|since| since + WATERMARK);
             let until = due.into_iter().chain(watermark).min();
             tokio::select! {
                 biased;
@@ -181,8 +193,9 @@ impl Lane {
                     Some(chunk) => self.accept(chunk),
                     None => self.paused = true, // The feed has ended; the run is about to.
                 },
+                Ok(()) = self.setup.keep.changed() => {}
                 () = sleep_until(until) => {
-                    if self.parts.dirty_since().is_some_and(|since| since.elapsed() >= WATERMARK) {
+                    if self.dirty_since.is_some_and(|since| since.elapsed() >= WATERMARK) {
                         self.write_watermark().await?;
                     }
                 }
@@ -233,6 +246,7 @@ impl Lane {
     fn forget(&mut self) {
         self.setup.feed.tell(FeedOrder::Forget { lane: self.setup.number });
         self.parts.clear();
+        self.dirty_since = None;
         self.parking.clear();
         self.pending.clear();
         self.asked.clear();
@@ -255,11 +269,8 @@ impl Lane {
 
     /// Writes down how far it has looked where that is further than its last event.
     async fn write_watermark(&mut self) -> Result<(), RunError> {
-        for group in self.parts.dirty() {
-            self.parts.merge(&group);
-            let up_to = self.parts.reached(&group);
-            let (events, aside, tenure) = (Vec::new(), Vec::new(), self.parts.tenure());
-            let batch = Batch { parts: group, tenure, events, aside, up_to };
+        for part in self.parts.dirty() {
+            let batch = self.nothing_of(part);
             match self.transact(&batch, 0, Vec::new()).await {
                 Outcome::Committed { .. } => {}
                 Outcome::Fenced => {
@@ -314,7 +325,7 @@ impl Lane {
     fn publish(&self) {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
-        stats.slots.store(self.parts.slots(), Ordering::Relaxed);
+        stats.slots.store(self.parts.slots().len(), Ordering::Relaxed);
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
         self.setup.moved.notify_one();

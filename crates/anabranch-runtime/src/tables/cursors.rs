@@ -4,7 +4,7 @@
 //! written. Law 1 is checked whenever they are read and whenever they are written.
 
 use super::Tables;
-use anabranch_core::cursor::{self, Change};
+use anabranch_core::cursor::{self, Change, Move};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement};
 use anabranch_store::{Row, params};
@@ -31,7 +31,7 @@ impl Tables {
         lanes: &[SlotSet],
     ) -> Result<Held, StoreError> {
         let mut session = self.database.control();
-        let locked = self.lock(session.as_mut(), consumer).await?;
+        let mut locked = self.lock_consumer(session.as_mut(), consumer).await?;
         let Locked { generation, version: found, .. } = locked;
         let (cursors, waiting) = (Vec::new(), Vec::new());
         let nothing = Held { cursors, waiting, generation, version: found };
@@ -50,6 +50,8 @@ impl Tables {
             session.run(Vec::new(), End::Commit).await.map_err(|failed| self.error(failed))?;
             return Ok(nothing);
         }
+        locked.cursors = self.lock_takeable(session.as_mut(), consumer).await?;
+        self.check_cover(consumer, &locked.cursors, &locked.slots)?;
         let claim = cursor::claim(&locked.cursors, worker, lanes, |owner| alive.contains(owner));
         let change = claim.change;
         let cursors = self.change(session.as_mut(), consumer, &locked, change, false).await?;
@@ -90,6 +92,27 @@ impl Tables {
         locked.cursors = self.cursors_in(session, consumer, self.for_update).await?;
         self.check_cover(consumer, &locked.cursors, &locked.slots)?;
         Ok(locked)
+    }
+
+    /// Locks the cursors of a locked consumer that are free or belong to the dead, then reads all.
+    /// Those of the living are not locked: their owners go on meanwhile. What such an owner lets go
+    /// in between is free, and nobody takes it while the consumer is locked. Who was dead a moment
+    /// ago is dead now: a lease that is over is not renewed.
+    async fn lock_takeable(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+    ) -> Result<Vec<Cursor>, StoreError> {
+        if !self.for_update.is_empty() {
+            let (cursors, workers, now) = (&self.cursors, &self.workers, self.now);
+            let lock = format!(
+                "SELECT id FROM {cursors} WHERE consumer = $1 AND (owner IS NULL OR owner NOT IN \
+                 (SELECT w.id FROM {workers} AS w WHERE w.lease_us > {now})) ORDER BY id{}",
+                self.for_update
+            );
+            self.query_in(session, Statement::query(lock, params![consumer])).await?;
+        }
+        self.cursors_in(session, consumer, "").await
     }
 
     /// The cursors of a consumer, in an open transaction.
@@ -203,22 +226,21 @@ impl Tables {
         Statement::fence(update, params![id, epoch, from, to], 1)
     }
 
-    /// The fence for a cursor that takes in others at the same position.
-    pub(crate) fn absorb(
-        &self,
-        cursor: &Cursor,
-        from: Position,
-        others: &[Cursor],
-    ) -> Vec<Statement> {
+    /// The statements that write a step of a cursor, each of them a fence.
+    pub(crate) fn move_cursor(&self, consumer: &str, step: &Move) -> Vec<Statement> {
+        let ((from, epoch), cursor) = (step.from, &step.cursor);
+        if step.absorbed.is_empty() && !step.lets_go() {
+            return vec![self.advance(cursor.id, epoch, from, cursor.position)];
+        }
         let cursors = &self.cursors;
         let update = format!(
-            "UPDATE {cursors} SET position = $4, slots = $5 \
+            "UPDATE {cursors} SET position = $4, slots = $5, epoch = $6, owner = $7 \
              WHERE id = $1 AND epoch = $2 AND position = $3"
         );
-        let slots = cursor.slots.to_bytes();
-        let values = params![cursor.id, cursor.epoch, from, cursor.position, slots];
+        let (to, slots, owner) = (cursor.position, cursor.slots.to_bytes(), cursor.owner.clone());
+        let values = params![cursor.id, epoch, from, to, slots, cursor.epoch, owner];
         let mut statements = vec![(cursor.id, Statement::fence(update, values, 1))];
-        for other in others {
+        for other in &step.absorbed {
             let delete =
                 format!("DELETE FROM {cursors} WHERE id = $1 AND epoch = $2 AND position = $3");
             let values = params![other.id, other.epoch, other.position];
@@ -226,7 +248,12 @@ impl Tables {
         }
         // In the order in which a claim locks them, so that the two cannot wait for each other.
         statements.sort_by_key(|(id, _)| *id);
-        statements.into_iter().map(|(_, statement)| statement).collect()
+        let mut statements: Vec<Statement> = statements.into_iter().map(|(_, each)| each).collect();
+        if let Some(freed) = &step.freed {
+            let change = Change { delete: Vec::new(), write: vec![freed.clone()] };
+            statements.extend(self.write(consumer, &change).0);
+        }
+        statements
     }
 
     /// The fence for effects that move no cursor: those of parked events.
