@@ -216,7 +216,7 @@ impl fmt::Display for CoverError {
     }
 }
 
-fn union<'a>(sets: impl IntoIterator<Item = &'a SlotSet>) -> SlotSet {
+pub(crate) fn union<'a>(sets: impl IntoIterator<Item = &'a SlotSet>) -> SlotSet {
     sets.into_iter().fold(SlotSet::empty(), |sum, set| sum.union(set))
 }
 
