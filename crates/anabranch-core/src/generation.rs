@@ -1,7 +1,8 @@
 //! Generations of a replica set: when its members change, who should own which slots from then on.
 
 use crate::SlotSet;
-use crate::plan::{self, Assignment, Member, Weights};
+use crate::Weights;
+use crate::plan::{self, Assignment, Member};
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
@@ -80,8 +81,8 @@ pub struct Next {
 ///
 /// ```
 /// use anabranch_core::generation::{Known, next};
-/// use anabranch_core::plan::{Assignment, Weights};
-/// use anabranch_core::SlotSet;
+/// use anabranch_core::plan::Assignment;
+/// use anabranch_core::{SlotSet, Weights};
 /// let worker = |id: &str| Known {
 ///     id: id.to_owned(), fixed: None, is_alive: true, is_leaving: false,
 /// };
@@ -120,9 +121,7 @@ pub fn next(
 #[must_use]
 pub fn members(known: &[Known]) -> Vec<Member> {
     let staying = known.iter().filter(|worker| worker.is_alive && !worker.is_leaving);
-    staying
-        .map(|worker| Member { id: worker.id.clone(), fixed: worker.fixed.clone() })
-        .collect()
+    staying.map(|worker| Member { id: worker.id.clone(), fixed: worker.fixed.clone() }).collect()
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub mod decide;
 pub mod error;
 pub mod event;
 pub mod fixed;
+pub mod generation;
 pub mod json;
 pub mod limits;
 pub mod new_event;

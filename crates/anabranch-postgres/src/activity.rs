@@ -18,7 +18,8 @@ pub(crate) async fn end_sessions(
     worker: &str,
 ) -> Result<(), StoreError> {
     let prefix = Who::prefix(worker);
-    let ended = query(pool, server, include_str!("../queries/end_sessions.sql"), &[&prefix]).await?;
+    let ended =
+        query(pool, server, include_str!("../queries/end_sessions.sql"), &[&prefix]).await?;
     if !ended.is_empty() {
         let sessions = ended.len();
         tracing::warn!(worker, sessions, "ended the transactions of a dead worker");

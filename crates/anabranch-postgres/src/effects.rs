@@ -36,10 +36,7 @@ const CONTROL_SESSIONS: usize = 2;
 /// How a transaction begins: under the name of whoever it belongs to, so that its heirs find it if it
 /// is left behind, and an operator if it waits.
 fn begin(who: &Who) -> String {
-    format!(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL application_name = '{}'",
-        who.name()
-    )
+    format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL application_name = '{}'", who.name())
 }
 
 /// Where consumers write.

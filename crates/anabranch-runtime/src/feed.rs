@@ -384,7 +384,8 @@ impl Feed {
                 let sheds = self.sheds[unit.lane];
                 // Only the feed fills these queues and there was room; a lane that is gone has
                 // ended the run.
-                let _ = self.lanes[unit.lane].try_send(Chunk { parts, tenure, sheds, events, up_to });
+                let _ =
+                    self.lanes[unit.lane].try_send(Chunk { parts, tenure, sheds, events, up_to });
             }
         }
     }

@@ -73,10 +73,10 @@ impl Database for Effects {
     }
 
     fn show_life(&self, worker: &str) -> BoxFuture<'_, Result<LifeSign, StoreError>> {
-        let shown = self.life.show(worker).map_err(|error| StoreError::Other {
-            at: self.at.to_string(),
-            source: error.into(),
-        });
+        let shown = self
+            .life
+            .show(worker)
+            .map_err(|error| StoreError::Other { at: self.at.to_string(), source: error.into() });
         Box::pin(std::future::ready(shown))
     }
 

@@ -186,7 +186,8 @@ impl Lane {
             self.parking.put(&key, Parked { slot, attempts: 1, due });
         }
         self.publish();
-        let done = batch.events.is_empty() && batch.aside.iter().all(|aside| aside.position <= position);
+        let done =
+            batch.events.is_empty() && batch.aside.iter().all(|aside| aside.position <= position);
         Ok(if done && batch.up_to == position {
             ControlFlow::Break(())
         } else {
