@@ -53,6 +53,7 @@ pub use cursor::Cursor;
 pub use error::{AppendError, InputError, InputProblem, StoreError};
 pub use event::Event;
 pub use fixed::FixedPartition;
+pub use generation::Rollout;
 pub use json::Json;
 pub use limits::Limits;
 pub use new_event::NewEvent;

@@ -15,6 +15,7 @@ mod transact;
 use crate::consumer::Consumer;
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
+use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
@@ -25,8 +26,8 @@ use anabranch_store::database::Who;
 use batch::Batch;
 use parking::Parking;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 use transact::Outcome;
@@ -47,6 +48,8 @@ pub(crate) enum Order {
     Take(Vec<Cursor>),
     /// Nothing is yours any more.
     Forget,
+    /// You work for this worker from now on.
+    Serve(Who),
     /// Stop or go on with taking events.
     Pause(bool),
     /// Somebody wants something of a parked key.
@@ -79,6 +82,42 @@ pub(crate) struct LaneStats {
     pub(crate) retrying: AtomicUsize,
     /// How many batches were committed.
     pub(crate) batches: AtomicU64,
+    doing: Mutex<State>,
+}
+
+/// What a lane does, since when, and with which slots.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) doing: Doing,
+    pub(crate) since: Instant,
+    pub(crate) slots: Arc<SlotSet>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let (doing, slots) = (Doing::Idle, Arc::new(SlotSet::empty()));
+        Self { doing, since: Instant::now(), slots }
+    }
+}
+
+impl LaneStats {
+    pub(crate) fn state(&self) -> State {
+        self.doing.lock().map(|state| state.clone()).unwrap_or_default()
+    }
+
+    /// Says what the lane does. Whoever fails or waits does so since the first time, until something
+    /// works.
+    fn does(&self, doing: Doing, has_worked: bool) {
+        let Ok(mut state) = self.doing.lock() else { return };
+        let is_trouble =
+            |doing: &Doing| matches!(doing, Doing::Failing { .. } | Doing::Waiting { .. });
+        if has_worked || !is_trouble(&state.doing) {
+            state.since = Instant::now();
+        }
+        if has_worked || !is_trouble(&state.doing) || is_trouble(&doing) {
+            state.doing = doing;
+        }
+    }
 }
 
 /// What a lane is made of.
@@ -95,7 +134,7 @@ pub(crate) struct LaneSetup {
     /// The slots that it should hold, of those that it does.
     pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
     /// Whose transactions its are.
-    pub(crate) who: Arc<Mutex<Who>>,
+    pub(crate) who: Who,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
     pub(crate) stats: Arc<LaneStats>,
     /// How long a transaction may be open without a statement.
@@ -207,6 +246,7 @@ impl Lane {
         match order {
             Order::Take(cursors) => self.take(cursors).await?,
             Order::Forget => self.forget(),
+            Order::Serve(who) => self.setup.who = who,
             Order::Pause(paused) => self.paused = paused,
             Order::Asked { key, asked } => {
                 if !self.asked.iter().any(|(known, _)| *known == key) {
@@ -303,6 +343,7 @@ impl Lane {
         self.outage = Some(wait);
         let consumer = &self.setup.consumer.name;
         tracing::warn!(consumer, lane = self.setup.number, %error, ?wait, "a lane waits");
+        self.setup.stats.does(Doing::Waiting { error: error.to_string() }, false);
         self.pause_for(wait).await
     }
 
@@ -325,7 +366,11 @@ impl Lane {
     fn publish(&self) {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
-        stats.slots.store(self.parts.slots().len(), Ordering::Relaxed);
+        let slots = self.parts.slots();
+        stats.slots.store(slots.len(), Ordering::Relaxed);
+        if let Ok(mut state) = stats.doing.lock() {
+            state.slots = Arc::new(slots);
+        }
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
         self.setup.moved.notify_one();

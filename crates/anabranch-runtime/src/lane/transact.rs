@@ -2,6 +2,7 @@
 
 use super::{Batch, Lane, is_worth_waiting};
 use crate::handler::HandlerError;
+use crate::report::Doing;
 use crate::tx::{Ended, Failure, Tx};
 use anabranch_core::cursor::Move;
 use anabranch_core::{Event, StoreError};
@@ -29,7 +30,7 @@ impl Lane {
     /// A transaction for the handler.
     pub(super) fn begin(&self) -> Tx<'static> {
         let (database, suffix) = (&self.setup.tables.database, self.setup.consumer.suffix);
-        Tx::begin_as(database, suffix, self.setup.idle, &self.setup.who.lock())
+        Tx::begin_as(database, suffix, self.setup.idle, &self.setup.who)
     }
 
     /// Handles the first `count` events of a batch and commits, with `extra` statements and a fence
@@ -92,6 +93,7 @@ impl Lane {
         if events.is_empty() {
             return Ok(0);
         }
+        self.setup.stats.does(Doing::Handling, false);
         let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind().await;
         // A handler that panics has failed like any other.
         let handled = handled.unwrap_or_else(|panic| {
@@ -102,13 +104,15 @@ impl Lane {
         if let Some(failure) = tx.failure() {
             // What the database said counts, whatever the handler made of it.
             self.handler.settled(false);
-            return Err(outcome_of(failure));
+            return Err(self.failed(failure));
         }
         match handled {
             Ok(()) => Ok(tx.handled(events.len())),
             Err(error) => {
                 self.handler.settled(false);
-                Err(Outcome::Failed { event: tx.current(), error: error.to_string() })
+                let error = error.to_string();
+                self.setup.stats.does(Doing::Failing { error: error.clone() }, false);
+                Err(Outcome::Failed { event: tx.current(), error })
             }
         }
     }
@@ -126,6 +130,7 @@ impl Lane {
         match ended {
             Ended::Committed => {
                 self.outage = None;
+                self.setup.stats.does(Doing::Idle, !events.is_empty());
                 self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
                 self.handler.after_commit(events).await;
                 Outcome::Committed { events: events.len() }
@@ -135,14 +140,18 @@ impl Lane {
                 let error = failed.into_store_error(self.setup.tables.at());
                 if is_worth_waiting(&error) { Outcome::Away(error) } else { Outcome::Broken(error) }
             }
-            Ended::Failed(failure) => outcome_of(failure),
+            Ended::Failed(failure) => self.failed(failure),
         }
     }
-}
 
-fn outcome_of(failure: Failure) -> Outcome {
-    match failure.failed.reason {
-        Reason::Store(error) if is_worth_waiting(&error) => Outcome::Away(error),
-        reason => Outcome::Failed { event: failure.event, error: reason.to_string() },
+    fn failed(&self, failure: Failure) -> Outcome {
+        match failure.failed.reason {
+            Reason::Store(error) if is_worth_waiting(&error) => Outcome::Away(error),
+            reason => {
+                let error = reason.to_string();
+                self.setup.stats.does(Doing::Failing { error: error.clone() }, false);
+                Outcome::Failed { event: failure.event, error }
+            }
+        }
     }
 }

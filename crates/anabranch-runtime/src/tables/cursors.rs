@@ -14,11 +14,20 @@ use std::collections::HashSet;
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) cursors: Vec<Cursor>,
-    /// Slots that others hold, and who.
-    pub(crate) waiting: Vec<cursor::Waiting>,
+    /// Who holds slots that it wants.
+    pub(crate) waiting: Vec<String>,
     pub(crate) generation: i64,
     /// The version of the consumer: another one gets nothing.
     pub(crate) version: u32,
+}
+
+/// What a worker wants of a consumer's slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// What each of its lanes should hold.
+    pub(crate) lanes: &'a [SlotSet],
+    /// What it would hold if nobody else did.
+    pub(crate) all: &'a SlotSet,
 }
 
 impl Tables {
@@ -28,7 +37,7 @@ impl Tables {
         consumer: &str,
         version: u32,
         worker: &str,
-        lanes: &[SlotSet],
+        wanted: Wanted<'_>,
     ) -> Result<Held, StoreError> {
         let mut session = self.database.control();
         let mut locked = self.lock_consumer(session.as_mut(), consumer).await?;
@@ -52,12 +61,22 @@ impl Tables {
         }
         locked.cursors = self.lock_takeable(session.as_mut(), consumer).await?;
         self.check_cover(consumer, &locked.cursors, &locked.slots)?;
-        let claim = cursor::claim(&locked.cursors, worker, lanes, |owner| alive.contains(owner));
+        let is_alive = |owner: &str| alive.contains(owner);
+        let claim = cursor::claim(&locked.cursors, worker, wanted.lanes, is_alive);
+        let mut waiting: Vec<String> = locked
+            .cursors
+            .iter()
+            .filter(|cursor| !cursor.slots.is_disjoint(wanted.all))
+            .filter_map(|cursor| cursor.owner.clone())
+            .filter(|owner| owner != worker && alive.contains(owner))
+            .collect();
+        waiting.sort_unstable();
+        waiting.dedup();
         let change = claim.change;
         let cursors = self.change(session.as_mut(), consumer, &locked, change, false).await?;
         let mine = |cursor: &Cursor| cursor.owner.as_deref() == Some(worker);
         let cursors = cursors.into_iter().filter(mine).collect();
-        Ok(Held { cursors, waiting: claim.waiting, ..nothing })
+        Ok(Held { cursors, waiting, ..nothing })
     }
 
     /// Frees what a worker holds.
@@ -274,7 +293,11 @@ impl Tables {
     }
 
     pub(crate) fn slots(&self, row: &Row) -> Result<SlotSet, StoreError> {
-        let bytes: Vec<u8> = self.column(row, "slots")?;
+        self.slots_in(row, "slots")
+    }
+
+    pub(crate) fn slots_in(&self, row: &Row, column: &str) -> Result<SlotSet, StoreError> {
+        let bytes: Vec<u8> = self.column(row, column)?;
         let slots = SlotSet::from_bytes(&bytes);
         slots.ok_or_else(|| self.corrupt(format!("a slot set of {} bytes", bytes.len())))
     }
