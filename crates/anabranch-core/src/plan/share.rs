@@ -1,8 +1,8 @@
 //! How elastic members share slots: they keep what they have, take the orphans, and level.
 //!
-//! Levelling decides each move by the state it finds and not by how it came about. Together with
-//! moves that never turn a pair around this makes its end a fixed point: who levels again moves
-//! nothing.
+//! Levelling decides each move by the state it finds and not by how it came about, and after a move
+//! both members carry something between what the two carried before. That makes its end a fixed
+//! point: who levels again moves nothing.
 
 use super::{Assignment, heaviest_first};
 use crate::{Slot, SlotSet, Weights};
