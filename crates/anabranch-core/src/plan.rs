@@ -181,4 +181,6 @@ fn heaviest_first(slots: &SlotSet, weights: &Weights) -> Vec<Slot> {
 }
 
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod tests;

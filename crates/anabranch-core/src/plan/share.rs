@@ -1,8 +1,8 @@
 //! How elastic members share slots: they keep what they have, take the orphans, and level.
 //!
-//! Levelling decides each move by the state it finds and not by how it came about. Together with
-//! moves that never turn a pair around this makes its end a fixed point: who levels again moves
-//! nothing.
+//! Levelling decides each move by the state it finds and not by how it came about, and after a move
+//! both members carry something between what the two carried before. That makes its end a fixed
+//! point: who levels again moves nothing.
 
 use super::{Assignment, heaviest_first};
 use crate::{Slot, SlotSet, Weights};
@@ -125,10 +125,11 @@ impl Share {
     }
 }
 
-/// The place of a slot in the order in which slots are given away: a bijection without pattern. The
-/// lanes of a worker hold its slots in strides, and each should lose its part of what is given away.
+/// The place of a slot in the order in which slots are given away: a bijection without pattern, by
+/// the multipliers of MurmurHash3. The lanes of a worker hold its slots in strides, and each should
+/// lose its part of what is given away.
 fn scattered(slot: Slot) -> u32 {
-    let mixed = u32::from(slot.get()).wrapping_mul(0x9e37_79b1);
-    let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca77);
+    let mixed = u32::from(slot.get()).wrapping_mul(0x85eb_ca6b);
+    let mixed = (mixed ^ (mixed >> 16)).wrapping_mul(0xc2b2_ae35);
     mixed ^ (mixed >> 13)
 }
