@@ -248,12 +248,6 @@ async fn batch(
         answers.extend(rest.map_err(shifted)?);
         return Ok(answers);
     }
-    // All are prepared before the first is sent; else one could overtake another.
-    let mut ready = Vec::with_capacity(statements.len());
-    for (number, statement) in statements.iter().enumerate() {
-        let prepared = Ready::of(session, own.signal, statement).await;
-        ready.push(prepared.map_err(|error| FirstError::at(number, error))?);
-    }
     let begin = match (begun, end) {
         (true, _) => None,
         (false, End::Commit) => Some(own.begin.to_owned()),
@@ -275,8 +269,15 @@ async fn batch(
         }
     };
     pin_mut!(begin, commit);
-    // The first poll of each sends it; so the order of the polls is the order on the wire.
+    // The first poll of each sends it; so the order of the polls is the order on the wire. Preparing
+    // may wait for somebody's lock: then it is known by then who waits.
     let begun = poll!(&mut begin);
+    // All are prepared before the first is sent; else one could overtake another.
+    let mut ready = Vec::with_capacity(statements.len());
+    for (number, statement) in statements.iter().enumerate() {
+        let prepared = Ready::of(session, own.signal, statement).await;
+        ready.push(prepared.map_err(|error| FirstError::at(number, error))?);
+    }
     let mut sent = Vec::with_capacity(ready.len());
     for (statement, ready) in statements.iter().zip(&ready) {
         let mut answer = Box::pin(ready.send(session, statement));

@@ -11,6 +11,7 @@ use crate::keys::Classes;
 use crate::wake::{Task, connect};
 use anabranch_core::{HashRule, StoreError};
 use anabranch_store::Namespace;
+use anabranch_store::database::Who;
 use std::time::Duration;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -50,10 +51,11 @@ impl Life {
     async fn take(&self, worker: &str) -> Result<(Client, Task), Failure> {
         let (client, driver) = connect(&self.server, |_| {}).await?;
         let (class, key) = (self.class, key(worker));
+        let name = Who { worker: worker.to_owned(), lane: "life".to_owned() }.name();
         // Idle for as long as the worker lives, and on purpose.
         let take = format!(
             "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'; \
-             SET application_name = 'anabranch life'; SELECT pg_advisory_lock({class}, {key})"
+             SET application_name = '{name}'; SELECT pg_advisory_lock({class}, {key})"
         );
         self.server.in_time(client.batch_execute(&take)).await?;
         Ok((client, driver))

@@ -1,12 +1,11 @@
 //! Looking after the consumers of a log: status, pause, replay, parked keys.
 
-use crate::report::Report;
+use crate::status::{ConsumerStatus, CursorStatus, Situation, WorkerStatus};
 use crate::tables::Tables;
-use crate::tables::consumers::Registered;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tables::replica_sets::Generation;
 use crate::tx::{Ended, Tx};
-use anabranch_core::{Cursor, Event, Position, Query, Slot, SlotSet, StoreError};
+use anabranch_core::{Event, Position, Query, Slot, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Statement};
 use serde::Serialize;
@@ -29,87 +28,6 @@ use std::time::Duration;
 pub struct Consumers {
     log: Log,
     tables: Tables,
-}
-
-/// How a consumer stands.
-#[derive(Clone, Debug, Serialize)]
-pub struct ConsumerStatus {
-    /// Its name.
-    pub name: String,
-    /// Projection, view or subscriber.
-    pub kind: String,
-    /// How its keys become slots.
-    pub strategy: String,
-    /// The version of its tables.
-    pub version: u32,
-    /// Whether it is paused.
-    pub paused: bool,
-    /// Where somebody has asked it to begin again.
-    pub replay_from: Option<Position>,
-    /// What could not be done for it, such as a replay that its hook refused.
-    pub problem: Option<String>,
-    /// All events up to here are done, parked ones apart.
-    pub position: Position,
-    /// The end of the log.
-    pub head: Position,
-    /// How many positions lie between.
-    pub lag: u64,
-    /// How many keys are parked.
-    pub parked_keys: usize,
-    /// How many events wait behind them.
-    pub parked_events: u64,
-    /// Its cursors.
-    pub cursors: Vec<CursorStatus>,
-}
-
-/// How a cursor stands.
-#[derive(Clone, Debug, Serialize)]
-pub struct CursorStatus {
-    /// Which slots, in words.
-    pub slots: String,
-    /// How many they are.
-    pub slot_count: usize,
-    /// All their events up to here are done.
-    pub position: Position,
-    /// How often it has changed hands.
-    pub epoch: i64,
-    /// Who moves it on, or why nobody does.
-    pub owner: Owner,
-}
-
-/// Who owns a cursor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Owner {
-    /// Nobody: no running worker wants these slots.
-    Unassigned,
-    /// A worker.
-    Worker(WorkerStatus),
-    /// A worker whose lease is over: the next one that wants these slots takes them.
-    Dead(String),
-}
-
-/// A worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct WorkerStatus {
-    /// Its id.
-    pub id: String,
-    /// Its replica set.
-    pub replica_set: String,
-    /// Where it runs.
-    pub host: String,
-    /// Its process.
-    pub pid: u32,
-    /// What it wants: everything, or a partition.
-    pub runs: String,
-    /// How many lanes it has.
-    pub lanes: usize,
-    /// Since when, in microseconds since 1970.
-    pub started_us: i64,
-    /// Whether its lease is good.
-    pub is_alive: bool,
-    /// What it says of itself.
-    pub report: Report,
 }
 
 /// A key that is set aside because an event of it failed.
@@ -164,50 +82,20 @@ impl Consumers {
     /// All of them.
     pub async fn list(&self) -> Result<Vec<ConsumerStatus>, StoreError> {
         let mut all = Vec::new();
-        let workers = self.workers().await?;
+        let running = Situation::of(&self.tables).await?;
         for registered in self.tables.registered(None).await? {
-            all.push(self.status_of(registered, &workers).await?);
+            all.push(running.status(&self.log, &self.tables, registered).await?);
         }
         Ok(all)
     }
 
     /// One of them.
     pub async fn status(&self, name: &str) -> Result<ConsumerStatus, StoreError> {
-        let workers = self.workers().await?;
+        let running = Situation::of(&self.tables).await?;
         match self.tables.registered(Some(name)).await?.pop() {
-            Some(registered) => self.status_of(registered, &workers).await,
+            Some(registered) => running.status(&self.log, &self.tables, registered).await,
             None => Err(self.unknown(name)),
         }
-    }
-
-    async fn status_of(
-        &self,
-        registered: Registered,
-        workers: &[WorkerStatus],
-    ) -> Result<ConsumerStatus, StoreError> {
-        let Registered { name, kind, strategy, version, paused, reset_to, problem } = registered;
-        // Before the cursors: they may move on meanwhile, and a lag is never negative.
-        let cursors = self.tables.cursors(&name).await?;
-        let head = self.log.head().await?;
-        let position = cursors.iter().map(|cursor| cursor.position).min().unwrap_or_default();
-        let parked = self.tables.parked(&name).await?;
-        let lag = head.get().saturating_sub(position.get());
-        let cursors = cursors.iter().map(|cursor| cursor_status(cursor, workers)).collect();
-        Ok(ConsumerStatus {
-            kind,
-            strategy,
-            version,
-            paused,
-            replay_from: reset_to,
-            problem,
-            position,
-            head,
-            lag,
-            parked_keys: parked.len(),
-            parked_events: parked.iter().map(|key| key.events).sum(),
-            cursors,
-            name,
-        })
     }
 
     /// The workers, dead ones that nobody has noticed yet included.
@@ -226,10 +114,8 @@ impl Consumers {
 
     /// Who owns a slot of a consumer.
     pub async fn owner_of(&self, name: &str, slot: Slot) -> Result<CursorStatus, StoreError> {
-        let workers = self.workers().await?;
-        let cursors = self.tables.cursors(name).await?;
-        let found = cursors.iter().find(|cursor| cursor.slots.contains(slot));
-        let found = found.map(|cursor| cursor_status(cursor, &workers));
+        let status = self.status(name).await?;
+        let found = status.cursors.into_iter().find(|cursor| cursor.set.contains(slot));
         found.ok_or_else(|| self.unknown(name))
     }
 
@@ -378,23 +264,5 @@ impl Consumers {
             name.escape_debug()
         );
         StoreError::Other { at: self.log.at().to_owned(), source: source.into() }
-    }
-}
-
-fn cursor_status(cursor: &Cursor, workers: &[WorkerStatus]) -> CursorStatus {
-    let owner = match &cursor.owner {
-        None => Owner::Unassigned,
-        Some(id) => match workers.iter().find(|worker| worker.id == *id) {
-            Some(worker) if worker.is_alive => Owner::Worker(worker.clone()),
-            _ => Owner::Dead(id.clone()),
-        },
-    };
-    let slots: &SlotSet = &cursor.slots;
-    CursorStatus {
-        slots: slots.to_string(),
-        slot_count: slots.len(),
-        position: cursor.position,
-        epoch: cursor.epoch,
-        owner,
     }
 }

@@ -26,6 +26,9 @@ const OUTAGE_POLL: Duration = Duration::from_millis(50);
 const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
 /// How long lanes that are ready wait for those that are not, before they are read without them.
 const TOGETHER: Duration = Duration::from_millis(20);
+/// The last of a lane's units is read so many times for each time that one before it is: they have to
+/// meet one day, though nobody stops meanwhile.
+const HANDICAP: u64 = 3;
 /// How long a lane that begins waits for its sisters, which begin at about the same time.
 const GATHER: Duration = Duration::from_millis(5);
 
@@ -264,6 +267,11 @@ impl Feed {
         for unit in &self.units {
             groups.entry(unit.at).or_default().push(unit);
         }
+        let mut lowest: Vec<Option<Position>> = vec![None; self.lanes.len()];
+        for unit in &self.units {
+            let low = &mut lowest[unit.lane];
+            *low = Some(low.map_or(unit.at, |low| low.min(unit.at)));
+        }
         for (at, units) in groups {
             let ready = units.iter().any(|unit| wake != unit.wake_seen || now >= unit.not_before);
             if !ready {
@@ -280,6 +288,8 @@ impl Feed {
                 continue;
             }
             let served = units.iter().map(|unit| unit.served).min().unwrap_or(0);
+            let is_last = units.iter().any(|unit| lowest[unit.lane].is_none_or(|low| low == at));
+            let served = if is_last { served } else { served + HANDICAP };
             if choice.is_none_or(|(best, _)| served < best) {
                 choice = Some((served, at));
             }
@@ -390,13 +400,16 @@ impl Feed {
         }
     }
 
-    /// Events that a poll has found though they had time to be told of: wakes do not arrive.
+    /// Counts events that a poll has found though no wake had told of them, until a wake does.
     fn count_unannounced(&self, group: &[usize], page: &Page, wake_seen: u64) {
-        let is_polled = |unit: &Unit| {
-            unit.idle && unit.wake_seen == wake_seen && unit.not_before <= Instant::now()
-        };
-        if !page.events.is_empty() && group.iter().all(|number| is_polled(&self.units[*number])) {
-            self.stats.unannounced.fetch_add(page.events.len() as u64, Ordering::Relaxed);
+        if page.events.is_empty() || !group.iter().all(|number| self.units[*number].idle) {
+            return;
+        }
+        let unannounced = &self.stats.unannounced;
+        if group.iter().any(|number| self.units[*number].wake_seen != wake_seen) {
+            unannounced.store(0, Ordering::Relaxed);
+        } else {
+            unannounced.fetch_add(page.events.len() as u64, Ordering::Relaxed);
         }
     }
 

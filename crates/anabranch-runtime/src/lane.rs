@@ -85,18 +85,17 @@ pub(crate) struct LaneStats {
     doing: Mutex<State>,
 }
 
-/// What a lane does, since when, and with which slots.
+/// What a lane does, since when, and with which cursors.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) doing: Doing,
     pub(crate) since: Instant,
-    pub(crate) slots: Arc<SlotSet>,
+    pub(crate) cursors: Vec<i64>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        let (doing, slots) = (Doing::Idle, Arc::new(SlotSet::empty()));
-        Self { doing, since: Instant::now(), slots }
+        Self { doing: Doing::Idle, since: Instant::now(), cursors: Vec::new() }
     }
 }
 
@@ -260,6 +259,9 @@ impl Lane {
 
     /// Takes over cursors: their parked keys first, then their events.
     async fn take(&mut self, cursors: Vec<Cursor>) -> Result<(), RunError> {
+        if self.parts.has_lost(&cursors) {
+            self.forget();
+        }
         let fresh = self.parts.unknown(cursors);
         if fresh.is_empty() {
             return Ok(());
@@ -366,10 +368,9 @@ impl Lane {
     fn publish(&self) {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
-        let slots = self.parts.slots();
-        stats.slots.store(slots.len(), Ordering::Relaxed);
+        stats.slots.store(self.parts.slots().len(), Ordering::Relaxed);
         if let Ok(mut state) = stats.doing.lock() {
-            state.slots = Arc::new(slots);
+            state.cursors = self.parts.ids();
         }
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);

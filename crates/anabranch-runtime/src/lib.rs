@@ -12,7 +12,9 @@
 //! | [`tuning`] | [`Tuning`]: leases, heartbeats, time-outs |
 //! | [`report`] | what a worker says of itself |
 //! | [`mod@progress_bar`] | how far it is, on a terminal |
-//! | [`consumers`] | [`Consumers`]: status, pause, replay, parked keys |
+//! | [`consumers`] | [`Consumers`]: pause, replay, parked keys, generations |
+//! | [`status`] | how the consumers stand |
+//! | [`reason`] | [`Reason`]: why a cursor does not advance |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | `worker` | the process: lease, claims, start and stop |
 //! | `feed` | one reader for all lanes of a consumer |
@@ -29,11 +31,13 @@ pub mod handler;
 mod lane;
 pub mod progress_bar;
 pub mod projection;
+pub mod reason;
 pub mod rebuild;
 pub mod replica_set;
 pub mod report;
 pub mod run_error;
 pub mod settings;
+pub mod status;
 pub mod subscriber;
 mod tables;
 pub mod tuning;
@@ -41,16 +45,16 @@ pub mod tx;
 pub mod view;
 mod worker;
 
-pub use consumers::{
-    ConsumerStatus, Consumers, CursorStatus, Owner, Parked, ReplayFrom, WorkerStatus,
-};
+pub use consumers::{Consumers, Parked, ReplayFrom};
 pub use handler::{HandlerError, Result};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;
+pub use reason::Reason;
 pub use rebuild::{Rebuild, RebuildError, TableDifference};
 pub use replica_set::{ConsumerProgress, Progress, ReplicaSet};
 pub use run_error::RunError;
 pub use settings::{Scope, Settings, Start};
+pub use status::{ConsumerStatus, CursorStatus, Owner, WorkerStatus};
 pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::replica_sets::{Generation, GenerationMember};
 pub use tuning::Tuning;

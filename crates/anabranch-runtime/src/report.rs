@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// What a worker says of itself. What is as it should be is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
+    /// The consumers that it runs.
+    #[serde(default)]
+    pub consumers: Vec<String>,
     /// Since when, in milliseconds, wakes of other processes do not arrive: it polls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deaf_ms: Option<u64>,
@@ -24,8 +27,8 @@ pub struct LaneReport {
     pub consumer: String,
     /// Its number.
     pub lane: usize,
-    /// The slots that it holds, in words.
-    pub slots: String,
+    /// The cursors that it holds.
+    pub cursors: Vec<i64>,
     /// What it does.
     pub doing: Doing,
     /// For how long, in milliseconds.
@@ -78,13 +81,18 @@ mod tests {
         let lane = LaneReport {
             consumer: "orders".to_owned(),
             lane: 1,
-            slots: "all".to_owned(),
+            cursors: vec![7],
             doing: Doing::Failing { error: "no".to_owned() },
             for_ms: 12,
         };
-        let report = Report { deaf_ms: Some(5), unannounced: 0, lanes: vec![lane] };
+        let report = Report {
+            consumers: vec!["orders".to_owned()],
+            deaf_ms: Some(5),
+            unannounced: 0,
+            lanes: vec![lane],
+        };
         assert_eq!(Report::parse(&report.text()), report);
-        assert_eq!(Report::default().text(), "{}");
+        assert_eq!(Report::parse("{}"), Report::default());
         assert_eq!(Report::parse("what?"), Report::default());
     }
 }

@@ -32,7 +32,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 /// How often to look whether the end is reached, and to tell the observer.
@@ -93,6 +93,7 @@ struct Keeper {
     feeds: JoinSet<Result<(), StoreError>>,
     reports: mpsc::UnboundedReceiver<(usize, Report)>,
     heartbeat: Option<Heartbeat>,
+    signals: watch::Receiver<u64>,
     head: Position,
     head_seen: Option<Instant>,
     deaf_since: Option<Instant>,
@@ -108,6 +109,8 @@ impl Keeper {
             log: log.clone(),
             membership: Membership::default(),
             peers: Peers::new(&tables),
+            // Heard from before it joins: what others let go for it must not be missed.
+            signals: tables.database.signals(),
             tables,
             plan,
             worker,
@@ -147,8 +150,9 @@ impl Keeper {
     /// Finds out what was asked for while nobody ran, before anything is claimed.
     async fn begin(&mut self) -> Result<(), RunError> {
         let (names, lease) = (self.names(), self.plan.tuning.lease);
-        match self.tables.beat(&self.worker, lease, &names, "{}").await? {
-            Some(beat) => self.look_after(beat).await?,
+        let report = crate::report::Report { consumers: self.names(), ..Default::default() };
+        match self.tables.beat(&self.worker, lease, &names, &report.text()).await? {
+            Some(beat) => self.look_after(&beat).await?,
             None => self.declared_dead().await?,
         }
         match self.running.iter().find(|running| running.paused) {
@@ -167,7 +171,6 @@ impl Keeper {
         target: Option<Position>,
     ) -> Result<(), RunError> {
         tokio::pin!(stop);
-        let mut signals = self.tables.database.signals();
         let mut observe = tokio::time::interval(OBSERVE);
         let moved = Arc::clone(&self.moved);
         loop {
@@ -197,17 +200,17 @@ impl Keeper {
                     }
                     // It has said why; the report comes next.
                 }
-                beat = beats.beats.recv() => match beat {
-                    Some(Some(beat)) => tokio::select! {
+                beat = beats.next() => match beat {
+                    Some(beat) => tokio::select! {
                         () = &mut stop => return Ok(()),
-                        done = self.look_after(beat) => done?,
+                        done = self.look_after(&beat) => done?,
                     },
-                    Some(None) | None => tokio::select! {
+                    None => tokio::select! {
                         () = &mut stop => return Ok(()),
                         done = self.declared_dead() => done?,
                     },
                 },
-                changed = signals.changed() => {
+                changed = self.signals.changed() => {
                     if changed.is_err() {
                         return Err(StoreError::Closed.into());
                     }
@@ -303,14 +306,14 @@ impl Keeper {
     }
 
     /// What a heartbeat has found out.
-    async fn look_after(&mut self, beat: Beat) -> Result<(), RunError> {
+    async fn look_after(&mut self, beat: &Beat) -> Result<(), RunError> {
         for running in &self.running {
             let beat = beat.consumers.iter().find(|beat| beat.consumer == running.consumer.name);
             running.consumer.still_is(beat.map(|beat| beat.version))?;
         }
-        self.look_after_set(&beat).await?;
+        self.look_after_set(beat).await?;
         self.report();
-        for beat in beat.consumers {
+        for beat in &beat.consumers {
             let found = self.running.iter().position(|run| run.consumer.name == beat.consumer);
             let Some(number) = found else { continue };
             let running = &mut self.running[number];
@@ -384,6 +387,7 @@ impl Keeper {
         self.deaf_since = (!hears).then(|| self.deaf_since.unwrap_or_else(Instant::now));
         let unannounced = |run: &Running| run.feed.unannounced.load(Ordering::Relaxed);
         let report = crate::report::Report {
+            consumers: self.names(),
             deaf_ms: self.deaf_since.map(|since| since.elapsed().as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
             lanes: self.running.iter().flat_map(Running::report).collect(),

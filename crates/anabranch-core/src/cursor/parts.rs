@@ -261,6 +261,13 @@ impl Parts {
         cursors.into_iter().find(|cursor| cursor.slots.contains(slot))
     }
 
+    /// The rows that it holds.
+    #[must_use]
+    pub fn ids(&self) -> Vec<i64> {
+        let rows = self.alive().flat_map(|(_, part)| part.absorbed.iter().chain([&part.cursor]));
+        rows.map(|cursor| cursor.id).collect()
+    }
+
     /// How far all of them have come.
     #[must_use]
     pub fn lowest(&self) -> Option<Position> {

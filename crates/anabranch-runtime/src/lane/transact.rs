@@ -77,6 +77,13 @@ impl Lane {
             fence.extend(self.parts.holds(&batch.parts).map(|(id, epoch)| tables.hold(id, epoch)));
         }
         let outcome = self.finish(tx, fence, events).await;
+        if let Outcome::Away(error) = &outcome
+            && moves.iter().any(Move::lets_go)
+        {
+            // It may be stored, and then others own those slots: only the tables know.
+            tracing::info!(%error, "nobody knows whether slots were let go");
+            return Outcome::Fenced;
+        }
         if matches!(outcome, Outcome::Committed { .. }) {
             self.moved(&moves);
             self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);

@@ -188,17 +188,31 @@ impl Tables {
                  WHERE replica_set = $1 AND generation = $2 ORDER BY worker"
             );
             let select = Statement::query(select, params![&replica_set, generation]);
-            let member = |row: &Row| {
-                let set = self.slots(row)?;
-                let (worker, place) = (self.column(row, "worker")?, self.column(row, "place")?);
-                Ok(GenerationMember { worker, place, slots: set.len(), set })
-            };
             let members = self.query(select).await?;
-            let members = members.iter().map(member).collect::<Result<_, StoreError>>()?;
+            let members = members.iter().map(|row| self.member(row));
+            let members = members.collect::<Result<_, StoreError>>()?;
             let (at_us, reason) = (self.column(&row, "at_us")?, self.column(&row, "reason")?);
             found.push(Generation { replica_set, generation, at_us, reason, members });
         }
         Ok(found)
+    }
+
+    /// The members of the current generation of every set.
+    pub(crate) async fn members(&self) -> Result<Vec<(String, GenerationMember)>, StoreError> {
+        let select = format!(
+            "SELECT a.replica_set, a.worker, a.place, a.slots FROM {} AS a, {} AS s \
+             WHERE a.replica_set = s.name AND a.generation = s.generation ORDER BY a.worker",
+            self.assignments, self.replica_sets
+        );
+        let rows = self.query(Statement::query(select, vec![])).await?;
+        let member = |row| Ok((self.column(row, "replica_set")?, self.member(row)?));
+        rows.iter().map(member).collect()
+    }
+
+    fn member(&self, row: &Row) -> Result<GenerationMember, StoreError> {
+        let set = self.slots(row)?;
+        let (worker, place) = (self.column(row, "worker")?, self.column(row, "place")?);
+        Ok(GenerationMember { worker, place, slots: set.len(), set })
     }
 
     /// The statement after which a replica set exists, and goes from one assignment to the next like

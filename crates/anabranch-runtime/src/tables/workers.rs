@@ -2,8 +2,8 @@
 
 use super::Tables;
 use super::replica_sets::LEAVING;
-use crate::consumers::WorkerStatus;
 use crate::report::Report;
+use crate::status::WorkerStatus;
 use anabranch_core::generation::Rollout;
 use anabranch_core::{SlotSet, StoreError};
 use anabranch_store::database::{End, Statement};

@@ -4,7 +4,7 @@ use crate::tables::Tables;
 use crate::tables::workers::{Beat, Worker};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// How soon a heartbeat may follow another when something was signalled.
@@ -14,10 +14,19 @@ const COMPLAIN: Duration = Duration::from_secs(10);
 
 /// The signs of life of a worker, on a task of their own.
 pub(super) struct Heartbeat {
-    pub(super) beats: mpsc::Receiver<Option<Beat>>,
+    beats: watch::Receiver<Pulse>,
     sooner: Arc<Notify>,
     report: Arc<Mutex<String>>,
     task: JoinHandle<()>,
+}
+
+/// What the last heartbeat has found out. Whoever looks after them may be slow: only the last counts.
+#[derive(Clone)]
+enum Pulse {
+    None,
+    Beat(Arc<Beat>),
+    /// The worker has been declared dead.
+    Dead,
 }
 
 /// What is beaten.
@@ -30,7 +39,7 @@ pub(super) struct Rhythm {
 
 impl Heartbeat {
     pub(super) fn start(tables: Tables, rhythm: Rhythm) -> Self {
-        let (sender, beats) = mpsc::channel(1);
+        let (sender, beats) = watch::channel(Pulse::None);
         let sooner = Arc::new(Notify::new());
         let report = Arc::new(Mutex::new("{}".to_owned()));
         let (signalled, said) = (Arc::clone(&sooner), Arc::clone(&report));
@@ -50,12 +59,11 @@ impl Heartbeat {
                         if complained.take().is_some() {
                             tracing::info!(worker = worker.id, "heartbeats go through again");
                         }
-                        // Whoever looks after them may be slow; the lease must not be.
-                        let _ = sender.try_send(Some(beat));
+                        sender.send_replace(Pulse::Beat(Arc::new(beat)));
                     }
                     Ok(None) => {
-                        let _ = sender.send(None).await;
-                        return;
+                        sender.send_replace(Pulse::Dead);
+                        return std::future::pending().await;
                     }
                     Err(error) if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) => {
                         complained = Some(Instant::now());
@@ -67,6 +75,20 @@ impl Heartbeat {
             }
         });
         Self { beats, sooner, report, task }
+    }
+
+    /// What the next heartbeat finds out; `None` if the worker has been declared dead.
+    pub(super) async fn next(&mut self) -> Option<Arc<Beat>> {
+        loop {
+            if self.beats.changed().await.is_err() {
+                return None;
+            }
+            match self.beats.borrow_and_update().clone() {
+                Pulse::None => {}
+                Pulse::Beat(beat) => return Some(beat),
+                Pulse::Dead => return None,
+            }
+        }
     }
 
     /// Does not wait for the next one: there is something to look at.

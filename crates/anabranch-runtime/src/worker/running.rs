@@ -202,7 +202,7 @@ impl Running {
             is_worth.then(|| LaneReport {
                 consumer: self.consumer.name.clone(),
                 lane,
-                slots: state.slots.to_string(),
+                cursors: state.cursors,
                 doing: state.doing,
                 for_ms: lasts.as_millis() as u64,
             })

@@ -1,6 +1,8 @@
 //! The database goes away in the middle of it, and comes back.
 
 use crate::support::{Db, Proof, fill, proof, query, start, until};
+use anabranch::Consumers;
+use anabranch::database::Who;
 use anabranch::prelude::*;
 
 /// Every session of the workers is ended by the server, again and again, wherever it stands: in a
@@ -14,8 +16,13 @@ async fn cut_connections_lose_and_double_nothing() {
     ReplicaSet::new("s").projection(recorder.clone()).catch_up(&outside).await.unwrap();
     fill(&outside, 0..20, 1..=100).await;
     let running = start(&workers, ReplicaSet::new("s").projection(recorder).lanes(3));
+    // Whatever it has open goes by its own name, the rest by that of its connections.
     let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-               WHERE application_name = $1";
+               WHERE application_name = $1 OR starts_with(application_name, $2)";
+    let worker = until("a worker", async || {
+        Consumers::of(&outside).workers().await.unwrap().pop().map(|worker| worker.id)
+    });
+    let prefix = Who::prefix(&worker.await);
     let mut cuts = 0;
     let mut last = 0;
     until("everything, between cuts", async || {
@@ -27,7 +34,7 @@ async fn cut_connections_lose_and_double_nothing() {
         if handled > last && cuts < 12 {
             last = handled;
             cuts += 1;
-            query(&outside, cut, params![format!("{}_workers", db.own)]).await;
+            query(&outside, cut, params![format!("{}_workers", db.own), &prefix]).await;
         }
         None
     })

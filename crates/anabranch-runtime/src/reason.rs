@@ -1,0 +1,211 @@
+//! Why a cursor does not advance, by name.
+
+use crate::report::{Doing, LaneReport};
+use crate::status::{Situation, WorkerStatus};
+use crate::tables::consumers::Registered;
+use crate::tables::parked::ParkedKey;
+use anabranch_core::Cursor;
+use anabranch_store::database::Who;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// Why a cursor does not advance, or not as it should.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Reason {
+    /// The consumer is paused.
+    Paused,
+    /// Somebody has asked for a replay, and no worker has done it yet.
+    ReplayAsked,
+    /// Nobody owns it, and no running worker wants all of its slots.
+    Unassigned,
+    /// Nobody owns it yet; a worker is about to.
+    AwaitsClaim {
+        /// The workers that should.
+        by: Vec<String>,
+    },
+    /// Its owner should let go of some of its slots, and does so when its batch ends.
+    AwaitsRelease {
+        /// Who should own them.
+        to: Vec<String>,
+    },
+    /// Its owner is dead, and nobody has taken it yet.
+    OwnerDead,
+    /// Its lane waits for a lock in the database.
+    Blocked {
+        /// The server processes that hold the lock.
+        by: Vec<i32>,
+        /// What the first of them does or did last.
+        doing: String,
+        /// For how long it has waited, in milliseconds.
+        for_ms: u64,
+    },
+    /// Its handler fails, and nothing has worked since.
+    Failing {
+        /// What it said the last time.
+        error: String,
+        /// Since when, in milliseconds.
+        for_ms: u64,
+    },
+    /// The database is away, or cannot do it now.
+    Waiting {
+        /// What the database said.
+        error: String,
+        /// Since when, in milliseconds.
+        for_ms: u64,
+    },
+    /// A transaction has been at work for long.
+    Busy {
+        /// For how long, in milliseconds.
+        for_ms: u64,
+    },
+    /// Wakes do not reach its owner: it finds new events by looking now and then.
+    NoWake {
+        /// Since when it does not hear, in milliseconds, if it knows.
+        deaf_ms: Option<u64>,
+        /// How many events it has found without having been told.
+        unannounced: u64,
+    },
+    /// Some of its keys are set aside because an event of them failed; the others go on.
+    ParkedKeys {
+        /// How many.
+        keys: usize,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ms: &u64| Duration::from_millis(*ms);
+        match self {
+            Self::Paused => f.write_str("paused"),
+            Self::ReplayAsked => f.write_str("a replay is asked for; the next worker does it"),
+            Self::Unassigned => f.write_str("unassigned: no running worker wants these slots"),
+            Self::AwaitsClaim { by } => write!(f, "about to be claimed by {}", by.join(", ")),
+            Self::AwaitsRelease { to } => {
+                write!(f, "to be let go to {} when its batch ends", to.join(", "))
+            }
+            Self::OwnerDead => f.write_str("its owner is dead; the next worker takes it"),
+            Self::Blocked { by, doing, for_ms } => {
+                let pids: Vec<String> = by.iter().map(ToString::to_string).collect();
+                let (pids, lasts) = (pids.join(", "), ms(for_ms));
+                write!(f, "blocked for {lasts:?} by backend pid {pids} ({doing})")
+            }
+            Self::Failing { error, for_ms } => {
+                write!(f, "handler failing for {:?}: {error}", ms(for_ms))
+            }
+            Self::Waiting { error, for_ms } => {
+                write!(f, "waits for the database for {:?}: {error}", ms(for_ms))
+            }
+            Self::Busy { for_ms } => write!(f, "busy with one batch for {:?}", ms(for_ms)),
+            Self::NoWake { deaf_ms, unannounced } => {
+                f.write_str("no wakes arrive, new events are found by polling")?;
+                match deaf_ms {
+                    Some(deaf) => write!(f, " (not listening for {:?})", ms(deaf)),
+                    None => write!(f, " ({unannounced} events so far)"),
+                }
+            }
+            Self::ParkedKeys { keys: 1 } => f.write_str("1 parked key"),
+            Self::ParkedKeys { keys } => write!(f, "{keys} parked keys"),
+        }
+    }
+}
+
+/// All that is to be said about a cursor.
+pub(crate) fn reasons(
+    now: &Situation,
+    consumer: &Registered,
+    cursor: &Cursor,
+    parked: &[ParkedKey],
+    lag: u64,
+) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if consumer.paused {
+        reasons.push(Reason::Paused);
+    }
+    if consumer.reset_to.is_some() {
+        reasons.push(Reason::ReplayAsked);
+    }
+    let owner = cursor.owner.as_deref().map(|id| (id, now.worker(id).filter(|w| w.is_alive)));
+    match owner {
+        None => reasons.push(unowned(now, consumer, cursor)),
+        Some((_, None)) => reasons.push(Reason::OwnerDead),
+        Some((id, Some(worker))) => {
+            let to = should_own(now, consumer, cursor, Some(&worker.replica_set));
+            let to: Vec<String> = to.into_iter().filter(|other| other != id).collect();
+            if !to.is_empty() {
+                reasons.push(Reason::AwaitsRelease { to });
+            }
+            of_lane(now, consumer, cursor, worker, &mut reasons);
+            let report = &worker.report;
+            if report.deaf_ms.is_some() || (report.unannounced > 0 && lag > 0) {
+                let (deaf_ms, unannounced) = (report.deaf_ms, report.unannounced);
+                reasons.push(Reason::NoWake { deaf_ms, unannounced });
+            }
+        }
+    }
+    let keys = parked.iter().filter(|key| cursor.slots.contains(key.slot)).count();
+    if keys > 0 {
+        reasons.push(Reason::ParkedKeys { keys });
+    }
+    reasons
+}
+
+fn unowned(now: &Situation, consumer: &Registered, cursor: &Cursor) -> Reason {
+    let by = should_own(now, consumer, cursor, None);
+    if by.is_empty() { Reason::Unassigned } else { Reason::AwaitsClaim { by } }
+}
+
+/// The living workers that should own slots of a cursor. Which set a consumer belongs to is known from
+/// those that run it.
+fn should_own(
+    now: &Situation,
+    consumer: &Registered,
+    cursor: &Cursor,
+    set: Option<&str>,
+) -> Vec<String> {
+    let runs = |worker: &WorkerStatus| worker.report.consumers.contains(&consumer.name);
+    let members = now.members.iter().filter(|(name, member)| {
+        set.is_none_or(|set| set == name)
+            && !member.set.is_disjoint(&cursor.slots)
+            && now.worker(&member.worker).is_some_and(|worker| worker.is_alive && runs(worker))
+    });
+    members.map(|(_, member)| member.worker.clone()).collect()
+}
+
+/// What the owner's lane has to say, or the database about it.
+fn of_lane(
+    now: &Situation,
+    consumer: &Registered,
+    cursor: &Cursor,
+    worker: &WorkerStatus,
+    reasons: &mut Vec<Reason>,
+) {
+    let lanes = || worker.report.lanes.iter().filter(|lane| lane.consumer == consumer.name);
+    let holds = |lane: &&LaneReport| lane.cursors.contains(&cursor.id);
+    let lane = lanes().find(holds);
+    let mut is_blocked = false;
+    for number in 0..worker.lanes {
+        // A lane that has said nothing of itself may hold any of the worker's cursors.
+        let said = lanes().find(|lane| lane.lane == number);
+        if said.is_some_and(|lane| !holds(&lane)) {
+            continue;
+        }
+        let name = Who::lane(&worker.id, &consumer.name, number).name();
+        for blocked in now.blocked.iter().filter(|blocked| blocked.name == name) {
+            let (by, doing) = (blocked.by.clone(), blocked.doing.clone());
+            let for_ms = blocked.wait.as_millis() as u64;
+            reasons.push(Reason::Blocked { by, doing, for_ms });
+            is_blocked = true;
+        }
+    }
+    let Some(lane) = lane else { return };
+    let for_ms = lane.for_ms;
+    match &lane.doing {
+        Doing::Idle => {}
+        Doing::Handling if is_blocked => {}
+        Doing::Handling => reasons.push(Reason::Busy { for_ms }),
+        Doing::Failing { error } => reasons.push(Reason::Failing { error: error.clone(), for_ms }),
+        Doing::Waiting { error } => reasons.push(Reason::Waiting { error: error.clone(), for_ms }),
+    }
+}

@@ -1,0 +1,15 @@
+//! Replica sets, on both databases: joining, leaving, dying, hanging, and who owns what meanwhile.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
+
+mod crew;
+mod deaths;
+mod elastic;
+#[path = "../consumers/gates.rs"]
+mod gates;
+mod load;
+mod reasons;
+mod recreate;
+mod sets_apart;
+#[path = "../consumers/support.rs"]
+mod support;

@@ -1,0 +1,47 @@
+//! The recreate rollout: no handler of the next generation starts before the last of this one ended.
+
+use crate::crew::*;
+use crate::gates::*;
+use crate::on_both;
+use crate::support::*;
+use anabranch::Rollout;
+use anabranch::prelude::*;
+
+on_both! {
+    nobody_starts_before_the_last_has_ended,
+}
+
+/// A handler sits in one lane of the first worker. Cooperatively the second one would take what the
+/// other lane lets go (see `a_lane_that_is_busy_holds_up_only_its_own_slots`); here it waits.
+async fn nobody_starts_before_the_last_has_ended(db: Db) {
+    let log = db.log().await;
+    let recorder = db.recorder("orders");
+    let table = recorder.table.clone();
+    let gate = Gate::default();
+    let set = |recorder| {
+        let set = ReplicaSet::new("s").projection(recorder).rollout(Rollout::Recreate);
+        set.lanes(2).tuning(quick())
+    };
+    let first = recorder.clone().worker("first").hook(gate.hook());
+    let first = start(&db.log().await, set(first));
+    until_shared(&log, "orders", 1).await;
+    one(&log, "gate", numbered(1)).await;
+    gate.is_met().await;
+    let second = start(&db.log().await, set(recorder.clone().worker("second")));
+    // The free lane lets go of everything, not only of what moves.
+    until("free slots", async || {
+        let cursors = status(&log, "orders").await.cursors;
+        let free = cursors.iter().filter(|c| c.owner == anabranch::Owner::Unassigned);
+        (free.map(|cursor| cursor.slot_count).sum::<usize>() == 2520).then_some(())
+    })
+    .await;
+    fill(&log, 0..40, 1..=2).await;
+    until_beats(&log, 3).await;
+    assert_eq!(proof(&log, &table).await.handled, 0, "the barrier holds");
+    gate.open();
+    until_shared(&log, "orders", 2).await;
+    until("all", async || (proof(&log, &table).await.handled >= 81).then_some(())).await;
+    first.stop().await;
+    second.stop().await;
+    assert_eq!(proof(&log, &table).await, Proof { handled: 81, doubled: 0, keys: 41, wrong: 0 });
+}
