@@ -242,10 +242,8 @@ impl Lane {
             if mutant == Mutant::Split {
                 let numbers: Vec<usize> = (0..self.numbers).collect();
                 let furthest = self.parts.reached(&numbers);
-                match &mut step.freed {
-                    Some(freed) => freed.position = furthest,
-                    None => step.cursor.position = furthest,
-                }
+                let freed = step.freed.as_mut().unwrap_or(&mut step.cursor);
+                freed.position = freed.position.max(furthest);
             }
             if mutant == Mutant::Epoch && step.freed.is_some() {
                 step.cursor.epoch = step.from.1;
