@@ -23,6 +23,7 @@
 //! | `lane`, `feed`, `working` | what lanes and their feeds hold, and the steps that they take |
 //! | `faults` | crashes, pauses, joins, leaves |
 //! | `laws` | what must hold, whatever happens |
+//! | `many` | many seeds at once |
 //! | `mutant` | mechanisms broken on purpose |
 //! | `trace` | what has happened |
 //! | `rng` | random numbers that never change |
@@ -32,6 +33,7 @@ mod feed;
 mod lane;
 mod laws;
 mod log;
+mod many;
 mod mutant;
 mod process;
 mod rng;
@@ -44,6 +46,7 @@ mod working;
 mod world;
 
 pub use laws::Violation;
+pub use many::{Many, run_many};
 pub use mutant::Mutant;
 use std::fmt;
 pub use trace::{Step, What};

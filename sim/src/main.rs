@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use anabranch_sim::{Mutant, What, run, run_with};
+use anabranch_sim::{Mutant, What, run_many, run_with};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -54,20 +54,14 @@ fn arguments() -> Result<Arguments, String> {
 }
 
 fn many(seeds: u64, mutant: Mutant) -> ExitCode {
-    let mut counts = vec![0; What::ALL.len()];
-    let (mut steps, mut handled) = (0, 0);
-    for seed in 0..seeds {
-        let run = run(seed, mutant);
-        if run.failure.is_some() {
-            println!("{run}");
-            return ExitCode::FAILURE;
-        }
-        (steps, handled) = (steps + run.steps, handled + run.handled);
-        counts.iter_mut().zip(run.counts).for_each(|(sum, count)| *sum += count);
+    let many = run_many(seeds, mutant);
+    if let Some(run) = many.failure {
+        println!("{run}");
+        return ExitCode::FAILURE;
     }
-    for (what, count) in What::ALL.iter().zip(counts) {
+    for (what, count) in What::ALL.iter().zip(&many.counts) {
         println!("{count:>10}  {}", what.text());
     }
-    println!("{seeds} seeds, {steps} steps, {handled} events handled");
+    println!("{seeds} seeds, {} steps, {} events handled", many.steps, many.handled);
     ExitCode::SUCCESS
 }

@@ -33,9 +33,11 @@ pub(crate) struct Scenario {
     pub(crate) calm_at: u64,
     /// How long from one fault to the next, at most.
     pub(crate) fault_every: u64,
-    /// Of a hundred transactions, how many are slow and of how many the answer is lost; of a hundred
-    /// wakes, how many are lost and how many late; of a hundred appends, how many are rolled back.
+    /// Of a hundred transactions, how many are slow, how many never arrive, and of how many the
+    /// answer is lost; of a hundred wakes, how many are lost and how many late; of a hundred appends,
+    /// how many are rolled back.
     pub(crate) slow: u64,
+    pub(crate) lost_requests: u64,
     pub(crate) lost_answers: u64,
     pub(crate) lost_wakes: u64,
     pub(crate) late_wakes: u64,
@@ -75,6 +77,7 @@ impl Scenario {
             calm_at: rng.between(150, 400),
             fault_every: rng.between(20, 80),
             slow: rng.between(0, 15),
+            lost_requests: rng.between(0, 6),
             lost_answers: rng.between(0, 12),
             lost_wakes: rng.between(0, 40),
             late_wakes: rng.between(0, 40),

@@ -75,6 +75,11 @@ impl World {
         let Some(sent) = self.sent.get_mut(&call) else { return Ok(()) };
         let (process, life, worker) = (sent.process, sent.life, sent.worker.clone());
         let Some(request) = sent.request.take() else { return Ok(()) };
+        if !self.is_calm && self.rng.chance(self.scenario.lost_requests) {
+            self.record(Some(process), What::RequestLost, call);
+            self.sent.remove(&call);
+            return Ok(());
+        }
         let answer = self.transact(process, life, &worker, request)?;
         if !self.is_calm && self.rng.chance(self.scenario.lost_answers) {
             self.record(Some(process), What::AnswerLost, call);

@@ -92,7 +92,7 @@ impl World {
                 if count < of {
                     self.record_lane(at, What::PartOfBatch, count as u64);
                 }
-                self.rng.between(0, 3)
+                self.handler_steps(at)
             }
             _ => 0,
         };
@@ -101,6 +101,14 @@ impl World {
         own.lane(at).begin(&next, &worker, generation, handling);
         self.plan_lane(at, 1);
         Ok(())
+    }
+
+    fn handler_steps(&mut self, at: At) -> u64 {
+        if !self.is_calm && self.rng.chance(4) {
+            self.record_lane(at, What::SlowHandler, 0);
+            return self.rng.between(10, 40);
+        }
+        self.rng.between(0, 3)
     }
 
     fn obey(&mut self, at: At) {
