@@ -141,7 +141,8 @@ impl Process {
         let mut claims = false;
         for (running, owned) in self.running.iter_mut().zip(&view.owned) {
             let held: usize = running.lanes.iter().map(Lane::held).sum();
-            // It may own what none of its lanes knows: a claim whose answer was lost.
+            // It may own what none of its lanes knows and nobody wants here any more: a claim that it
+            // gave up waiting for may come after the next one.
             running.claim |= held < wanted || held != *owned;
             claims |= running.claim;
         }
