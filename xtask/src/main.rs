@@ -5,6 +5,7 @@
 //! | `test` | everything that is tested, with a throwaway PostgreSQL |
 //! | `postgres` | a throwaway server |
 //! | `ladder` | where its programs come from |
+//! | `sim` | seeds of the simulation |
 //! | `deps` | licences, sources and known advisories of dependencies, offline |
 //! | `tidy` | the house rules that a machine can keep |
 
@@ -13,6 +14,7 @@
 mod deps;
 mod ladder;
 mod postgres;
+mod sim;
 mod test;
 mod tidy;
 
@@ -28,6 +30,8 @@ cargo xtask <task>
                   ARGS go to the test runner (cargo nextest if installed, else cargo test).
   postgres [--postgres-from RUNG]
                   a throwaway PostgreSQL until Ctrl-C; prints its URL.
+  sim [--seeds N] [--seed N [--steps N]] [--mutant NAME]
+                  seeds of the simulation: many, or one with every step.
   deps            licences, sources and known advisories of all dependencies, offline.
   tidy            the house rules.
 
@@ -54,6 +58,7 @@ fn run() -> Result<()> {
             no_more(&arguments)?;
             postgres::run_until_interrupted(&rung)
         }
+        "sim" => sim::run(&arguments),
         "deps" => no_more(&arguments).and_then(|()| deps::check(&root())),
         "tidy" => no_more(&arguments).and_then(|()| tidy::check(&root())),
         "" | "help" | "--help" | "-h" => {

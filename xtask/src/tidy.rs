@@ -119,7 +119,8 @@ fn layer_problems(layer: &str, number: usize, manifest: &str) -> Vec<String> {
 /// The Rust sources of the project.
 fn sources(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root.join("crates"), root.join("xtask"), root.join("examples")];
+    let mut folders: Vec<_> =
+        ["crates", "sim", "xtask", "examples"].iter().map(|folder| root.join(folder)).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();

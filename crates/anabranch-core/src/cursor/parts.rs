@@ -87,12 +87,27 @@ impl Parts {
     #[must_use]
     pub fn unknown(&self, cursors: Vec<Cursor>) -> Vec<Cursor> {
         let is_known = |cursor: &Cursor| {
-            let held = self.parts.iter().filter(|part| !part.is_gone);
-            let mut held = held.flat_map(|part| part.absorbed.iter().chain([&part.cursor]));
             let gone = |(id, epoch): &(i64, i64)| *id == cursor.id && cursor.epoch <= *epoch;
-            held.any(|own| own.id == cursor.id) || self.gone.iter().any(gone)
+            self.stored_ones().any(|own| own.id == cursor.id) || self.gone.iter().any(gone)
         };
         cursors.into_iter().filter(|cursor| !is_known(cursor)).collect()
+    }
+
+    /// Whether one of these cursors is later than the lane has it: then it has lost that one, by a
+    /// commit of which it never got the answer, and has to forget all. It would find out by its next
+    /// commit, but that may never come, and the slots that it does not know of would stand still.
+    #[must_use]
+    pub fn has_lost(&self, told: &[Cursor]) -> bool {
+        let is_later = |own: &Cursor| {
+            told.iter().any(|cursor| cursor.id == own.id && cursor.epoch > own.epoch)
+        };
+        self.stored_ones().any(is_later)
+    }
+
+    /// The rows that it has, as far as it knows.
+    fn stored_ones(&self) -> impl Iterator<Item = &Cursor> {
+        // Until it is written, a cursor that was taken in is still stored.
+        self.alive().flat_map(|(_, part)| part.absorbed.iter().chain([&part.cursor]))
     }
 
     /// Takes over a cursor; says under which number.
@@ -254,11 +269,7 @@ impl Parts {
     /// The stored cursor that holds a slot.
     #[must_use]
     pub fn holder(&self, slot: Slot) -> Option<&Cursor> {
-        let cursors = self.alive().flat_map(|(_, part)| {
-            // Until it is written, a cursor that was taken in still holds its slots.
-            part.absorbed.iter().chain([&part.cursor])
-        });
-        cursors.into_iter().find(|cursor| cursor.slots.contains(slot))
+        self.stored_ones().find(|cursor| cursor.slots.contains(slot))
     }
 
     /// The rows that it holds.
@@ -286,3 +297,6 @@ impl Parts {
         super::union(self.alive().map(|(_, part)| &part.cursor.slots))
     }
 }
+
+#[cfg(test)]
+mod tests;
