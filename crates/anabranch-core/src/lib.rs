@@ -20,6 +20,7 @@
 //! | [`partition`] | how a consumer's events are keyed |
 //! | [`fixed`] | fixed partitions, i of N |
 //! | [`cursor`] | who has done which slots up to where: claim, release, cover |
+//! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
@@ -37,6 +38,7 @@ pub mod new_event;
 pub mod partition;
 pub mod position;
 pub mod query;
+pub mod rescale;
 pub mod retry;
 pub mod schema;
 pub mod slot;
