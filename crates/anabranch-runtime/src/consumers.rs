@@ -25,8 +25,8 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct Consumers {
-    log: Log,
-    tables: Tables,
+    pub(crate) log: Log,
+    pub(crate) tables: Tables,
 }
 
 /// How a consumer stands.
@@ -181,7 +181,8 @@ impl Consumers {
         registered: Registered,
         workers: &[WorkerStatus],
     ) -> Result<ConsumerStatus, StoreError> {
-        let Registered { name, kind, strategy, version, paused, reset_to, problem } = registered;
+        let Registered { name, kind, strategy, version, paused, reset_to, problem, .. } =
+            registered;
         // Before the cursors: they may move on meanwhile, and a lag is never negative.
         let cursors = self.tables.cursors(&name).await?;
         let head = self.log.head().await?;
@@ -358,7 +359,7 @@ impl Consumers {
         }
     }
 
-    fn unknown(&self, name: &str) -> StoreError {
+    pub(crate) fn unknown(&self, name: &str) -> StoreError {
         let source = format!(
             "there is no consumer `{}`; one appears when it first runs, and `anabranch status` \
              lists them",
@@ -369,19 +370,22 @@ impl Consumers {
 }
 
 fn cursor_status(cursor: &Cursor, workers: &[WorkerStatus]) -> CursorStatus {
-    let owner = match &cursor.owner {
-        None => Owner::Unassigned,
-        Some(id) => match workers.iter().find(|worker| worker.id == *id) {
-            Some(worker) if worker.is_alive => Owner::Worker(worker.clone()),
-            _ => Owner::Dead(id.clone()),
-        },
-    };
     let slots: &SlotSet = &cursor.slots;
     CursorStatus {
         slots: slots.to_string(),
         slot_count: slots.len(),
         position: cursor.position,
         epoch: cursor.epoch,
-        owner,
+        owner: owner(cursor, workers),
+    }
+}
+
+pub(crate) fn owner(cursor: &Cursor, workers: &[WorkerStatus]) -> Owner {
+    match &cursor.owner {
+        None => Owner::Unassigned,
+        Some(id) => match workers.iter().find(|worker| worker.id == *id) {
+            Some(worker) if worker.is_alive => Owner::Worker(worker.clone()),
+            _ => Owner::Dead(id.clone()),
+        },
     }
 }

@@ -11,6 +11,8 @@
 //! | [`replica_set`] | [`ReplicaSet`]: consumers that run together |
 //! | [`mod@progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: status, pause, replay, parked keys |
+//! | [`offsets`] | [`Offsets`]: how far each partition is, and what a rescale moves |
+//! | [`import`] | [`Import`]: positions of runners that were there before |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | `worker` | the process: lease, claims, start and stop |
 //! | `feed` | one reader for all lanes of a consumer |
@@ -24,7 +26,9 @@ mod consumer;
 pub mod consumers;
 mod feed;
 pub mod handler;
+pub mod import;
 mod lane;
+pub mod offsets;
 pub mod progress_bar;
 pub mod projection;
 pub mod rebuild;
@@ -41,6 +45,8 @@ pub use consumers::{
     ConsumerStatus, Consumers, CursorStatus, Owner, Parked, ReplayFrom, WorkerStatus,
 };
 pub use handler::{HandlerError, Result};
+pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
+pub use offsets::{Offset, Offsets, Rescale};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;
 pub use rebuild::{Rebuild, RebuildError, TableDifference};

@@ -8,11 +8,13 @@
 //! |---|---|
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
+//! | `imports` | positions of runners that were there before |
 //! | `workers` | leases and heartbeats |
 //! | `parked` | keys that failed, and the events behind them |
 
 pub(crate) mod consumers;
 pub(crate) mod cursors;
+pub(crate) mod imports;
 pub(crate) mod parked;
 pub(crate) mod workers;
 

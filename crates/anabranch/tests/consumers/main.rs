@@ -6,6 +6,7 @@ mod exactly_once;
 mod failures;
 mod fence;
 mod gates;
+mod imports;
 mod leases;
 mod odd_handlers;
 mod odd_views;
