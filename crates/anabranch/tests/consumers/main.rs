@@ -10,6 +10,7 @@ mod imports;
 mod leases;
 mod odd_handlers;
 mod odd_views;
+mod offsets;
 mod outages;
 mod parked_keys;
 mod replays;
