@@ -75,7 +75,8 @@ struct From {
     #[arg(long, value_name = "COLUMN", requires = "table")]
     name_column: Option<String>,
 
-    /// How readers are named; {i} is the partition, {n} how many there are, {type} what --type says
+    /// How readers are named: as in the default, with {i} for the partition, {type} for what --type says
+    /// and n for how many there are
     #[arg(long, value_name = "PATTERN", requires = "name_column", default_value = READERS)]
     name_pattern: String,
 

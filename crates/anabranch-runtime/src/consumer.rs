@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// What follows the name of a consumer, and of its tables, while a new version is built beside it.
 pub(crate) const NEXT: (&str, &str) = (".next", "_next");
 
+/// The kind of a view.
+pub(crate) const VIEW: &str = "view";
+
 const MAX_NAME_BYTES: usize = 60;
 
 /// Refuses a name that no consumer can have.
@@ -83,7 +86,7 @@ impl Consumer {
     pub(crate) fn view<V: View>(view: V) -> Self {
         let (name, partition) = (view.name().to_owned(), view.partition());
         let settings = view.settings();
-        Self::new("view", name, partition, settings, 16_384, Arc::new(ViewCode::new(view)))
+        Self::new(VIEW, name, partition, settings, 16_384, Arc::new(ViewCode::new(view)))
     }
 
     fn new(
@@ -162,6 +165,19 @@ impl Consumer {
                     found.strategy, wanted.strategy
                 ),
             ));
+        }
+        if self.kind == VIEW && !is_new {
+            let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+            if cursors.iter().any(|cursor| cursor.position > Position::START) {
+                return Err(RunError::refused(
+                    &self.name,
+                    format!(
+                        "its positions were imported, but a view is folded from the first event on; \
+                         let it begin at the start (`anabranch forget {}`)",
+                        self.name
+                    ),
+                ));
+            }
         }
         let failed =
             |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));

@@ -92,6 +92,12 @@ pub enum Refusal {
         /// What was asked for.
         wanted: String,
     },
+    /// A consumer that depends on all events from the first on.
+    #[error(
+        "it is a view, which is folded from the first event on: what the old runners have done is not \
+         in its table; let it begin at the start"
+    )]
+    View,
     /// Somebody is at work.
     #[error("it is run by {}; stop that first", .workers.join(" and by "))]
     Running {

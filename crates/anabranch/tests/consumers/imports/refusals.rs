@@ -14,6 +14,7 @@ on_both! {
     a_consumer_that_has_run_is_replaced_only_if_asked,
     a_running_consumer_is_not_touched,
     a_second_import_corrects_the_first,
+    a_view_begins_at_the_start,
 }
 
 async fn partitions_that_are_no_sets_of_slots_need_one_position(db: Db) {
@@ -158,4 +159,38 @@ async fn a_second_import_corrects_the_first(db: Db) {
     assert_eq!(status(&log, "ledger").await.strategy, "entity, md5");
     ledger.set().lanes(2).catch_up(&log).await.unwrap();
     ledger.check(&log).await;
+}
+
+struct Counts;
+
+impl View for Counts {
+    type State = u64;
+
+    fn name(&self) -> &str {
+        "counts"
+    }
+
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+
+    fn apply(&self, state: &mut u64, _: &Event) -> Result<()> {
+        *state += 1;
+        Ok(())
+    }
+}
+
+/// Its table is made when it first runs, so what the old runners have done is not in it.
+async fn a_view_begins_at_the_start(db: Db) {
+    let log = db.log().await;
+    fill(&log).await;
+    let import = Import::new("counts").checkpoint(0, 100);
+    import.apply(&log).await.unwrap();
+    let set = || ReplicaSet::new("s").view(Counts);
+    let error = set().catch_up(&log).await.unwrap_err().to_string();
+    assert!(error.contains("a view is folded from the first event on"), "{error}");
+    Consumers::of(&log).forget("counts").await.unwrap();
+    set().catch_up(&log).await.unwrap();
+    let refused = import.replace(true).check(&log).await.unwrap().refusals;
+    assert_eq!(refused, [Refusal::View]);
 }
