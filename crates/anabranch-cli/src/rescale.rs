@@ -109,10 +109,12 @@ impl Rescale {
         }
         let old = match plan.running.len() as u64 {
             0 => "no worker runs one of the old partitions now".to_owned(),
-            running => format!("stop the {} of the old partitions", count(running, "worker")),
+            running => {
+                format!("stop the {} of the old partitions, in any order", count(running, "worker"))
+            }
         };
         eprintln!(
-            "next: start {} with TOTAL_PARTITIONS={to} and PARTITION_KEY=0 to {}; {old}; in any order",
+            "next: start {} with TOTAL_PARTITIONS={to} and PARTITION_KEY=0 to {}; {old}",
             match to {
                 1 => "1 process".to_owned(),
                 to => format!("{to} processes"),
