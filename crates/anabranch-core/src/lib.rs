@@ -20,6 +20,8 @@
 //! | [`partition`] | how a consumer's events are keyed |
 //! | [`fixed`] | fixed partitions, i of N |
 //! | [`cursor`] | who has done which slots up to where: claim, release, cover |
+//! | [`plan`] | which slots each worker should own, and each of its lanes |
+//! | [`rates`] | how busy and how heavy each slot is |
 //! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
 //! | [`schema`] | typed events and upcasters |
@@ -32,12 +34,15 @@ pub mod decide;
 pub mod error;
 pub mod event;
 pub mod fixed;
+pub mod generation;
 pub mod json;
 pub mod limits;
 pub mod new_event;
 pub mod partition;
+pub mod plan;
 pub mod position;
 pub mod query;
+pub mod rates;
 pub mod rescale;
 pub mod retry;
 pub mod schema;
@@ -50,12 +55,14 @@ pub use cursor::Cursor;
 pub use error::{AppendError, InputError, InputProblem, StoreError};
 pub use event::Event;
 pub use fixed::FixedPartition;
+pub use generation::Rollout;
 pub use json::Json;
 pub use limits::Limits;
 pub use new_event::NewEvent;
 pub use partition::{MissingKey, Partition, SlotColumn, Strategy};
 pub use position::Position;
 pub use query::{Query, QueryItem};
+pub use rates::{Rates, Weights};
 pub use retry::{Failure, Retry};
 pub use schema::{DecodeError, EventSchema};
 pub use slot::{HashRule, SLOTS, Slot, Slots};

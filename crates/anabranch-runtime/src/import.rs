@@ -193,9 +193,13 @@ impl Import {
         let Some(registered) = tables.registered_in(session, name, lock).await? else {
             return Ok(None);
         };
+        if !lock.is_empty() {
+            // Whoever lets slots go adds a row, which a statement that waited for it does not see.
+            tables.cursors_in(session, name, lock).await?;
+        }
         Ok(Some(Found {
             registered,
-            cursors: tables.cursors_in(session, name, lock).await?,
+            cursors: tables.cursors_in(session, name, "").await?,
             owners: tables.living_owners(session, name).await?,
             parked_keys: tables.parked_in(session, name).await?,
         }))

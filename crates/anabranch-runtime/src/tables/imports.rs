@@ -1,7 +1,7 @@
 //! Positions of runners that were there before: read from their own table, written as cursors.
 
 use super::Tables;
-use anabranch_core::{Cursor, Position, SlotSet, StoreError};
+use anabranch_core::{Cursor, Position, SlotSet, StoreError, cursor};
 use anabranch_store::database::{Session, Statement};
 use anabranch_store::{Row, params};
 
@@ -41,6 +41,7 @@ impl Tables {
         old: &[Cursor],
         cursors: Vec<Cursor>,
     ) -> Vec<Statement> {
+        debug_assert!(cursor::covers(&cursors, slots).is_ok(), "{cursors:?}");
         let mut statements = self.restart_with(name, old, cursors, Position::START);
         // Of an earlier import they may be others.
         let update =
