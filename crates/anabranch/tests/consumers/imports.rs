@@ -5,10 +5,13 @@ mod ledger;
 mod refusals;
 
 use crate::on_both;
-use crate::support::{Db, query, status};
+use crate::support::{Db, query, status, until};
 use anabranch::import::Before;
 use anabranch::prelude::*;
-use anabranch::{Consumers, FixedPartition, HashRule, Import, ImportError, Refusal, RunError};
+use anabranch::{
+    Consumers, CursorStatus, FixedPartition, HashRule, Import, ImportError, Owner, Refusal,
+    RunError,
+};
 use ledger::{EVENTS, Ledger, STOPS, STREAMS, fill, fnv1a, import, with_old};
 
 on_both! {
@@ -79,60 +82,86 @@ async fn other_rules_are_continued_at_the_client(db: Db) {
     }
 }
 
+/// What somebody waits for before it begins.
+#[derive(Clone, Copy, Debug)]
+enum After {
+    Nothing,
+    Registered,
+    Claimed,
+    Handled,
+}
+
+impl After {
+    async fn wait(self, log: &Log) {
+        until("its turn", async || {
+            let known = Consumers::of(log).list().await.unwrap();
+            let owned = |cursor: &CursorStatus| matches!(cursor.owner, Owner::Worker(_));
+            let is_done = known.iter().any(|one| one.lag == 0);
+            let is_reached = match self {
+                Self::Nothing => true,
+                Self::Registered => !known.is_empty(),
+                Self::Claimed => is_done || known.iter().any(|one| one.cursors.iter().any(owned)),
+                Self::Handled => is_done,
+            };
+            is_reached.then_some(())
+        })
+        .await;
+    }
+}
+
 /// Two processes start while a third imports. Whoever comes first: the hook runs once, and either the
 /// positions hold for every event or they were refused and the consumer begins at the start.
 async fn an_import_and_a_start_at_the_same_time_are_one_or_the_other(db: Db) {
     let log = db.log().await;
     fill(&log).await;
-    let mut imported = 0;
-    for round in 0..12u64 {
-        let table = db.table(&format!("ledger_{round}"));
-        let ledger = Ledger { table, ..Ledger::new(&db) };
-        ledger.run_old(&log, fnv1a, &STOPS).await;
-        let old = query(&log, &format!("SELECT 1 FROM {}", ledger.table), vec![]).await.len();
+    let (mut imported, mut refused) = (0, 0);
+    for (round, (start, import)) in [
+        (After::Registered, After::Nothing),
+        (After::Nothing, After::Nothing),
+        (After::Nothing, After::Registered),
+        (After::Nothing, After::Claimed),
+        (After::Nothing, After::Handled),
+        (After::Nothing, After::Registered),
+        (After::Nothing, After::Claimed),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let own = Ledger { table: db.table(&format!("ledger_{round}")), ..Ledger::new(&db) };
+        own.run_old(&log, fnv1a, &STOPS).await;
+        let old = query(&log, &format!("SELECT 1 FROM {}", own.table), vec![]).await.len();
         let other = db.log().await;
-        let half = |index| ledger.set().partition(FixedPartition::new(index, 2).unwrap());
-        let late = async |turns: u64| {
-            for _ in 0..turns {
-                tokio::task::yield_now().await;
-            }
+        let half = async |index, log| {
+            start.wait(log).await;
+            let set = own.set().partition(FixedPartition::new(index, 2).unwrap());
+            set.catch_up(log).await
         };
-        let start = async {
-            late(round % 4 * 40).await;
-            half(0).catch_up(&log).await
-        };
-        let start_too = async {
-            late(round % 4 * 40).await;
-            half(1).catch_up(&other).await
-        };
-        let import = import(&STOPS);
         let import = async {
-            late(round / 4 * 40).await;
-            import.apply(&log).await
+            import.wait(&log).await;
+            ledger::import(&STOPS).apply(&log).await
         };
-        let (one, two, import) = tokio::join!(start, start_too, import);
-        one.unwrap();
-        two.unwrap();
-        assert_eq!(ledger.set_ups(&log).await, 1, "round {round}");
+        let (one, two, import) = tokio::join!(half(0, &log), half(1, &other), import);
+        one.and(two).unwrap();
+        assert_eq!(own.set_ups(&log).await, 1, "round {round}");
         match import {
             Ok(_) => {
                 imported += 1;
-                assert_eq!(ledger.check(&log).await, EVENTS - old as u64, "round {round}");
+                assert_eq!(own.check(&log).await, EVENTS - old as u64, "round {round}");
             }
             Err(ImportError::Refused { refusals, .. }) => {
+                refused += 1;
                 let is_late = |refusal: &Refusal| {
                     matches!(refusal, Refusal::Running { .. } | Refusal::HasRun { .. })
                 };
                 assert!(refusals.iter().all(is_late), "{refusals:?}");
-                let new =
-                    format!("SELECT DISTINCT position FROM {} WHERE who = 'new'", ledger.table);
+                let new = format!("SELECT position FROM {} WHERE who = 'new'", own.table);
                 assert_eq!(query(&log, &new, vec![]).await.len() as u64, EVENTS);
             }
             Err(error) => panic!("{error}"),
         }
         Consumers::of(&log).forget("ledger").await.unwrap();
     }
-    assert!(imported > 0, "some imports came first");
+    assert!(imported > 0 && refused > 0, "{imported} came first, {refused} too late");
 }
 
 async fn processes_that_start_together_set_up_once(db: Db) {

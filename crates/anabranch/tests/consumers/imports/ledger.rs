@@ -64,17 +64,17 @@ impl Ledger {
 
     /// What old runners do that take `hash(id) % N`: each handles its events up to a position of its own.
     pub async fn run_old(&self, log: &Log, hash: fn(&str) -> u128, stops: &[u64]) {
-        for table in tables(&self.table) {
-            execute(log, table, vec![]).await;
-        }
+        let mut statements: Vec<_> =
+            tables(&self.table).into_iter().map(|table| Statement::new(table, vec![])).collect();
         for event in log.read(Query::all()).collect().await.unwrap() {
             let index = (hash(event.stream_id()) % stops.len() as u128) as usize;
             if event.position().get() <= stops[index] {
                 let who = FixedPartition::new(index as u16, stops.len() as u16).unwrap();
                 let values = params![event.position(), event.stream_id(), who.to_string()];
-                execute(log, entry(&self.table), values).await;
+                statements.push(Statement::new(entry(&self.table), values));
             }
         }
+        log.store().database().begin().run(statements, End::Commit).await.unwrap();
     }
 
     /// Each event once; and how many of them by the new consumer.
