@@ -12,7 +12,7 @@ use anabranch::{
     Consumers, CursorStatus, FixedPartition, HashRule, Import, ImportError, Owner, Refusal,
     RunError,
 };
-use ledger::{EVENTS, Ledger, STOPS, STREAMS, fill, fnv1a, import, with_old};
+use ledger::{EVENTS, Ledger, STOPS, fill, fill_named, fnv1a, import, with_old};
 
 on_both! {
     every_event_is_handled_once_by_the_old_or_the_new,
@@ -55,10 +55,7 @@ async fn every_event_is_handled_once_by_the_old_or_the_new(db: Db) {
 /// The log's own rule is FNV-1a; the old runners took MD5, or the number that the id is.
 async fn other_rules_are_continued_at_the_client(db: Db) {
     let log = db.log().await;
-    for number in 0..EVENTS {
-        let order = StreamId::new("Order", (number * 7 % STREAMS).to_string()).unwrap();
-        log.append(&order, Expected::Any, [NewEvent::new("Touched", number)]).await.unwrap();
-    }
+    fill_named(&log, "").await;
     let integer: fn(&str) -> u128 = |id| id.parse().unwrap();
     for (rule, hash) in [(HashRule::Md5, HashRule::md5_128 as _), (HashRule::Integer, integer)] {
         let table = db.table(&format!("ledger_{rule}"));

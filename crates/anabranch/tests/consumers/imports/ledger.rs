@@ -5,7 +5,7 @@ use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::{FixedPartition, HashRule, Import, Value};
 
-pub const STREAMS: u64 = 30;
+const STREAMS: u64 = 30;
 pub const EVENTS: u64 = 300;
 
 /// A table that the old runners wrote and the new consumer goes on with. It has no key, so that an event
@@ -109,9 +109,19 @@ pub fn import(stops: &[u64]) -> Import {
 
 /// Orders `ord-0`, `ord-1`, …, interleaved.
 pub async fn fill(log: &Log) {
-    for number in 0..EVENTS {
-        let order = StreamId::new("Order", format!("ord-{}", number * 7 % STREAMS)).unwrap();
-        log.append(&order, Expected::Any, [NewEvent::new("Touched", number)]).await.unwrap();
+    fill_named(log, "ord-").await;
+}
+
+/// The same with ids that begin otherwise.
+pub async fn fill_named(log: &Log, prefix: &str) {
+    for round in 0..EVENTS / STREAMS {
+        let mut append = Append::new();
+        for number in 0..STREAMS {
+            let order =
+                StreamId::new("Order", format!("{prefix}{}", number * 7 % STREAMS)).unwrap();
+            append = append.to(&order, Expected::Any, [NewEvent::new("Touched", round)]);
+        }
+        log.append_all(append).await.unwrap();
     }
 }
 
