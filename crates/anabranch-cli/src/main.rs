@@ -18,6 +18,9 @@
 //! | `replay` | begin again |
 //! | `skip_to_head` | leave out what is not handled |
 //! | `parked` | keys that failed: list, show, retry, skip |
+//! | `offsets` | how far a consumer is, partition by partition |
+//! | `rescale` | what going to another number of partitions moves |
+//! | `import_positions` | go on where other runners stopped |
 //! | `partition` | where a key goes, and which strategy fits |
 //! | `rebuild` | compare a new version, and switch to it |
 //! | `forget` | remove a consumer that no longer exists |
@@ -30,20 +33,23 @@ mod bench;
 mod confirm;
 mod demo;
 mod forget;
+mod import_positions;
 mod migrate;
+mod offsets;
 mod output;
 mod parked;
 mod partition;
 mod pause;
 mod rebuild;
 mod replay;
+mod rescale;
 mod skip_to_head;
 mod status;
 mod tail;
 mod target;
 mod workers;
 
-use anabranch::{AppendError, RebuildError, StoreError};
+use anabranch::{AppendError, ImportError, RebuildError, StoreError};
 use clap::{Parser, Subcommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -71,6 +77,9 @@ enum Command {
     Resume(pause::Resume),
     Replay(replay::Replay),
     SkipToHead(skip_to_head::SkipToHead),
+    Offsets(offsets::Offsets),
+    Rescale(rescale::Rescale),
+    ImportPositions(import_positions::ImportPositions),
     /// Keys that are set aside because an event of them failed
     #[command(subcommand)]
     Parked(parked::ParkedKeys),
@@ -117,6 +126,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resume(resume) => resume.run().await,
         Command::Replay(replay) => replay.run().await,
         Command::SkipToHead(skip) => skip.run().await,
+        Command::Offsets(offsets) => offsets.run().await,
+        Command::Rescale(rescale) => rescale.run().await,
+        Command::ImportPositions(import) => import.run().await,
         Command::Parked(parked) => parked.run().await,
         Command::Partition(partition) => partition.run().await,
         Command::Rebuild(rebuild) => rebuild.run().await,
@@ -130,8 +142,10 @@ fn message(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for cause in error.chain() {
         parts.push(cause.to_string());
-        let names_its_cause =
-            cause.is::<StoreError>() || cause.is::<AppendError>() || cause.is::<RebuildError>();
+        let names_its_cause = cause.is::<StoreError>()
+            || cause.is::<AppendError>()
+            || cause.is::<RebuildError>()
+            || cause.is::<ImportError>();
         if names_its_cause {
             break;
         }

@@ -141,7 +141,7 @@ pub(crate) fn owner(owner: &Owner, workers: &[WorkerStatus]) -> String {
     }
 }
 
-fn in_words(worker: &WorkerStatus) -> String {
+pub(crate) fn in_words(worker: &WorkerStatus) -> String {
     let WorkerStatus { replica_set, host, pid, runs, .. } = worker;
     format!("{replica_set} on {host}, pid {pid}, {runs}")
 }

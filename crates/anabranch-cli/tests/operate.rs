@@ -1,7 +1,7 @@
 //! Looking after consumers from the command line: a projection that runs in this process, and the
 //! command in others.
 
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod process;
 mod sums;

@@ -22,6 +22,7 @@
 //! | [`cursor`] | who has done which slots up to where: claim, release, cover |
 //! | [`plan`] | which slots each worker should own, and each of its lanes |
 //! | [`rates`] | how busy and how heavy each slot is |
+//! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
@@ -42,6 +43,7 @@ pub mod plan;
 pub mod position;
 pub mod query;
 pub mod rates;
+pub mod rescale;
 pub mod retry;
 pub mod schema;
 pub mod slot;

@@ -19,7 +19,31 @@ use std::sync::Arc;
 /// What follows the name of a consumer, and of its tables, while a new version is built beside it.
 pub(crate) const NEXT: (&str, &str) = (".next", "_next");
 
+/// The kind of a view.
+pub(crate) const VIEW: &str = "view";
+
 const MAX_NAME_BYTES: usize = 60;
+
+/// Refuses a name that no consumer can have.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
+    let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
+    match begins && name.chars().all(plain) && name.len() <= MAX_NAME_BYTES {
+        true => Ok(()),
+        false => Err(format!(
+            "its name is not made of a-z, 0-9, _, - and ., beginning with a letter, at most \
+             {MAX_NAME_BYTES}; rename it"
+        )),
+    }
+}
+
+/// How keys become slots, as it is stored.
+pub(crate) fn strategy_text(strategy: Strategy, rule: HashRule) -> String {
+    match strategy {
+        Strategy::Global => strategy.to_string(),
+        strategy => format!("{strategy}, {rule}"),
+    }
+}
 
 /// A consumer's code.
 pub(crate) trait Code: Send + Sync {
@@ -62,7 +86,7 @@ impl Consumer {
     pub(crate) fn view<V: View>(view: V) -> Self {
         let (name, partition) = (view.name().to_owned(), view.partition());
         let settings = view.settings();
-        Self::new("view", name, partition, settings, 16_384, Arc::new(ViewCode::new(view)))
+        Self::new(VIEW, name, partition, settings, 16_384, Arc::new(ViewCode::new(view)))
     }
 
     fn new(
@@ -94,14 +118,9 @@ impl Consumer {
 
     /// Refuses what can never run.
     pub(crate) fn validate(&self) -> Result<(), RunError> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
-        let begins = self.name.starts_with(|c: char| c.is_ascii_lowercase());
         let refuse = |problem: String| Err(RunError::refused(&self.name, problem));
-        if !begins || !self.name.chars().all(plain) || self.name.len() > MAX_NAME_BYTES {
-            return refuse(format!(
-                "its name is not made of a-z, 0-9, _, - and ., beginning with a letter, at most \
-                 {MAX_NAME_BYTES}; rename it"
-            ));
+        if let Err(problem) = check_name(&self.name) {
+            return refuse(problem);
         }
         if let Err(error) = self.settings.scope.query().validate() {
             return refuse(error.to_string());
@@ -117,10 +136,7 @@ impl Consumer {
 
     /// How its keys become slots. A consumer keeps it for ever: its cursors hold slots.
     fn strategy(&self, rule: HashRule) -> String {
-        match self.partition.strategy() {
-            Strategy::Global => Strategy::Global.to_string(),
-            strategy => format!("{strategy}, {}", self.partition.rule(rule)),
-        }
+        strategy_text(self.partition.strategy(), self.partition.rule(rule))
     }
 
     /// Registers it if it is new; refuses it if what is stored was made by something else.
@@ -133,6 +149,7 @@ impl Consumer {
             paused: false,
             reset_to: None,
             problem: None,
+            is_set_up: true,
         };
         // Read before the transaction, which may keep all others from the database.
         let start = match self.settings.start {
@@ -142,14 +159,42 @@ impl Consumer {
         let mut tx = Tx::begin(&tables.database, self.suffix);
         let slots = self.partition.slots();
         let (found, is_new) = tables.register(tx.session(), &wanted, &slots).await?;
-        if !is_new {
+        if found.is_set_up && !is_new {
             tx.commit(Vec::new()).await;
             return self.check(&found, &wanted);
+        }
+        if found.strategy != wanted.strategy {
+            return Err(RunError::refused(
+                &self.name,
+                format!(
+                    "its positions were imported for {} and it is partitioned by {}; import them \
+                     again for what it is, or let it use the rule of the old runners \
+                     (Partition::with_rule)",
+                    found.strategy, wanted.strategy
+                ),
+            ));
+        }
+        if self.kind == VIEW && !is_new {
+            let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+            if cursors.iter().any(|cursor| cursor.position > Position::START) {
+                return Err(RunError::refused(
+                    &self.name,
+                    format!(
+                        "its positions were imported, but a view is folded from the first event on; \
+                         let it begin at the start (`anabranch forget {}`)",
+                        self.name
+                    ),
+                ));
+            }
         }
         let failed =
             |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));
         self.code.set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
-        let begin: Vec<Statement> = tables.restart_at(&self.name, &[], &slots, start, start);
+        let begin: Vec<Statement> = match is_new {
+            true => tables.restart_at(&self.name, &[], &slots, start, start),
+            // Its cursors were imported: they stay where they stand.
+            false => vec![tables.is_set_up(&wanted)],
+        };
         match tx.commit(begin).await {
             Ended::Committed => Ok(()),
             Ended::Fenced => Err(failed("the consumer is gone".to_owned())),

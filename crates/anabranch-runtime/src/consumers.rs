@@ -26,8 +26,8 @@ use std::time::Duration;
 /// ```
 #[derive(Clone)]
 pub struct Consumers {
-    log: Log,
-    tables: Tables,
+    pub(crate) log: Log,
+    pub(crate) tables: Tables,
 }
 
 /// A key that is set aside because an event of it failed.
@@ -257,7 +257,7 @@ impl Consumers {
         }
     }
 
-    fn unknown(&self, name: &str) -> StoreError {
+    pub(crate) fn unknown(&self, name: &str) -> StoreError {
         let source = format!(
             "there is no consumer `{}`; one appears when it first runs, and `anabranch status` \
              lists them",

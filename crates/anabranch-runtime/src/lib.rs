@@ -15,6 +15,8 @@
 //! | [`consumers`] | [`Consumers`]: pause, replay, parked keys, generations |
 //! | [`status`] | how the consumers stand |
 //! | [`reason`] | [`Reason`]: why a cursor does not advance |
+//! | [`offsets`] | [`Offsets`]: how far each partition is, and what a rescale moves |
+//! | [`import`] | [`Import`]: positions of runners that were there before |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | `worker` | the process: lease, claims, start and stop |
 //! | `feed` | one reader for all lanes of a consumer |
@@ -28,7 +30,9 @@ mod consumer;
 pub mod consumers;
 mod feed;
 pub mod handler;
+pub mod import;
 mod lane;
+pub mod offsets;
 pub mod progress_bar;
 pub mod projection;
 pub mod reason;
@@ -47,6 +51,8 @@ mod worker;
 
 pub use consumers::{Consumers, Parked, ReplayFrom};
 pub use handler::{HandlerError, Result};
+pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
+pub use offsets::{Offset, Offsets, Rescale};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;
 pub use reason::Reason;

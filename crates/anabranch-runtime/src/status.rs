@@ -133,7 +133,7 @@ impl Situation {
             position: cursor.position,
             lag: lag(cursor.position),
             epoch: cursor.epoch,
-            owner: self.owner(cursor),
+            owner: owner(cursor, &self.workers),
             reasons: reasons(self, &registered, cursor, &parked, lag(cursor.position)),
             set: cursor.slots.clone(),
         };
@@ -158,14 +158,15 @@ impl Situation {
     pub(crate) fn worker(&self, id: &str) -> Option<&WorkerStatus> {
         self.workers.iter().find(|worker| worker.id == id)
     }
+}
 
-    fn owner(&self, cursor: &Cursor) -> Owner {
-        match &cursor.owner {
-            None => Owner::Unassigned,
-            Some(id) => match self.worker(id) {
-                Some(worker) if worker.is_alive => Owner::Worker(worker.clone()),
-                _ => Owner::Dead(id.clone()),
-            },
-        }
+/// Who owns a cursor.
+pub(crate) fn owner(cursor: &Cursor, workers: &[WorkerStatus]) -> Owner {
+    match &cursor.owner {
+        None => Owner::Unassigned,
+        Some(id) => match workers.iter().find(|worker| worker.id == *id) {
+            Some(worker) if worker.is_alive => Owner::Worker(worker.clone()),
+            _ => Owner::Dead(id.clone()),
+        },
     }
 }

@@ -162,10 +162,19 @@ impl Bench {
 
     /// Runs the projection until it is stopped. It is registered when this returns.
     pub async fn start(&self, log: &Log) -> Running {
+        self.run(log, self.set()).await
+    }
+
+    /// The same as a fixed partition, such as `1/3`.
+    pub async fn start_partition(&self, log: &Log, partition: &str) -> Running {
+        self.run(log, self.set().partition(partition.parse().unwrap())).await
+    }
+
+    async fn run(&self, log: &Log, set: ReplicaSet) -> Running {
         let progress = Arc::new(Mutex::new(Progress::default()));
         let (seen, log) = (Arc::clone(&progress), log.clone());
         let observe = move |now: &Progress| *seen.lock().unwrap() = now.clone();
-        let set = self.set().projection(self.sums.clone()).observe(observe);
+        let set = set.projection(self.sums.clone()).observe(observe);
         let (stop, stopped) = oneshot::channel::<()>();
         let run = async move {
             let told = async { drop(stopped.await) };

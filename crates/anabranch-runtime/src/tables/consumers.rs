@@ -18,6 +18,8 @@ pub(crate) struct Registered {
     pub(crate) reset_to: Option<Position>,
     /// What could not be done for it.
     pub(crate) problem: Option<String>,
+    /// Whether its own hook has been called: not if only its positions were imported.
+    pub(crate) is_set_up: bool,
 }
 
 impl Tables {
@@ -33,7 +35,7 @@ impl Tables {
 
     fn select_registered(&self, name: Option<&str>, lock: &str) -> Statement {
         let select = format!(
-            "SELECT name, kind, strategy, version, paused, reset_to, problem FROM {} \
+            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up FROM {} \
              WHERE name = $1 OR $1 = '' ORDER BY name{lock}",
             self.consumers
         );
@@ -49,6 +51,7 @@ impl Tables {
             paused: self.column(row, "paused")?,
             reset_to: self.column(row, "reset_to")?,
             problem: self.column(row, "problem")?,
+            is_set_up: self.column(row, "is_set_up")?,
         })
     }
 
@@ -68,12 +71,31 @@ impl Tables {
         let values =
             params![&wanted.name, &wanted.kind, &wanted.strategy, wanted.version, slots.to_bytes()];
         let added = self.query_in(session, Statement::query(insert, values)).await?;
-        let select = self.select_registered(Some(&wanted.name), self.for_update);
-        let rows = self.query_in(session, select).await?;
-        let Some(row) = rows.first() else {
-            return Err(self.corrupt(format!("no consumer `{}`", wanted.name)));
-        };
-        Ok((self.registered_of(row)?, !added.is_empty()))
+        match self.registered_in(session, &wanted.name, self.for_update).await? {
+            Some(found) => Ok((found, !added.is_empty())),
+            None => Err(self.corrupt(format!("no consumer `{}`", wanted.name))),
+        }
+    }
+
+    /// What is kept about a consumer, in an open transaction.
+    pub(crate) async fn registered_in(
+        &self,
+        session: &mut dyn Session,
+        name: &str,
+        lock: &str,
+    ) -> Result<Option<Registered>, StoreError> {
+        let rows = self.query_in(session, self.select_registered(Some(name), lock)).await?;
+        rows.first().map(|row| self.registered_of(row)).transpose()
+    }
+
+    /// The statement that says that a consumer's own hook has been called, and what it is.
+    pub(crate) fn is_set_up(&self, consumer: &Registered) -> Statement {
+        let update = format!(
+            "UPDATE {} SET is_set_up = $2, kind = $3, version = $4 WHERE name = $1",
+            self.consumers
+        );
+        let Registered { name, kind, version, .. } = consumer;
+        Statement::fence(update, params![name, true, kind, *version], 1)
     }
 
     /// The statement that pauses or resumes a consumer.
@@ -110,10 +132,21 @@ impl Tables {
         to: Position,
         keep: Position,
     ) -> Vec<Statement> {
+        self.restart_with(consumer, cursors, vec![Cursor::free(slots.clone(), to)], keep)
+    }
+
+    /// The same with cursors in the place of the old ones.
+    pub(crate) fn restart_with(
+        &self,
+        consumer: &str,
+        cursors: &[Cursor],
+        mut fresh: Vec<Cursor>,
+        keep: Position,
+    ) -> Vec<Statement> {
         let epoch = cursors.iter().map(|cursor| cursor.epoch).max().unwrap_or(0) + 1;
-        let fresh = Cursor { epoch, ..Cursor::free(slots.clone(), to) };
+        fresh.iter_mut().for_each(|cursor| cursor.epoch = epoch);
         let delete = cursors.iter().map(|cursor| cursor.id).collect();
-        let (mut statements, _) = self.write(consumer, &Change { delete, write: vec![fresh] });
+        let (mut statements, _) = self.write(consumer, &Change { delete, write: fresh });
         let (keys, events) = (&self.parked_keys, &self.parked_events);
         let delete = format!("DELETE FROM {events} WHERE consumer = $1 AND position > $2");
         statements.push(Statement::new(delete, params![consumer, keep]));

@@ -108,7 +108,12 @@ impl Tables {
         consumer: &str,
     ) -> Result<Locked, StoreError> {
         let mut locked = self.lock_consumer(session, consumer).await?;
-        locked.cursors = self.cursors_in(session, consumer, self.for_update).await?;
+        if !self.for_update.is_empty() {
+            // While this waits for an owner's commit, that owner may let go of slots: their new row is
+            // not among those that it was about to lock. Only what is read afterwards is whole.
+            self.cursors_in(session, consumer, self.for_update).await?;
+        }
+        locked.cursors = self.cursors_in(session, consumer, "").await?;
         self.check_cover(consumer, &locked.cursors, &locked.slots)?;
         Ok(locked)
     }

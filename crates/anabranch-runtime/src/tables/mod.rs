@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
+//! | `imports` | positions of runners that were there before |
 //! | `workers` | leases and heartbeats |
 //! | `replica_sets` | generations and assignments: who should own what |
 //! | `parked` | keys that failed, and the events behind them |
 
 pub(crate) mod consumers;
 pub(crate) mod cursors;
+pub(crate) mod imports;
 pub(crate) mod parked;
 pub(crate) mod replica_sets;
 pub(crate) mod workers;
