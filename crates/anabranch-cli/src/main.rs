@@ -14,6 +14,7 @@
 //! | `migrate` | create or upgrade a log, or print how |
 //! | `status` | consumers and their cursors |
 //! | `workers` | processes that run consumers |
+//! | `generations` | when slots were assigned anew, why, and to whom |
 //! | `pause` | pause and resume a consumer |
 //! | `replay` | begin again |
 //! | `skip_to_head` | leave out what is not handled |
@@ -33,6 +34,7 @@ mod bench;
 mod confirm;
 mod demo;
 mod forget;
+mod generations;
 mod import_positions;
 mod migrate;
 mod offsets;
@@ -73,6 +75,7 @@ enum Command {
     Migrate(migrate::Migrate),
     Status(status::Status),
     Workers(workers::Workers),
+    Generations(generations::Generations),
     Pause(pause::Pause),
     Resume(pause::Resume),
     Replay(replay::Replay),
@@ -122,6 +125,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Migrate(migrate) => migrate.run().await,
         Command::Status(status) => status.run().await,
         Command::Workers(workers) => workers.run().await,
+        Command::Generations(generations) => generations.run().await,
         Command::Pause(pause) => pause.run().await,
         Command::Resume(resume) => resume.run().await,
         Command::Replay(replay) => replay.run().await,

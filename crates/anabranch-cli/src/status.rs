@@ -2,14 +2,16 @@
 
 use crate::output::{self, Table, count};
 use crate::target::Target;
-use anabranch::{ConsumerStatus, Owner, WorkerStatus};
+use anabranch::{ConsumerStatus, CursorStatus, Owner, WorkerStatus};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
 
 /// Show the consumers: how far they are, and whether somebody runs them
 ///
-/// With a name also its cursors: which slots are done up to where, and who owns them.
+/// With a name also its cursors: which slots are done up to where, who owns them, and by name why one
+/// does not advance: nobody wants it, it is about to change hands, its lane is blocked by a backend of
+/// the database, its handler fails, its keys are parked, no wakes arrive.
 #[derive(Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -91,16 +93,26 @@ fn print(all: &[ConsumerStatus]) -> anyhow::Result<()> {
 }
 
 fn print_cursors(status: &ConsumerStatus, workers: &[WorkerStatus]) -> anyhow::Result<()> {
-    let mut table = Table::new(["SLOTS", ">COUNT", ">POSITION", "OWNER"]);
+    let mut table = Table::new(["SLOTS", ">COUNT", ">POSITION", ">LAG", "OWNER", "REASON"]);
     for cursor in &status.cursors {
         table.row([
             cursor.slots.clone(),
             cursor.slot_count.to_string(),
             cursor.position.to_string(),
+            cursor.lag.to_string(),
             owner(&cursor.owner, workers),
+            reasons(cursor),
         ]);
     }
     table.print()
+}
+
+/// Why a cursor does not advance, in words.
+fn reasons(cursor: &CursorStatus) -> String {
+    match cursor.reasons.as_slice() {
+        [] => "-".to_owned(),
+        reasons => reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    }
 }
 
 /// What a consumer is doing, in words.

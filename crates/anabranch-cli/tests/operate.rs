@@ -57,7 +57,17 @@ async fn status_says_how_far_consumers_are_and_who_runs_them() {
     let text = stdout(&bench.command(&["status", NAME]));
     assert_eq!(
         words(&text)[3..],
-        [["SLOTS", "COUNT", "POSITION", "OWNER"], ["all", "5040", "10", "unassigned"],]
+        [
+            ["SLOTS", "COUNT", "POSITION", "LAG", "OWNER", "REASON"],
+            [
+                "all",
+                "5040",
+                "10",
+                "1",
+                "unassigned",
+                "unassigned: no running worker wants these slots"
+            ],
+        ]
     );
     let json = &lines(&bench.command(&["status", "--json"]))[0];
     assert_eq!(
@@ -71,14 +81,22 @@ async fn status_says_how_far_consumers_are_and_who_runs_them() {
     let me = std::process::id();
     let text = stdout(&bench.command(&["status", NAME]));
     assert!(text.contains("running"), "{text}");
-    assert!(text.contains(&format!(", pid {me}, everything")), "{text}");
+    assert!(text.contains(&format!(", pid {me}, a share")), "{text}");
     let text = stdout(&bench.command(&["workers"]));
     let worker = &words(&text)[1];
     assert_eq!(
         (worker[0], worker[2], worker[3], worker[5]),
-        ("bench", &*me.to_string(), "everything", "alive")
+        ("bench", &*me.to_string(), "a share", "alive")
     );
     assert_eq!(lines(&bench.command(&["workers", "--json"]))[0]["is_alive"], true);
+    let text = stdout(&bench.command(&["generations"]));
+    let newest = &words(&text)[1];
+    assert_eq!((newest[0], newest[1]), ("bench", "3"), "{text}");
+    assert!(newest[3].ends_with("joined") && newest[4].ends_with(": 5040 slots"), "{text}");
+    let history = lines(&bench.command(&["generations", "bench", "--json", "-n", "2"]));
+    assert_eq!(history.len(), 2);
+    assert_eq!(history[1]["members"], serde_json::json!([]), "everybody had left");
+    assert!(said(&bench.command(&["generations", "typo"])).contains("no replica set `typo`"));
     let owner = stdout(&bench.command(&["partition", "explain", "Order:3", "--consumer", NAME]));
     assert!(owner.contains("consumer   sums, by entity, fnv1a"), "{owner}");
     assert!(owner.contains("owner      bench on "), "{owner}");
