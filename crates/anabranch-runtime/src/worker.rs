@@ -150,8 +150,8 @@ impl Keeper {
     /// Finds out what was asked for while nobody ran, before anything is claimed.
     async fn begin(&mut self) -> Result<(), RunError> {
         let (names, lease) = (self.names(), self.plan.tuning.lease);
-        let report = crate::report::Report { consumers: self.names(), ..Default::default() };
-        match self.tables.beat(&self.worker, lease, &names, &report.text()).await? {
+        let report = self.report().text();
+        match self.tables.beat(&self.worker, lease, &names, &report).await? {
             Some(beat) => self.look_after(&beat).await?,
             None => self.declared_dead().await?,
         }
@@ -312,7 +312,10 @@ impl Keeper {
             running.consumer.still_is(beat.map(|beat| beat.version))?;
         }
         self.look_after_set(beat).await?;
-        self.report();
+        let report = self.report().text();
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.say(report);
+        }
         for beat in &beat.consumers {
             let found = self.running.iter().position(|run| run.consumer.name == beat.consumer);
             let Some(number) = found else { continue };
@@ -381,19 +384,16 @@ impl Keeper {
         Ok(())
     }
 
-    /// What the next heartbeat says of this worker.
-    fn report(&mut self) {
+    /// What this worker says of itself.
+    fn report(&mut self) -> crate::report::Report {
         let hears = self.tables.database.hears();
         self.deaf_since = (!hears).then(|| self.deaf_since.unwrap_or_else(Instant::now));
         let unannounced = |run: &Running| run.feed.unannounced.load(Ordering::Relaxed);
-        let report = crate::report::Report {
+        crate::report::Report {
             consumers: self.names(),
             deaf_ms: self.deaf_since.map(|since| since.elapsed().as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
             lanes: self.running.iter().flat_map(Running::report).collect(),
-        };
-        if let Some(heartbeat) = &self.heartbeat {
-            heartbeat.say(report.text());
         }
     }
 

@@ -49,12 +49,17 @@ pub(crate) struct ConsumerBeat {
 
 impl Tables {
     /// Adds a worker, and removes those whose lease has been over for long.
-    pub(crate) async fn enlist(&self, worker: &Worker, lease: Duration) -> Result<(), StoreError> {
+    pub(crate) async fn enlist(
+        &self,
+        worker: &Worker,
+        lease: Duration,
+        report: &str,
+    ) -> Result<(), StoreError> {
         let (workers, now) = (&self.workers, self.now);
         let insert = format!(
             "INSERT INTO {workers} \
-             (id, replica_set, host, pid, runs, lanes, started_us, lease_us, fixed) \
-             VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7, $8)"
+             (id, replica_set, host, pid, runs, lanes, started_us, lease_us, fixed, report) \
+             VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7, $8, $9)"
         );
         let insert = Statement::new(
             insert,
@@ -67,6 +72,7 @@ impl Tables {
                 worker.lanes,
                 lease.as_micros() as u64,
                 worker.fixed.as_ref().map(SlotSet::to_bytes),
+                report,
             ],
         );
         let set = self.create_set(&worker.replica_set, worker.rollout);

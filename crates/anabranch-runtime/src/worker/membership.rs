@@ -60,7 +60,8 @@ impl Keeper {
     pub(super) async fn join(&mut self) -> Result<(), RunError> {
         let life = self.tables.database.show_life(&self.worker.id).await?;
         self.membership.life = Some(life);
-        self.tables.enlist(&self.worker, self.plan.tuning.lease).await?;
+        let report = self.report().text();
+        self.tables.enlist(&self.worker, self.plan.tuning.lease, &report).await?;
         self.start_heartbeat();
         self.tick().await?;
         Ok(())

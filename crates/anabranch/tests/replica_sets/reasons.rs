@@ -6,7 +6,7 @@ use crate::support::*;
 use crate::{on_both, on_postgres};
 use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
-use anabranch::{Failure, HandlerError, Reason, Retry};
+use anabranch::{Consumers, Failure, HandlerError, Reason, Retry};
 use std::time::Duration;
 
 on_both! {
@@ -26,8 +26,9 @@ on_postgres! {
 /// Waits until some cursor of `orders` has a reason, and returns it.
 async fn until_reason(log: &Log, what: &str, wanted: impl Fn(&Reason) -> bool) -> Reason {
     until(what, async || {
-        let cursors = status(log, "orders").await.cursors;
-        cursors.into_iter().flat_map(|cursor| cursor.reasons).find(&wanted)
+        // There is none before it first runs.
+        let status = Consumers::of(log).status("orders").await.ok()?;
+        status.cursors.into_iter().flat_map(|cursor| cursor.reasons).find(&wanted)
     })
     .await
 }
@@ -93,7 +94,7 @@ async fn a_paused_consumer(db: Db) {
     let set = ReplicaSet::new("s").projection(db.recorder("orders")).tuning(quick());
     let running = start(&db.log().await, set);
     until_shared(&log, "orders", 1).await;
-    anabranch::Consumers::of(&log).pause("orders").await.unwrap();
+    Consumers::of(&log).pause("orders").await.unwrap();
     until_reason(&log, "a pause", |reason| *reason == Reason::Paused).await;
     running.stop().await;
 }
@@ -116,6 +117,7 @@ async fn nothing_to_say_when_all_is_well(db: Db) {
     let recorder = db.recorder("orders");
     let table = recorder.table.clone();
     let running = start(&db.log().await, ReplicaSet::new("s").projection(recorder).lanes(2));
+    until_shared(&log, "orders", 1).await;
     fill(&log, 0..10, 1..=3).await;
     until_proven(&log, &table, 10, 3).await;
     until("nothing to say", async || {
@@ -167,6 +169,7 @@ async fn a_missing_wake(db: Db) {
     let table = recorder.table.clone();
     let poll = quick().poll(Duration::from_millis(200));
     let running = start(&db.log().await, ReplicaSet::new("s").projection(recorder).tuning(poll));
+    until_shared(&log, "orders", 1).await;
     fill(&log, 0..1, 1..=1).await;
     until_proven(&log, &table, 1, 1).await;
     let events = table_of(&log, "events");
