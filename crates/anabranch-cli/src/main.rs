@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `target` | which log a command works on |
 //! | `output` | lines, JSON lines and tables |
+//! | `percentiles` | what was measured, in three numbers |
+//! | `worker_process` | processes of this program's own |
 //! | `confirm` | what cannot be taken back |
 //! | `demo` | a projection that is rescaled and hit while it runs, and a proof |
 //! | `append` | one event from the command line |
@@ -35,12 +37,14 @@ mod output;
 mod parked;
 mod partition;
 mod pause;
+mod percentiles;
 mod rebuild;
 mod replay;
 mod skip_to_head;
 mod status;
 mod tail;
 mod target;
+mod worker_process;
 mod workers;
 
 use anabranch::{AppendError, RebuildError, StoreError};
