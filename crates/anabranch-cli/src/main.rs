@@ -11,6 +11,7 @@
 //! | `worker_process` | processes of this program's own |
 //! | `confirm` | what cannot be taken back |
 //! | `demo` | a projection that is rescaled and hit while it runs, and a proof |
+//! | `chaos` | workers that are hit at random, and a proof |
 //! | `append` | one event from the command line |
 //! | `tail` | the last events, and the next ones |
 //! | `migrate` | create or upgrade a log, or print how |
@@ -29,6 +30,7 @@
 
 mod append;
 mod bench;
+mod chaos;
 mod confirm;
 mod demo;
 mod forget;
@@ -66,6 +68,9 @@ enum Command {
     Demo(demo::Demo),
     #[command(hide = true)]
     DemoWorker(demo::worker::DemoWorker),
+    Chaos(chaos::Chaos),
+    #[command(hide = true)]
+    ChaosWorker(chaos::worker::ChaosWorker),
     Append(append::AppendEvent),
     Tail(tail::Tail),
     Migrate(migrate::Migrate),
@@ -112,6 +117,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(demo) => demo.run().await,
         Command::DemoWorker(worker) => worker.run().await,
+        Command::Chaos(chaos) => chaos.run().await,
+        Command::ChaosWorker(worker) => worker.run().await,
         Command::Append(append) => append.run().await,
         Command::Tail(tail) => tail.run().await,
         Command::Migrate(migrate) => migrate.run().await,

@@ -16,7 +16,7 @@
 //! | `limit_sqlite`, `limit_postgres` | that on each |
 //! | `report` | what is printed |
 
-mod bare;
+pub(crate) mod bare;
 mod bare_postgres;
 mod bare_sqlite;
 mod events;
@@ -26,7 +26,7 @@ mod limit;
 mod limit_postgres;
 mod limit_sqlite;
 mod log;
-mod own_log;
+pub(crate) mod own_log;
 mod partitions;
 mod project;
 mod report;
