@@ -76,12 +76,20 @@ impl Ledger {
     /// How many events the counts of all keys add up to.
     pub(crate) async fn counted(&self) -> anyhow::Result<u64> {
         let sum = format!("SELECT CAST(coalesce(sum(events), 0) AS BIGINT) FROM {}", self.counts);
-        self.number(&sum, vec![]).await
+        self.number(&sum, vec![]).await.map(i64::unsigned_abs)
     }
 
-    /// How many entries there are.
-    pub(crate) async fn len(&self) -> anyhow::Result<u64> {
-        self.number(&format!("SELECT count(*) FROM {}", self.entries), vec![]).await
+    /// The number of the last entry.
+    pub(crate) async fn last_number(&self) -> anyhow::Result<i64> {
+        let last = format!("SELECT coalesce(max(number), 0) FROM {}", self.entries);
+        self.number(&last, vec![]).await
+    }
+
+    /// How many workers have handled something since an entry.
+    pub(crate) async fn workers_since(&self, number: i64) -> anyhow::Result<usize> {
+        let workers =
+            format!("SELECT count(DISTINCT worker) FROM {} WHERE number > $1", self.entries);
+        Ok(self.number(&workers, params![number]).await?.unsigned_abs() as usize)
     }
 
     /// The key that a worker has handled last.
@@ -97,8 +105,7 @@ impl Ledger {
     /// The database's clock.
     pub(crate) async fn now_us(&self) -> anyhow::Result<i64> {
         let now = self.log.store().database().dialect().now_us();
-        let rows = self.ask(&format!("SELECT {now}"), vec![]).await?;
-        Ok(rows.first().map(|row| row.get(0)).transpose()?.unwrap_or_default())
+        self.number(&format!("SELECT {now}"), vec![]).await
     }
 
     /// Ends sessions by their name, as an administrator does: all of them, or one.
@@ -111,7 +118,7 @@ impl Ledger {
         self.ask(&cut, params![application]).await.map(drop)
     }
 
-    async fn number(&self, sql: &str, values: Vec<Value>) -> anyhow::Result<u64> {
+    async fn number(&self, sql: &str, values: Vec<Value>) -> anyhow::Result<i64> {
         let rows = self.ask(sql, values).await?;
         Ok(rows.first().map(|row| row.get(0)).transpose()?.unwrap_or(0))
     }

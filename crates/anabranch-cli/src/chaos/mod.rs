@@ -89,7 +89,7 @@ pub(crate) struct Chaos {
     lanes: usize,
 
     /// How many events come in a second
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u64).range(1..))]
     rate: u64,
 
     /// How many keys they have

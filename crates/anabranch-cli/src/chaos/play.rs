@@ -127,7 +127,7 @@ impl Play {
 
     async fn stop(&mut self) -> anyhow::Result<()> {
         let Some(victim) = self.victim(None) else { return Ok(()) };
-        let alone = !self.random.once_in(2);
+        let alone = !self.random.once_in(3);
         // One that holds SQLite's write lock holds up everybody, whoever does what.
         if self.random.once_in(2) && self.ledger.is_postgres() {
             self.open_transaction(victim).await?;
