@@ -3,7 +3,10 @@
 //! Claiming and releasing only divide and join sets of slots. A slot carries its position along, so
 //! going from any number of partitions to any other has nothing to migrate, merge or replay.
 
+mod parts;
+
 use crate::{Position, SlotSet};
+pub use parts::{Move, Parts};
 use std::collections::BTreeMap;
 use std::fmt;
 use thiserror::Error;
@@ -213,7 +216,7 @@ impl fmt::Display for CoverError {
     }
 }
 
-fn union<'a>(sets: impl IntoIterator<Item = &'a SlotSet>) -> SlotSet {
+pub(crate) fn union<'a>(sets: impl IntoIterator<Item = &'a SlotSet>) -> SlotSet {
     sets.into_iter().fold(SlotSet::empty(), |sum, set| sum.union(set))
 }
 

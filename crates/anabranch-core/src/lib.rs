@@ -20,6 +20,8 @@
 //! | [`partition`] | how a consumer's events are keyed |
 //! | [`fixed`] | fixed partitions, i of N |
 //! | [`cursor`] | who has done which slots up to where: claim, release, cover |
+//! | [`plan`] | which slots each worker should own, and each of its lanes |
+//! | [`rates`] | how busy and how heavy each slot is |
 //! | [`retry`] | when a failed event is tried again |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
@@ -31,12 +33,15 @@ pub mod decide;
 pub mod error;
 pub mod event;
 pub mod fixed;
+pub mod generation;
 pub mod json;
 pub mod limits;
 pub mod new_event;
 pub mod partition;
+pub mod plan;
 pub mod position;
 pub mod query;
+pub mod rates;
 pub mod retry;
 pub mod schema;
 pub mod slot;
@@ -48,12 +53,14 @@ pub use cursor::Cursor;
 pub use error::{AppendError, InputError, InputProblem, StoreError};
 pub use event::Event;
 pub use fixed::FixedPartition;
+pub use generation::Rollout;
 pub use json::Json;
 pub use limits::Limits;
 pub use new_event::NewEvent;
 pub use partition::{MissingKey, Partition, SlotColumn, Strategy};
 pub use position::Position;
 pub use query::{Query, QueryItem};
+pub use rates::{Rates, Weights};
 pub use retry::{Failure, Retry};
 pub use schema::{DecodeError, EventSchema};
 pub use slot::{HashRule, SLOTS, Slot, Slots};

@@ -3,13 +3,16 @@
 //! Begin, statements, fence and commit leave in one go; the answers are taken as they arrive. If one
 //! fails, the server refuses those after it, and answers the commit with a rollback.
 
+use crate::activity;
 use crate::connection::{Lease, Server, prepare};
 use crate::error::Failure;
+use crate::life::Life;
 use crate::value::{Bound, values_of};
 use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
-    Answer, Database, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Work,
+    Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason, Session,
+    Statement, Who, Work,
 };
 use anabranch_store::{Row, Value};
 use deadpool_postgres::{Object, Pool};
@@ -27,7 +30,14 @@ use tokio_postgres::{Error, Statement as Prepared};
 /// noticed all the same.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+/// Sessions for heartbeats and claims, which handlers must not hold up.
+const CONTROL_SESSIONS: usize = 2;
+
+/// How a transaction begins: under the name of whoever it belongs to, so that its heirs find it if it
+/// is left behind, and an operator if it waits.
+fn begin(who: &Who) -> String {
+    format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL application_name = '{}'", who.name())
+}
 
 /// Where consumers write.
 pub(crate) struct Effects {
@@ -35,6 +45,8 @@ pub(crate) struct Effects {
     handlers: Pool,
     /// Never in the hands of handlers.
     control: Pool,
+    /// The most sessions of handlers.
+    sessions: usize,
     dialect: Dialect,
     wake: Arc<Wake>,
 }
@@ -42,28 +54,59 @@ pub(crate) struct Effects {
 impl Effects {
     pub(crate) fn new(
         server: Server,
-        handlers: Pool,
-        control: Pool,
+        sessions: usize,
         dialect: Dialect,
         wake: Arc<Wake>,
-    ) -> Self {
-        Self { server, handlers, control, dialect, wake }
+    ) -> Result<Self, StoreError> {
+        let handlers = server.pool(sessions, "")?;
+        let control = server.pool(CONTROL_SESSIONS, "")?;
+        Ok(Self { server, handlers, control, sessions, dialect, wake })
     }
 
-    fn session(&self, pool: &Pool) -> Box<dyn Session> {
+    fn session(&self, pool: &Pool, who: &Who) -> Box<dyn Session> {
         let (server, pool) = (self.server.clone(), pool.clone());
-        let signal = self.wake.signal_statement();
-        Box::new(PostgresSession { server, pool, signal, open: None })
+        let (signal, begin) = (self.wake.signal_statement(), begin(who));
+        Box::new(PostgresSession { server, pool, signal, begin, open: None })
+    }
+
+    fn life(&self) -> Life {
+        Life::new(self.server.clone(), &self.dialect.namespace)
     }
 }
 
 impl Database for Effects {
-    fn begin(&self) -> Box<dyn Session> {
-        self.session(&self.handlers)
+    fn begin_as(&self, who: &Who) -> Box<dyn Session> {
+        self.session(&self.handlers, who)
+    }
+
+    fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
+        let (dialect, wake) = (self.dialect.clone(), Arc::clone(&self.wake));
+        Ok(Arc::new(Self::new(self.server.clone(), self.sessions, dialect, wake)?))
     }
 
     fn control(&self) -> Box<dyn Session> {
-        self.session(&self.control)
+        self.session(&self.control, &Who { worker: String::new(), lane: "control".to_owned() })
+    }
+
+    fn hears(&self) -> bool {
+        self.wake.hears()
+    }
+
+    fn show_life(&self, worker: &str) -> BoxFuture<'_, Result<LifeSign, StoreError>> {
+        let life = self.life().show(worker.to_owned());
+        Box::pin(async { Ok(Box::new(life.await?) as LifeSign) })
+    }
+
+    fn death_of(&self, worker: &str) -> BoxFuture<'static, ()> {
+        Box::pin(self.life().death_of(worker.to_owned()))
+    }
+
+    fn bury<'a>(&'a self, worker: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(activity::end_sessions(&self.control, &self.server, worker))
+    }
+
+    fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>> {
+        Box::pin(activity::blocked(&self.control, &self.server))
     }
 
     fn signals(&self) -> watch::Receiver<u64> {
@@ -84,6 +127,8 @@ struct PostgresSession {
     pool: Pool,
     /// The statement that tells all workers.
     signal: String,
+    /// How a transaction begins.
+    begin: String,
     open: Option<Lease>,
 }
 
@@ -95,7 +140,8 @@ impl PostgresSession {
             None => (Lease::of(&self.pool).await.map_err(|e| Failed::store(e.at(at)))?, false),
         };
         let session = lease.session();
-        let work = batch(session, &self.signal, &statements, begun, end);
+        let own = Own { signal: &self.signal, begin: &self.begin };
+        let work = batch(session, own, &statements, begun, end);
         let Ok(result) = tokio::time::timeout(PATIENCE, work).await else {
             return Err(Failed::store(Failure::Silent(PATIENCE).at(at)));
         };
@@ -173,9 +219,16 @@ impl From<Error> for FirstError {
     }
 }
 
+/// The statements that come from us.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    signal: &'a str,
+    begin: &'a str,
+}
+
 async fn batch(
     session: &Object,
-    signal: &str,
+    own: Own<'_>,
     statements: &[Statement],
     begun: bool,
     end: End,
@@ -186,8 +239,8 @@ async fn batch(
     {
         let (before, after) = statements.split_at(change + 1);
         let open = End::Open { idle: PATIENCE };
-        let mut answers = Box::pin(batch(session, signal, before, begun, open)).await?;
-        let rest = Box::pin(batch(session, signal, after, true, end)).await;
+        let mut answers = Box::pin(batch(session, own, before, begun, open)).await?;
+        let rest = Box::pin(batch(session, own, after, true, end)).await;
         let shifted = |error: FirstError| FirstError {
             statement: error.statement.map(|later| later + change + 1),
             ..error
@@ -198,15 +251,15 @@ async fn batch(
     // All are prepared before the first is sent; else one could overtake another.
     let mut ready = Vec::with_capacity(statements.len());
     for (number, statement) in statements.iter().enumerate() {
-        let prepared = Ready::of(session, signal, statement).await;
+        let prepared = Ready::of(session, own.signal, statement).await;
         ready.push(prepared.map_err(|error| FirstError::at(number, error))?);
     }
     let begin = match (begun, end) {
         (true, _) => None,
-        (false, End::Commit) => Some(BEGIN.to_owned()),
+        (false, End::Commit) => Some(own.begin.to_owned()),
         (false, End::Open { idle }) => {
-            let idle = idle.as_millis();
-            Some(format!("{BEGIN}; SET LOCAL idle_in_transaction_session_timeout = {idle}"))
+            let (begin, idle) = (own.begin, idle.as_millis());
+            Some(format!("{begin}; SET LOCAL idle_in_transaction_session_timeout = {idle}"))
         }
     };
     let begin = async {

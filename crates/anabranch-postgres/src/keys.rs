@@ -23,12 +23,19 @@ pub(crate) struct Classes {
     pub(crate) keys: i32,
     pub(crate) marks: i32,
     pub(crate) migration: i32,
+    /// Signs of life of workers.
+    pub(crate) workers: i32,
 }
 
 impl Classes {
     pub(crate) fn of(namespace: &Namespace) -> Self {
         let class = |what: &str| HashRule::fnv1a32(&format!("anabranch {what} {namespace}")) as i32;
-        Self { keys: class("keys"), marks: class("marks"), migration: class("migration") }
+        Self {
+            keys: class("keys"),
+            marks: class("marks"),
+            migration: class("migration"),
+            workers: class("workers"),
+        }
     }
 }
 

@@ -15,6 +15,8 @@
 //! | `read` | one page of events |
 //! | `row` | an event from a row |
 //! | `effects` | transactions of consumers, pipelined |
+//! | `life` | signs of life of workers |
+//! | `activity` | what the server's sessions do |
 //! | `value` | values as PostgreSQL writes them |
 //! | `wake` | LISTEN and NOTIFY |
 //! | `connection` | URLs, pools, sessions |
@@ -30,6 +32,7 @@
 //! # Ok(()) }
 //! ```
 
+mod activity;
 mod append;
 mod connection;
 mod effects;
@@ -38,6 +41,7 @@ mod guess;
 mod horizon;
 mod insert;
 mod keys;
+mod life;
 mod read;
 mod row;
 mod schema;

@@ -38,8 +38,6 @@ const SCANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_sor
                         SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off";
 /// Sessions for appends that wait for a lock of somebody else. They take turns.
 const WAITING_SESSIONS: usize = 4;
-/// Sessions for heartbeats and claims, which handlers must not hold up.
-const CONTROL_SESSIONS: usize = 2;
 /// How long an append waits for a lock of somebody else.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 /// How long an append is repeated while the server is away.
@@ -87,11 +85,10 @@ impl Postgres {
         let inner = Inner {
             effects: Arc::new(Effects::new(
                 server.clone(),
-                server.pool(options.sessions, "")?,
-                server.pool(CONTROL_SESSIONS, "")?,
+                options.sessions,
                 dialect,
                 Arc::clone(&wake),
-            )),
+            )?),
             waiting: server.pool(WAITING_SESSIONS, APPENDING)?,
             reads: server.pool(options.readers, "")?,
             scans: server.pool(options.readers, SCANNING)?,

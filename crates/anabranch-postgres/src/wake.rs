@@ -8,7 +8,7 @@ use crate::connection::Server;
 use crate::error::Failure;
 use anabranch_store::Namespace;
 use futures_util::{StreamExt, stream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -32,6 +32,7 @@ pub(crate) struct Wake {
     signals: Arc<watch::Sender<u64>>,
     to_notify: Arc<ToNotify>,
     listener: OnceLock<Task>,
+    hears: Arc<AtomicBool>,
     notifier: OnceLock<Task>,
 }
 
@@ -45,6 +46,7 @@ impl Wake {
             signals: Arc::new(watch::Sender::new(0)),
             to_notify: Arc::default(),
             listener: OnceLock::new(),
+            hears: Arc::default(),
             notifier: OnceLock::new(),
         }
     }
@@ -80,6 +82,11 @@ impl Wake {
         self.signals.subscribe()
     }
 
+    /// Whether what other processes send arrives.
+    pub(crate) fn hears(&self) -> bool {
+        self.hears.load(Ordering::Relaxed)
+    }
+
     /// The statement that signals to all workers when it commits.
     pub(crate) fn signal_statement(&self) -> String {
         format!("SELECT pg_notify('{}', '')", self.signal)
@@ -91,7 +98,7 @@ impl Wake {
                 (self.channel.clone(), Arc::clone(&self.local)),
                 (self.signal.clone(), Arc::clone(&self.signals)),
             ];
-            Task::spawn(listen(self.server.clone(), channels))
+            Task::spawn(listen(self.server.clone(), channels, Arc::clone(&self.hears)))
         });
     }
 }
@@ -115,10 +122,10 @@ pub(crate) fn channel(namespace: &Namespace) -> String {
 }
 
 /// A task that ends with its owner.
-struct Task(JoinHandle<()>);
+pub(crate) struct Task(pub(crate) JoinHandle<()>);
 
 impl Task {
-    fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(tokio::spawn(future))
     }
 }
@@ -162,10 +169,12 @@ async fn notify(server: Server, channel: String, to_notify: Arc<ToNotify>) {
 type Channels = [(String, Arc<watch::Sender<u64>>); 2];
 
 /// Listens for ever, with a new session whenever the old one ends.
-async fn listen(server: Server, channels: Channels) {
+async fn listen(server: Server, channels: Channels, hears: Arc<AtomicBool>) {
     let mut wait = RECONNECT_WAIT;
     loop {
-        match listen_once(&server, &channels).await {
+        let ended = listen_once(&server, &channels, &hears).await;
+        hears.store(false, Ordering::Relaxed);
+        match ended {
             Ok(()) => wait = RECONNECT_WAIT,
             Err(error) => {
                 let error = error.at(&server.at);
@@ -178,7 +187,11 @@ async fn listen(server: Server, channels: Channels) {
 }
 
 /// Listens until the session ends.
-async fn listen_once(server: &Server, channels: &Channels) -> Result<(), Failure> {
+async fn listen_once(
+    server: &Server,
+    channels: &Channels,
+    hears: &AtomicBool,
+) -> Result<(), Failure> {
     let woken = {
         let channels = channels.clone();
         move |channel: &str| {
@@ -193,12 +206,13 @@ async fn listen_once(server: &Server, channels: &Channels) -> Result<(), Failure
         // Whatever happened before the LISTEN took effect.
         woken(channel);
     }
+    hears.store(true, Ordering::Relaxed);
     let _ = (&mut driver.0).await;
     Ok(())
 }
 
 /// A session outside the pools, and the task that drives it.
-async fn connect(
+pub(crate) async fn connect(
     server: &Server,
     woken: impl Fn(&str) + Send + 'static,
 ) -> Result<(Client, Task), Failure> {

@@ -77,6 +77,14 @@ impl Consumer {
         Self { name, kind, partition, settings, batch_size, code, suffix: "" }
     }
 
+    /// The same with another batch size, unless it has chosen one itself.
+    pub(crate) fn sized(mut self, events: Option<usize>) -> Self {
+        if let (Some(events), None) = (events, self.settings.batch_size) {
+            self.batch_size = events;
+        }
+        self
+    }
+
     /// The same, as a new version that is built beside the old one.
     pub(crate) fn beside(mut self) -> Self {
         self.name += NEXT.0;

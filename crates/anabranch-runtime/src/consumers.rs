@@ -1,8 +1,10 @@
 //! Looking after the consumers of a log: status, pause, replay, parked keys.
 
+use crate::report::Report;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::parked::{Asked, ParkedKey};
+use crate::tables::replica_sets::Generation;
 use crate::tx::{Ended, Tx};
 use anabranch_core::{Cursor, Event, Position, Query, Slot, SlotSet, StoreError};
 use anabranch_store::Log;
@@ -106,6 +108,8 @@ pub struct WorkerStatus {
     pub started_us: i64,
     /// Whether its lease is good.
     pub is_alive: bool,
+    /// What it says of itself.
+    pub report: Report,
 }
 
 /// A key that is set aside because an event of it failed.
@@ -209,6 +213,15 @@ impl Consumers {
     /// The workers, dead ones that nobody has noticed yet included.
     pub async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         self.tables.workers().await
+    }
+
+    /// The last generations of a replica set, or of all, the newest first: when, why, who had what.
+    pub async fn generations(
+        &self,
+        replica_set: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Generation>, StoreError> {
+        self.tables.generations(replica_set, limit).await
     }
 
     /// Who owns a slot of a consumer.

@@ -12,6 +12,7 @@ use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{Log, Page, PageEnd, ReadRequest, Scope};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -20,8 +21,6 @@ pub(crate) const QUEUE: usize = 4;
 /// How soon to look again at appends in flight: an append that is rolled back wakes nobody.
 const PENDING_POLL: Duration = Duration::from_millis(5);
 const PENDING_POLL_MAX: Duration = Duration::from_millis(40);
-/// How soon to look for new events when no wake comes: wakes may be lost.
-const FALLBACK_POLL: Duration = Duration::from_secs(5);
 /// How long to wait for a database that is away.
 const OUTAGE_POLL: Duration = Duration::from_millis(50);
 const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
@@ -37,6 +36,8 @@ pub(crate) struct Chunk {
     pub(crate) parts: Vec<usize>,
     /// The lane's tenure when it was read: one from before it lost its slots is void.
     pub(crate) tenure: u64,
+    /// How often the lane had let go of slots when it was read.
+    pub(crate) sheds: u64,
     pub(crate) events: Vec<Event>,
     /// Everything of these parts up to here is in this chunk or was in those before.
     pub(crate) up_to: Position,
@@ -47,6 +48,8 @@ pub(crate) struct Chunk {
 pub(crate) enum Order {
     /// A lane takes over slots at a position.
     Add { lane: usize, part: usize, tenure: u64, slots: SlotSet, at: Position },
+    /// A lane has let go of slots, so many times by now.
+    Shed { lane: usize, sheds: u64, slots: SlotSet },
     /// A lane has lost all it had.
     Forget { lane: usize },
 }
@@ -82,6 +85,8 @@ struct Unit {
     /// Nothing to read before this, unless a wake comes.
     not_before: Instant,
     wake_seen: u64,
+    /// It was at the end of the log, so only a wake or a poll can bring more.
+    idle: bool,
     pending: Duration,
 }
 
@@ -89,14 +94,35 @@ pub(crate) struct Feed {
     log: Log,
     consumer: Arc<Consumer>,
     lanes: Vec<mpsc::Sender<Chunk>>,
+    /// How often each lane has let go of slots.
+    sheds: Vec<u64>,
     /// The lane of each slot.
     lane_of: Vec<Option<u16>>,
+
     units: Vec<Unit>,
     orders: mpsc::UnboundedReceiver<Order>,
     room: Arc<Notify>,
     wake: watch::Receiver<u64>,
     reads: u64,
     outage: Option<Duration>,
+    /// How soon to look for new events when no wake comes.
+    poll: Duration,
+    stats: Arc<FeedStats>,
+}
+
+/// What others may see of a feed.
+pub(crate) struct FeedStats {
+    /// How many events of each slot were read.
+    pub(crate) events: Box<[AtomicU32]>,
+    /// How many events were found though no wake had told of them.
+    pub(crate) unannounced: AtomicU64,
+}
+
+impl Default for FeedStats {
+    fn default() -> Self {
+        let events = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
+        Self { events, unannounced: AtomicU64::new(0) }
+    }
 }
 
 /// What can be done next.
@@ -113,20 +139,27 @@ impl Feed {
     pub(crate) fn new(
         log: &Log,
         consumer: Arc<Consumer>,
-        lane_slots: &[SlotSet],
         lanes: Vec<mpsc::Sender<Chunk>>,
+        (poll, stats): (Duration, Arc<FeedStats>),
     ) -> (Self, FeedHandle) {
         let (sender, orders) = mpsc::unbounded_channel();
         let room = Arc::new(Notify::new());
-        let mut lane_of = vec![None; usize::from(SLOTS)];
-        for (lane, slots) in lane_slots.iter().enumerate() {
-            slots.iter().for_each(|slot| lane_of[usize::from(slot.get())] = Some(lane as u16));
-        }
         let handle = FeedHandle { orders: sender, room: Arc::clone(&room) };
-        let wake = log.store().wake();
-        let (log, units, outage) = (log.clone(), Vec::new(), None);
-        let feed =
-            Self { log, consumer, lanes, lane_of, units, orders, room, wake, reads: 0, outage };
+        let feed = Self {
+            log: log.clone(),
+            consumer,
+            sheds: vec![0; lanes.len()],
+            lanes,
+            lane_of: vec![None; usize::from(SLOTS)],
+            units: Vec::new(),
+            orders,
+            room,
+            wake: log.store().wake(),
+            reads: 0,
+            outage: None,
+            poll,
+            stats,
+        };
         (feed, handle)
     }
 
@@ -182,6 +215,7 @@ impl Feed {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Add { lane, part, tenure, slots, at } => {
+                self.route(&slots, Some(lane));
                 self.units.push(Unit {
                     lane,
                     parts: vec![part],
@@ -191,14 +225,28 @@ impl Feed {
                     served: self.reads,
                     not_before: Instant::now() + GATHER,
                     wake_seen: *self.wake.borrow(),
+                    idle: false,
                     pending: PENDING_POLL,
                 });
                 // A page holds the events of a lane once, so units of a lane at one position are
                 // one.
                 self.join_up();
             }
+            Order::Shed { lane, sheds, slots } => {
+                self.sheds[lane] = sheds;
+                self.route(&slots, None);
+                for unit in self.units.iter_mut().filter(|unit| unit.lane == lane) {
+                    unit.slots = unit.slots.difference(&slots);
+                }
+                self.units.retain(|unit| !unit.slots.is_empty());
+            }
             Order::Forget { lane } => self.units.retain(|unit| unit.lane != lane),
         }
+    }
+
+    fn route(&mut self, slots: &SlotSet, lane: Option<usize>) {
+        let lane = lane.map(|lane| lane as u16);
+        slots.iter().for_each(|slot| self.lane_of[usize::from(slot.get())] = lane);
     }
 
     fn has_room(&self, unit: &Unit) -> bool {
@@ -208,7 +256,7 @@ impl Feed {
     fn next(&mut self, waiting_since: Option<Instant>) -> Next {
         let now = Instant::now();
         let wake = *self.wake.borrow();
-        let mut sleep = now + FALLBACK_POLL;
+        let mut sleep = now + self.poll;
         let mut incomplete = false;
         let mut choice: Option<(u64, Position)> = None;
         let patient = waiting_since.is_none_or(|since| since.elapsed() < TOGETHER);
@@ -296,6 +344,7 @@ impl Feed {
         let up_to = Position::new(page.cursor);
         let now = Instant::now();
         let rule = self.log.hash_rule();
+        self.count_unannounced(group, &page, wake_seen);
         let expected = page.events.len() / group.len().max(1) + 16;
         let mut of_lane: Vec<Vec<Event>> = self.lanes.iter().map(|_| Vec::new()).collect();
         group.iter().for_each(|number| {
@@ -307,6 +356,7 @@ impl Feed {
             if let Some(lane) = self.lane_of[usize::from(slot.get())]
                 && slots.contains(slot)
             {
+                self.stats.events[usize::from(slot.get())].fetch_add(1, Ordering::Relaxed);
                 of_lane[usize::from(lane)].push(event);
             }
         }
@@ -315,10 +365,11 @@ impl Feed {
             unit.served = self.reads;
             let moved = up_to > unit.at;
             unit.at = up_to.max(unit.at);
+            unit.idle = page.end == PageEnd::Last;
             match page.end {
                 PageEnd::More => (unit.not_before, unit.pending) = (now, PENDING_POLL),
                 PageEnd::Last => {
-                    (unit.not_before, unit.pending) = (now + FALLBACK_POLL, PENDING_POLL);
+                    (unit.not_before, unit.pending) = (now + self.poll, PENDING_POLL);
                     unit.wake_seen = wake_seen;
                 }
                 PageEnd::Pending => {
@@ -330,10 +381,22 @@ impl Feed {
             if moved {
                 let events = std::mem::take(&mut of_lane[unit.lane]);
                 let (parts, tenure) = (unit.parts.clone(), unit.tenure);
+                let sheds = self.sheds[unit.lane];
                 // Only the feed fills these queues and there was room; a lane that is gone has
                 // ended the run.
-                let _ = self.lanes[unit.lane].try_send(Chunk { parts, tenure, events, up_to });
+                let _ =
+                    self.lanes[unit.lane].try_send(Chunk { parts, tenure, sheds, events, up_to });
             }
+        }
+    }
+
+    /// Events that a poll has found though they had time to be told of: wakes do not arrive.
+    fn count_unannounced(&self, group: &[usize], page: &Page, wake_seen: u64) {
+        let is_polled = |unit: &Unit| {
+            unit.idle && unit.wake_seen == wake_seen && unit.not_before <= Instant::now()
+        };
+        if !page.events.is_empty() && group.iter().all(|number| is_polled(&self.units[*number])) {
+            self.stats.unannounced.fetch_add(page.events.len() as u64, Ordering::Relaxed);
         }
     }
 
@@ -350,6 +413,7 @@ impl Feed {
                     other.parts.extend(unit.parts);
                     other.not_before = other.not_before.min(unit.not_before);
                     other.wake_seen = other.wake_seen.min(unit.wake_seen);
+                    other.idle &= unit.idle;
                 }
                 None => joined.push(unit),
             }

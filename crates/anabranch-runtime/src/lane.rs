@@ -3,31 +3,33 @@
 //! | module | subject |
 //! |---|---|
 //! | `batch` | what the lane works on at a time, to its end |
-//! | `parts` | the cursors that the lane holds |
+//! | `shed` | slots that others should own: let go |
 //! | `transact` | one transaction: handler, parked events, fence |
 //! | `parking` | keys that failed: set aside, tried again, let go |
 
 mod batch;
 mod parking;
-mod parts;
+mod shed;
 mod transact;
 
 use crate::consumer::Consumer;
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
+use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
-use anabranch_core::{Cursor, Failure, HashRule, Position, StoreError, Strategy};
+use anabranch_core::cursor::{Cursor, Parts};
+use anabranch_core::{Failure, HashRule, Position, SlotSet, StoreError, Strategy};
 use anabranch_store::Log;
+use anabranch_store::database::Who;
 use batch::Batch;
 use parking::Parking;
-use parts::Parts;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use transact::Outcome;
 
 /// How soon a lane without events of its own writes down how far it has looked.
@@ -46,6 +48,8 @@ pub(crate) enum Order {
     Take(Vec<Cursor>),
     /// Nothing is yours any more.
     Forget,
+    /// You work for this worker from now on.
+    Serve(Who),
     /// Stop or go on with taking events.
     Pause(bool),
     /// Somebody wants something of a parked key.
@@ -78,6 +82,42 @@ pub(crate) struct LaneStats {
     pub(crate) retrying: AtomicUsize,
     /// How many batches were committed.
     pub(crate) batches: AtomicU64,
+    doing: Mutex<State>,
+}
+
+/// What a lane does, since when, and with which slots.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) doing: Doing,
+    pub(crate) since: Instant,
+    pub(crate) slots: Arc<SlotSet>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let (doing, slots) = (Doing::Idle, Arc::new(SlotSet::empty()));
+        Self { doing, since: Instant::now(), slots }
+    }
+}
+
+impl LaneStats {
+    pub(crate) fn state(&self) -> State {
+        self.doing.lock().map(|state| state.clone()).unwrap_or_default()
+    }
+
+    /// Says what the lane does. Whoever fails or waits does so since the first time, until something
+    /// works.
+    fn does(&self, doing: Doing, has_worked: bool) {
+        let Ok(mut state) = self.doing.lock() else { return };
+        let is_trouble =
+            |doing: &Doing| matches!(doing, Doing::Failing { .. } | Doing::Waiting { .. });
+        if has_worked || !is_trouble(&state.doing) {
+            state.since = Instant::now();
+        }
+        if has_worked || !is_trouble(&state.doing) || is_trouble(&doing) {
+            state.doing = doing;
+        }
+    }
 }
 
 /// What a lane is made of.
@@ -91,6 +131,10 @@ pub(crate) struct LaneSetup {
     pub(crate) feed: FeedHandle,
     pub(crate) chunks: mpsc::Receiver<Chunk>,
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
+    /// The slots that it should hold, of those that it does.
+    pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
+    /// Whose transactions its are.
+    pub(crate) who: Who,
     pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
     pub(crate) stats: Arc<LaneStats>,
     /// How long a transaction may be open without a statement.
@@ -108,6 +152,10 @@ pub(crate) struct Lane {
     parts: Parts,
     parking: Parking,
     pending: VecDeque<Chunk>,
+    /// How often it has let go of slots: chunks that were read before hold events of those.
+    sheds: u64,
+    /// Since when it has come further than what is stored.
+    dirty_since: Option<Instant>,
     /// What somebody wants of parked keys. It is done between batches: a batch holds back events of
     /// keys that were parked when it began.
     asked: VecDeque<(String, Asked)>,
@@ -130,6 +178,8 @@ impl Lane {
             parts: Parts::default(),
             parking: Parking::default(),
             pending: VecDeque::new(),
+            sheds: 0,
+            dirty_since: None,
             asked: VecDeque::new(),
             paused: false,
             stopping: false,
@@ -151,6 +201,7 @@ impl Lane {
             while let Ok(order) = self.setup.orders.try_recv() {
                 self.obey(order).await?;
             }
+            self.shed().await?;
             if self.stopping {
                 return self.write_watermark().await;
             }
@@ -169,7 +220,7 @@ impl Lane {
                 self.look_only();
             }
             let due = self.parking.next_due().filter(|_| !self.paused);
-            let watermark = self.parts.dirty_since().map(|since| since + WATERMARK);
+            let watermark = self.dirty_since.map(|since| since + WATERMARK);
             let until = due.into_iter().chain(watermark).min();
             tokio::select! {
                 biased;
@@ -181,8 +232,9 @@ impl Lane {
                     Some(chunk) => self.accept(chunk),
                     None => self.paused = true, // The feed has ended; the run is about to.
                 },
+                Ok(()) = self.setup.keep.changed() => {}
                 () = sleep_until(until) => {
-                    if self.parts.dirty_since().is_some_and(|since| since.elapsed() >= WATERMARK) {
+                    if self.dirty_since.is_some_and(|since| since.elapsed() >= WATERMARK) {
                         self.write_watermark().await?;
                     }
                 }
@@ -194,6 +246,7 @@ impl Lane {
         match order {
             Order::Take(cursors) => self.take(cursors).await?,
             Order::Forget => self.forget(),
+            Order::Serve(who) => self.setup.who = who,
             Order::Pause(paused) => self.paused = paused,
             Order::Asked { key, asked } => {
                 if !self.asked.iter().any(|(known, _)| *known == key) {
@@ -233,6 +286,7 @@ impl Lane {
     fn forget(&mut self) {
         self.setup.feed.tell(FeedOrder::Forget { lane: self.setup.number });
         self.parts.clear();
+        self.dirty_since = None;
         self.parking.clear();
         self.pending.clear();
         self.asked.clear();
@@ -255,11 +309,8 @@ impl Lane {
 
     /// Writes down how far it has looked where that is further than its last event.
     async fn write_watermark(&mut self) -> Result<(), RunError> {
-        for group in self.parts.dirty() {
-            self.parts.merge(&group);
-            let up_to = self.parts.reached(&group);
-            let (events, aside, tenure) = (Vec::new(), Vec::new(), self.parts.tenure());
-            let batch = Batch { parts: group, tenure, events, aside, up_to };
+        for part in self.parts.dirty() {
+            let batch = self.nothing_of(part);
             match self.transact(&batch, 0, Vec::new()).await {
                 Outcome::Committed { .. } => {}
                 Outcome::Fenced => {
@@ -292,6 +343,7 @@ impl Lane {
         self.outage = Some(wait);
         let consumer = &self.setup.consumer.name;
         tracing::warn!(consumer, lane = self.setup.number, %error, ?wait, "a lane waits");
+        self.setup.stats.does(Doing::Waiting { error: error.to_string() }, false);
         self.pause_for(wait).await
     }
 
@@ -314,7 +366,11 @@ impl Lane {
     fn publish(&self) {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
-        stats.slots.store(self.parts.slots(), Ordering::Relaxed);
+        let slots = self.parts.slots();
+        stats.slots.store(slots.len(), Ordering::Relaxed);
+        if let Ok(mut state) = stats.doing.lock() {
+            state.slots = Arc::new(slots);
+        }
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
         self.setup.moved.notify_one();

@@ -8,7 +8,9 @@
 //! | [`settings`] | scope, retry, batch size, version |
 //! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
 //! | [`handler`] | what handlers return |
-//! | [`replica_set`] | [`ReplicaSet`]: consumers that run together |
+//! | [`replica_set`] | [`ReplicaSet`]: consumers that scale together |
+//! | [`tuning`] | [`Tuning`]: leases, heartbeats, time-outs |
+//! | [`report`] | what a worker says of itself |
 //! | [`mod@progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: status, pause, replay, parked keys |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
@@ -29,10 +31,12 @@ pub mod progress_bar;
 pub mod projection;
 pub mod rebuild;
 pub mod replica_set;
+pub mod report;
 pub mod run_error;
 pub mod settings;
 pub mod subscriber;
 mod tables;
+pub mod tuning;
 pub mod tx;
 pub mod view;
 mod worker;
@@ -48,5 +52,7 @@ pub use replica_set::{ConsumerProgress, Progress, ReplicaSet};
 pub use run_error::RunError;
 pub use settings::{Scope, Settings, Start};
 pub use subscriber::{Delivery, Guarantee, Subscriber};
+pub use tables::replica_sets::{Generation, GenerationMember};
+pub use tuning::Tuning;
 pub use tx::Tx;
 pub use view::{View, ViewColumn, ViewReader};

@@ -4,9 +4,11 @@ use crate::consumer::Consumer;
 use crate::projection::Projection;
 use crate::run_error::RunError;
 use crate::subscriber::Subscriber;
+use crate::tuning::Tuning;
 use crate::view::View;
 use crate::worker::{self, Plan};
-use anabranch_core::{FixedPartition, SlotSet, Strategy};
+use anabranch_core::generation::Rollout;
+use anabranch_core::{FixedPartition, Strategy};
 use anabranch_store::Log;
 use std::collections::HashSet;
 use std::future::Future;
@@ -15,11 +17,12 @@ use std::time::Duration;
 
 const MAX_LANES: usize = 256;
 
-/// A named group of consumers that run together in this process, on one lane or several.
+/// A named group of consumers that scale together.
 ///
-/// [`run`](Self::run) handles everything in this process, unless the environment or
-/// [`partition`](Self::partition) makes it one fixed partition of several. Whatever is owned by
-/// another process is waited for: a second process with the same partition is a hot standby.
+/// [`run`](Self::run) started in any number of processes is enough: they share the slots, hand them
+/// over when one comes or goes, and take over those of one that dies. The environment or
+/// [`partition`](Self::partition) makes a process one fixed partition of several instead; a second
+/// process with the same partition is a hot standby.
 ///
 /// ```
 /// # use anabranch_runtime::{Projection, ReplicaSet, RunError};
@@ -33,7 +36,8 @@ pub struct ReplicaSet {
     consumers: Vec<Consumer>,
     lanes: usize,
     partition: Option<FixedPartition>,
-    lease: Duration,
+    rollout: Rollout,
+    tuning: Tuning,
     grace: Duration,
     observers: Vec<Observer>,
 }
@@ -81,7 +85,8 @@ impl ReplicaSet {
             consumers: Vec::new(),
             lanes: 1,
             partition: None,
-            lease: Duration::from_secs(5),
+            rollout: Rollout::Cooperative,
+            tuning: Tuning::default(),
             grace: Duration::from_secs(10),
             observers: Vec::new(),
         }
@@ -133,10 +138,23 @@ impl ReplicaSet {
         self
     }
 
+    /// How the set goes from one assignment of slots to the next when workers come and go. Default:
+    /// only the slots that move pause.
+    pub fn rollout(mut self, rollout: Rollout) -> Self {
+        self.rollout = rollout;
+        self
+    }
+
+    /// How the workers of the set keep together: leases, heartbeats, time-outs.
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
+        self.tuning = tuning;
+        self
+    }
+
     /// How long others wait for a process that shows no sign of life before they take what it owns.
-    /// Default 5 s; a sign is given five times as often.
+    /// Default 5 s; a sign is given five times as often. A process that is gone is noticed earlier.
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.tuning = self.tuning.lease(lease);
         self
     }
 
@@ -189,11 +207,8 @@ impl ReplicaSet {
         if self.lanes == 0 || self.lanes > MAX_LANES {
             return refuse(format!("it has {} lanes; use 1 to {MAX_LANES}", self.lanes));
         }
-        if self.lease < Duration::from_millis(100) {
-            return refuse(format!(
-                "a lease of {:?} is shorter than a heartbeat can be; use at least 100 ms",
-                self.lease
-            ));
+        if let Err(problem) = self.tuning.check() {
+            return refuse(format!("it has {problem}"));
         }
         let mut names = HashSet::new();
         for consumer in &self.consumers {
@@ -215,13 +230,16 @@ impl ReplicaSet {
             Some(partition) => Some(partition),
             None => FixedPartition::from_env(|name| std::env::var(name).ok())?,
         };
+        let default_size = self.tuning.batch_size;
+        let consumers = self.consumers.into_iter().map(|consumer| consumer.sized(default_size));
         Ok(Plan {
             name: self.name,
-            consumers: self.consumers.into_iter().map(Arc::new).collect(),
+            consumers: consumers.map(Arc::new).collect(),
             lanes: self.lanes,
-            slots: partition.map_or_else(SlotSet::all, FixedPartition::slots),
-            runs: partition.map_or_else(|| "everything".to_owned(), |fixed| fixed.to_string()),
-            lease: self.lease,
+            fixed: partition.map(FixedPartition::slots),
+            runs: partition.map_or_else(|| "a share".to_owned(), |fixed| fixed.to_string()),
+            rollout: self.rollout,
+            tuning: self.tuning,
             grace: self.grace,
             observers: self.observers,
             catch_up,

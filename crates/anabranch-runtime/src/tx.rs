@@ -2,7 +2,7 @@
 
 use crate::handler::{HandlerError, Result};
 use anabranch_store::database::{
-    Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Work,
+    Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Who, Work,
 };
 use anabranch_store::{Database, Row, Value};
 use std::borrow::Cow;
@@ -68,19 +68,20 @@ pub(crate) enum Ended {
 impl Tx<'_> {
     /// A transaction for a hook.
     pub(crate) fn begin(database: &Arc<dyn Database>, suffix: &'static str) -> Self {
-        Self::begin_with(database, suffix, HOOK_IDLE)
+        Self::begin_as(database, suffix, HOOK_IDLE, &Who::hook())
     }
 
     /// A transaction that may be open for so long without a statement. For a handler that is less than
     /// its worker's lease: on SQLite it would keep the heartbeat out, and anywhere the heir.
-    pub(crate) fn begin_with(
+    pub(crate) fn begin_as(
         database: &Arc<dyn Database>,
         suffix: &'static str,
         idle: Duration,
+        who: &Who,
     ) -> Self {
         Self {
             idle,
-            session: database.begin(),
+            session: database.begin_as(who),
             database: Arc::clone(database),
             queued: Vec::new(),
             blame: Vec::new(),

@@ -3,10 +3,14 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `membership` | the worker as a member of its set: joining, following generations, leaving |
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
+//! | `peers` | watching another worker, to notice its death |
 
 mod heartbeat;
+mod membership;
+mod peers;
 mod running;
 
 use crate::consumer::Consumer;
@@ -14,19 +18,23 @@ use crate::lane::{Order, Report};
 use crate::replica_set::{Observer, Progress};
 use crate::run_error::RunError;
 use crate::tables::Tables;
+use crate::tables::cursors::Wanted;
 use crate::tables::workers::{Beat, Worker};
-use anabranch_core::{Position, SLOTS, SlotSet, StoreError};
+use crate::tuning::Tuning;
+use anabranch_core::generation::Rollout;
+use anabranch_core::{Position, SlotSet, StoreError, Weights};
 use anabranch_store::Log;
-use heartbeat::Heartbeat;
+use heartbeat::{Heartbeat, Rhythm};
+use membership::Membership;
+use peers::Peers;
 use running::{Running, Start};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-/// How many signs of life a lease has.
-const BEATS: u32 = 5;
 /// How often to look whether the end is reached, and to tell the observer.
 const OBSERVE: Duration = Duration::from_millis(100);
 /// How long a worker that is told to stop tries to release its cursors, at least.
@@ -39,10 +47,11 @@ pub(crate) struct Plan {
     pub(crate) name: String,
     pub(crate) consumers: Vec<Arc<Consumer>>,
     pub(crate) lanes: usize,
-    /// The slots that this process wants, of each consumer's.
-    pub(crate) slots: SlotSet,
+    /// The slots that this process asks for, of each consumer's; a fair share if there are none.
+    pub(crate) fixed: Option<SlotSet>,
     pub(crate) runs: String,
-    pub(crate) lease: Duration,
+    pub(crate) rollout: Rollout,
+    pub(crate) tuning: Tuning,
     pub(crate) grace: Duration,
     pub(crate) observers: Vec<Observer>,
     /// End when everything that is in the log now is handled.
@@ -55,7 +64,8 @@ pub(crate) async fn run(
     plan: Plan,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Progress, RunError> {
-    let tables = Tables::of(log.store().database());
+    // Connections of its own: another replica set in this process cannot use them up.
+    let tables = Tables::of(log.store().database().apart()?);
     for consumer in &plan.consumers {
         consumer.register(log, &tables).await?;
     }
@@ -76,6 +86,8 @@ struct Keeper {
     tables: Tables,
     plan: Plan,
     worker: Worker,
+    membership: Membership,
+    peers: Peers,
     running: Vec<Running>,
     lanes: JoinSet<()>,
     feeds: JoinSet<Result<(), StoreError>>,
@@ -83,6 +95,7 @@ struct Keeper {
     heartbeat: Option<Heartbeat>,
     head: Position,
     head_seen: Option<Instant>,
+    deaf_since: Option<Instant>,
     /// Told when a lane has come further.
     moved: Arc<Notify>,
 }
@@ -91,47 +104,51 @@ impl Keeper {
     async fn start(log: &Log, tables: Tables, plan: Plan) -> Result<Self, RunError> {
         let (reporter, reports) = mpsc::unbounded_channel();
         let worker = new_worker(&plan);
-        let (running, lanes, feeds) = (Vec::new(), JoinSet::new(), JoinSet::new());
         let mut keeper = Self {
             log: log.clone(),
+            membership: Membership::default(),
+            peers: Peers::new(&tables),
             tables,
             plan,
             worker,
-            running,
-            lanes,
-            feeds,
+            running: Vec::new(),
+            lanes: JoinSet::new(),
+            feeds: JoinSet::new(),
             reports,
             heartbeat: None,
             head: Position::START,
             head_seen: None,
+            deaf_since: None,
             moved: Arc::default(),
         };
-        keeper.enlist().await?;
         for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
             let (log, tables, plan) = (&keeper.log, &keeper.tables, &keeper.plan);
-            let start = Start { number, log, tables, plan, moved: &keeper.moved };
+            let worker = &keeper.worker.id;
+            let start = Start { number, log, tables, plan, worker, moved: &keeper.moved };
             let tasks = (&mut keeper.lanes, &mut keeper.feeds);
             keeper.running.push(start.consumer(consumer, tasks, &reporter));
         }
+        keeper.join().await?;
         keeper.begin().await?;
         Ok(keeper)
     }
 
-    /// Becomes a worker, with a heartbeat.
-    async fn enlist(&mut self) -> Result<(), RunError> {
-        self.tables.enlist(&self.worker, self.plan.lease).await?;
-        let names = self.plan.consumers.iter().map(|consumer| consumer.name.clone()).collect();
-        let (tables, worker) = (self.tables.clone(), self.worker.id.clone());
-        self.heartbeat = Some(Heartbeat::start(tables, worker, names, self.plan.lease));
-        Ok(())
+    fn start_heartbeat(&mut self) {
+        let consumers = self.names();
+        let (lease, interval) = (self.plan.tuning.lease, self.plan.tuning.heartbeat_interval());
+        let rhythm = Rhythm { worker: self.worker.clone(), consumers, lease, interval };
+        self.heartbeat = Some(Heartbeat::start(self.tables.clone(), rhythm));
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.plan.consumers.iter().map(|consumer| consumer.name.clone()).collect()
     }
 
     /// Finds out what was asked for while nobody ran, before anything is claimed.
     async fn begin(&mut self) -> Result<(), RunError> {
-        let names: Vec<String> =
-            self.plan.consumers.iter().map(|consumer| consumer.name.clone()).collect();
-        match self.tables.beat(&self.worker.id, self.plan.lease, &names).await? {
-            Some(beats) => self.look_after(beats).await?,
+        let (names, lease) = (self.names(), self.plan.tuning.lease);
+        match self.tables.beat(&self.worker, lease, &names, "{}").await? {
+            Some(beat) => self.look_after(beat).await?,
             None => self.declared_dead().await?,
         }
         match self.running.iter().find(|running| running.paused) {
@@ -181,17 +198,36 @@ impl Keeper {
                     // It has said why; the report comes next.
                 }
                 beat = beats.beats.recv() => match beat {
-                    Some(Some(beats)) => tokio::select! {
+                    Some(Some(beat)) => tokio::select! {
                         () = &mut stop => return Ok(()),
-                        done = self.look_after(beats) => done?,
+                        done = self.look_after(beat) => done?,
                     },
-                    Some(None) | None => self.declared_dead().await?,
+                    Some(None) | None => tokio::select! {
+                        () = &mut stop => return Ok(()),
+                        done = self.declared_dead() => done?,
+                    },
                 },
                 changed = signals.changed() => {
                     if changed.is_err() {
                         return Err(StoreError::Closed.into());
                     }
                     beats.now();
+                    // Perhaps what it waits for has been let go.
+                    self.running.iter_mut().for_each(|run| run.claim |= run.lacks_slots());
+                }
+                Some(gone) = self.peers.gone.recv() => {
+                    tracing::warn!(worker = gone, "the process of a worker is gone");
+                    self.membership.gone.push(gone);
+                    tokio::select! {
+                        () = &mut stop => return Ok(()),
+                        done = self.tick() => match done {
+                            // The next heartbeat tries again.
+                            Err(RunError::Store(error)) if error.is_transient() => {
+                                tracing::warn!(%error, "cannot take over yet");
+                            }
+                            done => done?,
+                        },
+                    }
                 }
                 () = moved.notified(), if target.is_some() => {
                     // Cheap as long as it is not the end.
@@ -226,7 +262,8 @@ impl Keeper {
             let name = running.consumer.name.clone();
             let version = running.consumer.settings.version;
             let (worker, lanes) = (&self.worker.id, &running.lane_slots);
-            let claimed = self.tables.claim(&name, version, worker, lanes).await;
+            let wanted = Wanted { lanes, all: &running.universe };
+            let claimed = self.tables.claim(&name, version, worker, wanted).await;
             let held = match claimed {
                 Ok(held) => held,
                 Err(error) if error.is_transient() => {
@@ -241,21 +278,15 @@ impl Keeper {
             running.consumer.still_is(Some(held.version))?;
             running.claim = false;
             if running.generation.is_some_and(|before| before != held.generation) {
-                running.tell_all(|| Order::Forget);
+                running.tell_all(|_| Order::Forget);
             }
             running.generation = Some(held.generation);
-            let waiting: Vec<String> = held.waiting.into_iter().map(|other| other.owner).collect();
+            let waiting = if running.lacks_slots() { held.waiting } else { Vec::new() };
             if waiting != running.waiting_for && !waiting.is_empty() {
                 tracing::info!(consumer = name, ?waiting, "waits for slots that others hold");
             }
             running.waiting_for = waiting;
-            for (lane, slots) in running.lane_slots.iter().enumerate() {
-                let mine = held.cursors.iter().filter(|cursor| cursor.slots.is_subset(slots));
-                let mine: Vec<_> = mine.cloned().collect();
-                if !mine.is_empty() {
-                    let _ = running.lanes[lane].send(Order::Take(mine));
-                }
-            }
+            running.hand_out(&held.cursors);
         }
         Ok(())
     }
@@ -272,19 +303,21 @@ impl Keeper {
     }
 
     /// What a heartbeat has found out.
-    async fn look_after(&mut self, beats: Vec<Beat>) -> Result<(), RunError> {
+    async fn look_after(&mut self, beat: Beat) -> Result<(), RunError> {
         for running in &self.running {
-            let beat = beats.iter().find(|beat| beat.consumer == running.consumer.name);
+            let beat = beat.consumers.iter().find(|beat| beat.consumer == running.consumer.name);
             running.consumer.still_is(beat.map(|beat| beat.version))?;
         }
-        for beat in beats {
+        self.look_after_set(&beat).await?;
+        self.report();
+        for beat in beat.consumers {
             let found = self.running.iter().position(|run| run.consumer.name == beat.consumer);
             let Some(number) = found else { continue };
             let running = &mut self.running[number];
             if running.paused != beat.paused {
                 running.paused = beat.paused;
                 tracing::info!(consumer = beat.consumer, paused = beat.paused, "pause");
-                running.tell_all(|| Order::Pause(beat.paused));
+                running.tell_all(|_| Order::Pause(beat.paused));
             }
             if running.generation.is_some_and(|generation| generation != beat.generation) {
                 running.claim = true;
@@ -338,34 +371,25 @@ impl Keeper {
         };
         for key in parked {
             let Some(asked) = key.asked else { continue };
-            let lane = running.lane_slots.iter().position(|slots| slots.contains(key.slot));
-            if let Some(lane) = lane {
+            if let Some(lane) = running.lane_of(key.slot) {
                 let _ = running.lanes[lane].send(Order::Asked { key: key.key, asked });
             }
         }
         Ok(())
     }
 
-    /// Others have taken this process for dead. Whatever its lanes do is fenced; it begins anew.
-    async fn declared_dead(&mut self) -> Result<(), RunError> {
-        tracing::warn!(
-            worker = self.worker.id,
-            "the lease is over; beginning anew as a new worker"
-        );
-        for running in &mut self.running {
-            running.tell_all(|| Order::Forget);
-            running.claim = true;
-        }
-        let old = std::mem::replace(&mut self.worker, new_worker(&self.plan));
-        let _ = self.tables.dismiss(&old.id).await;
-        loop {
-            match self.enlist().await {
-                Err(RunError::Store(error)) if error.is_transient() => {
-                    tracing::warn!(%error, "cannot begin anew yet");
-                    tokio::time::sleep(self.plan.lease / BEATS).await;
-                }
-                done => return done,
-            }
+    /// What the next heartbeat says of this worker.
+    fn report(&mut self) {
+        let hears = self.tables.database.hears();
+        self.deaf_since = (!hears).then(|| self.deaf_since.unwrap_or_else(Instant::now));
+        let unannounced = |run: &Running| run.feed.unannounced.load(Ordering::Relaxed);
+        let report = crate::report::Report {
+            deaf_ms: self.deaf_since.map(|since| since.elapsed().as_millis() as u64),
+            unannounced: self.running.iter().map(unannounced).sum(),
+            lanes: self.running.iter().flat_map(Running::report).collect(),
+        };
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.say(report.text());
         }
     }
 
@@ -385,27 +409,28 @@ impl Keeper {
         self.plan.observers.iter().for_each(|observer| observer(&progress));
     }
 
-    /// Whether everything wanted is handled up to a position, here or by those who hold it, and
-    /// nothing that somebody asked for is left.
+    /// Whether everything is handled up to a position, here or by those who hold it, and nothing that
+    /// somebody asked for is left.
     async fn is_done_or_others_are(&self, target: Position) -> Result<bool, RunError> {
         if !self.running.iter().all(|running| running.is_settled()) {
             return Ok(false);
         }
-        for running in self.running.iter().filter(|running| !running.is_done(target)) {
-            if running.waiting_for.is_empty() {
-                return Ok(false);
+        for running in &self.running {
+            if running.is_alone() && running.is_done(target) {
+                continue;
             }
-            let wanted = running.slots();
             let cursors = self.tables.cursors(&running.consumer.name).await?;
             let behind = |cursor: &anabranch_core::Cursor| {
-                cursor.position < target && !cursor.slots.is_disjoint(&wanted)
+                cursor.position < target && !cursor.slots.is_disjoint(&running.universe)
             };
             if cursors.iter().any(behind) {
                 return Ok(false);
             }
         }
-        for running in self.running.iter().filter(|running| running.waiting_for.is_empty()) {
-            if self.tables.is_asked(&running.consumer.name, &running.slots()).await? {
+        for running in &self.running {
+            let slots = running.lane_slots.iter();
+            let slots = slots.fold(SlotSet::empty(), |sum, slots| sum.union(slots));
+            if self.tables.is_asked(&running.consumer.name, &slots).await? {
                 return Ok(false);
             }
         }
@@ -417,47 +442,45 @@ impl Keeper {
         Progress { consumers: consumers.collect() }
     }
 
-    /// Lets the lanes finish, releases what they hold, and leaves.
+    /// Lets the lanes finish and let go of what they hold, and leaves.
     async fn stop(&mut self) {
-        for running in &self.running {
-            running.tell_all(|| Order::Stop);
+        let grace = self.plan.grace;
+        let limit = grace.max(LEAVE_AT_LEAST);
+        self.peers.stop();
+        for running in &mut self.running {
+            running.want(&SlotSet::empty(), &Weights::even(), false);
+            running.tell_all(|_| Order::Stop);
         }
-        let all = async { while self.lanes.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.plan.grace, all).await.is_err() {
-            let grace = self.plan.grace;
+        let mut lanes = std::mem::take(&mut self.lanes);
+        let all = async { while lanes.join_next().await.is_some() {} };
+        let finish = tokio::time::timeout(grace, all);
+        let announce = tokio::time::timeout(limit, self.announce_leave());
+        let (finished, announced) = tokio::join!(finish, announce);
+        if let Ok(Err(error)) = announced {
+            tracing::warn!(%error, "cannot say that it leaves");
+        }
+        if finished.is_err() {
             tracing::warn!(?grace, "handlers did not finish in time; what they did is rolled back");
-            self.lanes.shutdown().await;
+            lanes.shutdown().await;
         }
         self.feeds.shutdown().await;
-        let limit = self.plan.grace.max(LEAVE_AT_LEAST);
         if tokio::time::timeout(limit, self.leave()).await.is_err() {
             tracing::warn!(?limit, "cannot release its cursors in time; the lease will");
         }
         self.heartbeat = None;
-    }
-
-    /// Releases its cursors and is a worker no more.
-    async fn leave(&self) {
-        for running in &self.running {
-            let name = &running.consumer.name;
-            if let Err(error) = self.tables.release(name, &self.worker.id).await {
-                tracing::warn!(consumer = name, %error, "cannot release its cursors; the lease will");
-            }
-        }
-        if let Err(error) = self.tables.dismiss(&self.worker.id).await {
-            tracing::warn!(%error, "cannot leave; the lease will end");
-        }
+        self.membership.life = None;
     }
 }
 
 fn new_worker(plan: &Plan) -> Worker {
-    debug_assert!(plan.slots.len() <= usize::from(SLOTS));
     Worker {
         id: uuid::Uuid::now_v7().to_string(),
         replica_set: plan.name.clone(),
         host: host(),
         runs: plan.runs.clone(),
         lanes: plan.lanes,
+        fixed: plan.fixed.clone(),
+        rollout: plan.rollout,
     }
 }
 

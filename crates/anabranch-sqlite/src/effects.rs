@@ -4,12 +4,14 @@
 //! a handler reads in it) keeps the thread to itself until its end, for a bounded time: SQLite has
 //! one writer, so all others would have to wait anyway.
 
-use crate::connection::{Job, Writer};
+use crate::connection::{Job, Place, Writer};
 use crate::error::store_error;
+use crate::life::Life;
 use crate::schema;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
-    Answer, Database, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Work,
+    Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason, Session,
+    Statement, Who, Work,
 };
 use anabranch_store::value::time_text;
 use anabranch_store::{Row, Value};
@@ -21,27 +23,29 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use tokio::sync::{oneshot, watch};
 
 /// Where consumers write.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Effects {
     writer: Writer,
     dialect: Dialect,
     at: Arc<str>,
     signals: Arc<watch::Sender<u64>>,
+    life: Life,
 }
 
 impl Effects {
     pub(crate) fn new(
         writer: Writer,
         dialect: Dialect,
-        at: String,
+        place: &Place,
         signals: Arc<watch::Sender<u64>>,
     ) -> Self {
-        Self { writer, dialect, at: at.into(), signals }
+        let life = Life::beside(place.path.as_deref(), &dialect.namespace);
+        Self { writer, dialect, at: place.at.clone().into(), signals, life }
     }
 }
 
 impl Database for Effects {
-    fn begin(&self) -> Box<dyn Session> {
+    fn begin_as(&self, _: &Who) -> Box<dyn Session> {
         let shared = Arc::new(Shared {
             at: Arc::clone(&self.at),
             signal: schema::signal(&self.dialect.namespace),
@@ -55,8 +59,39 @@ impl Database for Effects {
         self.begin()
     }
 
+    fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
+        // There is one writer, whoever asks.
+        Ok(Arc::new(self.clone()))
+    }
+
     fn signals(&self) -> watch::Receiver<u64> {
         self.signals.subscribe()
+    }
+
+    fn hears(&self) -> bool {
+        true
+    }
+
+    fn show_life(&self, worker: &str) -> BoxFuture<'_, Result<LifeSign, StoreError>> {
+        let shown = self
+            .life
+            .show(worker)
+            .map_err(|error| StoreError::Other { at: self.at.to_string(), source: error.into() });
+        Box::pin(std::future::ready(shown))
+    }
+
+    fn death_of(&self, worker: &str) -> BoxFuture<'static, ()> {
+        Box::pin(self.life.clone().death_of(worker.to_owned()))
+    }
+
+    fn bury<'a>(&'a self, worker: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.life.remove(worker);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>> {
+        // The file does not say who holds its lock.
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     fn dialect(&self) -> &Dialect {

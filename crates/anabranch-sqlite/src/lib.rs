@@ -10,6 +10,7 @@
 //! | `read` | one page of events |
 //! | `connection` | pragmas, the writer thread, the pool of readers |
 //! | `effects` | transactions of consumers |
+//! | `life` | signs of life of workers |
 //! | `schema` | migrations and settings |
 //! | `watch` | notices what other processes append |
 //! | `error` | what SQLite's errors mean |
@@ -26,6 +27,7 @@ mod append;
 mod connection;
 mod effects;
 mod error;
+mod life;
 mod read;
 mod schema;
 mod store;

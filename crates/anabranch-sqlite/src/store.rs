@@ -69,7 +69,7 @@ impl Sqlite {
             let query = schema::signals(&options.namespace);
             watcher::start(place.clone(), query, &wake, &signals).map_err(no_thread)?;
         }
-        let effects = Effects::new(writer.clone(), dialect, place.at.clone(), signals);
+        let effects = Effects::new(writer.clone(), dialect, &place, signals);
         let effects = Arc::new(effects);
         let shared = Arc::new(Shared { at: place.at, sql: Sql::of(&options.namespace), rule });
         Ok(Self { shared, writer, readers, wake, limits: options.limits, effects })

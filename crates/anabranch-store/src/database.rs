@@ -9,14 +9,25 @@ use anabranch_core::StoreError;
 use futures_util::future::BoxFuture;
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::watch;
 
 /// A database that runs statements.
 pub trait Database: Send + Sync {
-    /// A transaction that has not begun yet: it takes no connection before its first batch.
-    fn begin(&self) -> Box<dyn Session>;
+    /// A transaction that has not begun yet: it takes no connection before its first batch. While it
+    /// is open it goes by the name of `who`, where the database can show that.
+    fn begin_as(&self, who: &Who) -> Box<dyn Session>;
+
+    /// The same for a hook or a command.
+    fn begin(&self) -> Box<dyn Session> {
+        self.begin_as(&Who::hook())
+    }
+
+    /// The same database with connections of its own, so that whoever uses this one cannot use them
+    /// up.
+    fn apart(&self) -> Result<Arc<dyn Database>, StoreError>;
 
     /// The same on a connection that handlers never hold: for heartbeats and claims.
     fn control(&self) -> Box<dyn Session>;
@@ -25,11 +36,89 @@ pub trait Database: Send + Sync {
     /// be lost, so who waits for something looks now and then by itself.
     fn signals(&self) -> watch::Receiver<u64>;
 
+    /// Whether signals and wakes of other processes arrive at once; else they are found by looking
+    /// now and then.
+    fn hears(&self) -> bool;
+
+    /// Shows that a worker lives, until what is returned is dropped or the process is gone. If the
+    /// sign is lost, with a connection for instance, it is shown again as soon as can be.
+    fn show_life(&self, worker: &str) -> BoxFuture<'_, Result<LifeSign, StoreError>>;
+
+    /// Resolves when a worker's sign of life is gone, and with it its process: well before its lease
+    /// is over. Where nobody can tell it never does.
+    fn death_of(&self, worker: &str) -> BoxFuture<'static, ()>;
+
+    /// Ends the open transactions of a dead worker, whose locks its heirs would wait for, and removes
+    /// what is left of its sign of life.
+    fn bury<'a>(&'a self, worker: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// The lanes that wait for a lock of somebody else.
+    fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>>;
+
     /// How this database writes what differs.
     fn dialect(&self) -> &Dialect;
 
     /// Which database this is, for messages. Never holds a password.
     fn at(&self) -> &str;
+}
+
+/// A sign of life of a worker, for as long as it is kept.
+pub type LifeSign = Box<dyn std::any::Any + Send + Sync>;
+
+/// Whose transaction it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// The worker; empty for hooks and commands.
+    pub worker: String,
+    /// What of it: a lane of a consumer.
+    pub lane: String,
+}
+
+impl Who {
+    /// How it is shown: PostgreSQL's `application_name` has room for 63 bytes.
+    const MAX_NAME: usize = 63;
+
+    /// A hook or a command.
+    #[must_use]
+    pub fn hook() -> Self {
+        Self { worker: String::new(), lane: "hook".to_owned() }
+    }
+
+    /// A lane of a worker.
+    #[must_use]
+    pub fn lane(worker: &str, consumer: &str, lane: usize) -> Self {
+        Self { worker: worker.to_owned(), lane: format!("{lane}/{consumer}") }
+    }
+
+    /// The name of the transaction.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut name = format!("{}{}", Self::prefix(&self.worker), self.lane);
+        name.retain(|c| c.is_ascii_graphic() && c != '\'' && c != '\\');
+        name.truncate(Self::MAX_NAME);
+        name
+    }
+
+    /// What the names of all transactions of a worker begin with.
+    #[must_use]
+    pub fn prefix(worker: &str) -> String {
+        // The end of an id is what differs: it begins with the time.
+        let end: String = worker.chars().rev().take(12).collect();
+        format!("anabranch/{}/", end.chars().rev().collect::<String>())
+    }
+}
+
+/// A transaction that waits for a lock of somebody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// Whose it is: [`Who::name`].
+    pub name: String,
+    /// The server processes that hold what it waits for.
+    pub by: Vec<i32>,
+    /// What the first of them does or did last.
+    pub doing: String,
+    /// For how long it has waited.
+    pub wait: Duration,
 }
 
 /// One transaction. Dropped before its end, it is rolled back.

@@ -5,6 +5,7 @@ use super::transact::Outcome;
 use crate::feed::Chunk;
 use crate::run_error::RunError;
 use anabranch_core::{Event, Position, Slot};
+use std::time::Instant;
 
 /// What a lane works on at a time: events of parts that stand at one position.
 pub(super) struct Batch {
@@ -13,14 +14,23 @@ pub(super) struct Batch {
     pub(super) tenure: u64,
     pub(super) events: Vec<Event>,
     /// Events of parked keys among them, taken out.
-    pub(super) aside: Vec<(String, Position)>,
+    pub(super) aside: Vec<Aside>,
     pub(super) up_to: Position,
+}
+
+/// An event of a parked key.
+#[derive(Clone, Debug)]
+pub(super) struct Aside {
+    pub(super) key: String,
+    pub(super) slot: Slot,
+    pub(super) position: Position,
 }
 
 impl Lane {
     pub(super) fn accept(&mut self, chunk: Chunk) {
         self.setup.feed.made_room();
         if chunk.tenure == self.parts.tenure() {
+            let chunk = if chunk.sheds < self.sheds { self.narrowed(chunk) } else { chunk };
             self.pending.push_back(chunk);
         }
     }
@@ -39,7 +49,9 @@ impl Lane {
     /// Chunks without events only say how far the feed has looked.
     pub(super) fn look_only(&mut self) {
         for chunk in std::mem::take(&mut self.pending) {
-            self.parts.reach(&chunk.parts, chunk.up_to);
+            if self.parts.reach(&chunk.parts, chunk.up_to) {
+                self.dirty_since.get_or_insert_with(Instant::now);
+            }
         }
         self.publish();
     }
@@ -65,8 +77,8 @@ impl Lane {
         }
         if batch.events.len() > size {
             let events = batch.events.split_off(size);
-            let (parts, tenure) = (batch.parts.clone(), batch.tenure);
-            self.pending.push_front(Chunk { parts, tenure, events, up_to: batch.up_to });
+            let (parts, tenure, sheds) = (batch.parts.clone(), batch.tenure, self.sheds);
+            self.pending.push_front(Chunk { parts, tenure, sheds, events, up_to: batch.up_to });
             batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
         }
         Some(batch)
@@ -80,6 +92,13 @@ impl Lane {
         self.parts.merge(&batch.parts);
         let mut at_most = usize::MAX;
         loop {
+            if self.must_shed() {
+                self.shed().await?;
+                self.narrow(&mut batch);
+                if self.is_over(&batch) {
+                    return Ok(());
+                }
+            }
             self.set_aside(&mut batch);
             let lacks_key = self.first_without_key(&batch.events);
             let at_once = if self.singly > 0 { 1 } else { at_most };
@@ -143,7 +162,9 @@ impl Lane {
     /// Whether a batch is none of this lane's business any more: its cursors are lost, or were and are
     /// back at another place.
     pub(super) fn is_over(&self, batch: &Batch) -> bool {
-        self.stopping || batch.tenure != self.parts.tenure()
+        self.stopping
+            || batch.tenure != self.parts.tenure()
+            || self.parts.slots_of(&batch.parts).is_empty()
     }
 
     /// Takes events of parked keys out of the way.
@@ -153,17 +174,19 @@ impl Lane {
         }
         let (partition, rule) = (&self.setup.consumer.partition, self.rule);
         let parking = &self.parking;
-        let parked_key = |event: &Event| -> Option<String> {
-            if !parking.has_slot(partition.slot(event, rule)) {
+        let parked = |event: &Event| -> Option<Aside> {
+            let slot = partition.slot(event, rule);
+            if !parking.has_slot(slot) {
                 return None;
             }
             let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
-            parking.contains(&key).then_some(key)
+            let position = event.position();
+            parking.contains(&key).then_some(Aside { key, slot, position })
         };
         let events = std::mem::take(&mut batch.events);
         for event in events {
-            match parked_key(&event) {
-                Some(key) => batch.aside.push((key, event.position())),
+            match parked(&event) {
+                Some(aside) => batch.aside.push(aside),
                 None => batch.events.push(event),
             }
         }

@@ -77,6 +77,12 @@ impl Parking {
         }
     }
 
+    /// Forgets the keys of slots that are not kept.
+    pub(crate) fn keep(&mut self, slots: &SlotSet) {
+        self.keys.retain(|_, parked| slots.contains(parked.slot));
+        self.slots = self.slots.intersection(slots);
+    }
+
     fn put(&mut self, key: &str, parked: Parked) {
         self.slots.insert(parked.slot);
         self.keys.insert(key.to_owned(), parked);
@@ -180,7 +186,8 @@ impl Lane {
             self.parking.put(&key, Parked { slot, attempts: 1, due });
         }
         self.publish();
-        let done = batch.events.is_empty() && batch.aside.iter().all(|(_, at)| *at <= position);
+        let done =
+            batch.events.is_empty() && batch.aside.iter().all(|aside| aside.position <= position);
         Ok(if done && batch.up_to == position {
             ControlFlow::Break(())
         } else {
@@ -206,6 +213,10 @@ impl Lane {
             self.pause_for(wait).await?;
             if self.is_over(batch) {
                 return Ok(ControlFlow::Break(()));
+            }
+            if self.must_shed() {
+                // It may be somebody else's event in a moment.
+                return Ok(ControlFlow::Continue(()));
             }
             match self.transact(batch, event + 1, Vec::new()).await {
                 Outcome::Committed { events } => {

@@ -2,11 +2,14 @@
 
 use super::{Batch, Lane, is_worth_waiting};
 use crate::handler::HandlerError;
+use crate::report::Doing;
 use crate::tx::{Ended, Failure, Tx};
+use anabranch_core::cursor::Move;
 use anabranch_core::{Event, StoreError};
 use anabranch_store::database::{Reason, Statement};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How a transaction went.
@@ -27,7 +30,7 @@ impl Lane {
     /// A transaction for the handler.
     pub(super) fn begin(&self) -> Tx<'static> {
         let (database, suffix) = (&self.setup.tables.database, self.setup.consumer.suffix);
-        Tx::begin_with(database, suffix, self.setup.idle)
+        Tx::begin_as(database, suffix, self.setup.idle, &self.setup.who)
     }
 
     /// Handles the first `count` events of a batch and commits, with `extra` statements and a fence
@@ -53,34 +56,29 @@ impl Lane {
         };
         // What is to be stored with all of the events is not stored with some.
         let mut fence = if events.len() == count { extra } else { Vec::new() };
-        let aside = batch.aside.iter().filter(|(_, position)| *position <= up_to);
-        // Of those, the ones behind the cursor are stored already.
+        // Those behind the cursor are stored already.
         let reached = self.parts.stored(&batch.parts);
+        let aside = batch.aside.iter().filter(|aside| aside.position <= up_to);
         let aside: Vec<_> = aside
-            .filter(|(_, position)| *position > reached)
-            .map(|(key, position)| (key.as_str(), *position))
+            .filter(|aside| aside.position > reached)
+            .map(|aside| (aside.key.as_str(), aside.position))
             .collect();
         if !aside.is_empty() {
             fence.push(tables.park_events(&name, aside));
         }
-        let moves = self.parts.moves(&batch.parts, up_to);
-        for step in &moves {
-            match step.absorbed.as_slice() {
-                [] => fence.push(tables.advance(
-                    step.cursor.id,
-                    step.cursor.epoch,
-                    step.from,
-                    step.cursor.position,
-                )),
-                absorbed => fence.extend(tables.absorb(&step.cursor, step.from, absorbed)),
-            }
+        // What others should own is let go in this same transaction, if the batch ends with it.
+        let keep = is_all.then(|| Arc::clone(&self.setup.keep.borrow()));
+        let moves = self.parts.moves(&batch.parts, up_to, keep.as_deref());
+        fence.extend(moves.iter().flat_map(|step| tables.move_cursor(&name, step)));
+        if moves.iter().any(Move::lets_go) {
+            fence.push(Statement::signal());
         }
         if moves.is_empty() {
             fence.extend(self.parts.holds(&batch.parts).map(|(id, epoch)| tables.hold(id, epoch)));
         }
         let outcome = self.finish(tx, fence, events).await;
         if matches!(outcome, Outcome::Committed { .. }) {
-            self.parts.moved(&moves);
+            self.moved(&moves);
             self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
         }
         outcome
@@ -95,6 +93,7 @@ impl Lane {
         if events.is_empty() {
             return Ok(0);
         }
+        self.setup.stats.does(Doing::Handling, false);
         let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind().await;
         // A handler that panics has failed like any other.
         let handled = handled.unwrap_or_else(|panic| {
@@ -105,13 +104,15 @@ impl Lane {
         if let Some(failure) = tx.failure() {
             // What the database said counts, whatever the handler made of it.
             self.handler.settled(false);
-            return Err(outcome_of(failure));
+            return Err(self.failed(failure));
         }
         match handled {
             Ok(()) => Ok(tx.handled(events.len())),
             Err(error) => {
                 self.handler.settled(false);
-                Err(Outcome::Failed { event: tx.current(), error: error.to_string() })
+                let error = error.to_string();
+                self.setup.stats.does(Doing::Failing { error: error.clone() }, false);
+                Err(Outcome::Failed { event: tx.current(), error })
             }
         }
     }
@@ -129,6 +130,7 @@ impl Lane {
         match ended {
             Ended::Committed => {
                 self.outage = None;
+                self.setup.stats.does(Doing::Idle, !events.is_empty());
                 self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
                 self.handler.after_commit(events).await;
                 Outcome::Committed { events: events.len() }
@@ -138,14 +140,18 @@ impl Lane {
                 let error = failed.into_store_error(self.setup.tables.at());
                 if is_worth_waiting(&error) { Outcome::Away(error) } else { Outcome::Broken(error) }
             }
-            Ended::Failed(failure) => outcome_of(failure),
+            Ended::Failed(failure) => self.failed(failure),
         }
     }
-}
 
-fn outcome_of(failure: Failure) -> Outcome {
-    match failure.failed.reason {
-        Reason::Store(error) if is_worth_waiting(&error) => Outcome::Away(error),
-        reason => Outcome::Failed { event: failure.event, error: reason.to_string() },
+    fn failed(&self, failure: Failure) -> Outcome {
+        match failure.failed.reason {
+            Reason::Store(error) if is_worth_waiting(&error) => Outcome::Away(error),
+            reason => {
+                let error = reason.to_string();
+                self.setup.stats.does(Doing::Failing { error: error.clone() }, false);
+                Outcome::Failed { event: failure.event, error }
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! written. Law 1 is checked whenever they are read and whenever they are written.
 
 use super::Tables;
-use anabranch_core::cursor::{self, Change};
+use anabranch_core::cursor::{self, Change, Move};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement};
 use anabranch_store::{Row, params};
@@ -14,11 +14,20 @@ use std::collections::HashSet;
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) cursors: Vec<Cursor>,
-    /// Slots that others hold, and who.
-    pub(crate) waiting: Vec<cursor::Waiting>,
+    /// Who holds slots that it wants.
+    pub(crate) waiting: Vec<String>,
     pub(crate) generation: i64,
     /// The version of the consumer: another one gets nothing.
     pub(crate) version: u32,
+}
+
+/// What a worker wants of a consumer's slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// What each of its lanes should hold.
+    pub(crate) lanes: &'a [SlotSet],
+    /// What it would hold if nobody else did.
+    pub(crate) all: &'a SlotSet,
 }
 
 impl Tables {
@@ -28,10 +37,10 @@ impl Tables {
         consumer: &str,
         version: u32,
         worker: &str,
-        lanes: &[SlotSet],
+        wanted: Wanted<'_>,
     ) -> Result<Held, StoreError> {
         let mut session = self.database.control();
-        let locked = self.lock(session.as_mut(), consumer).await?;
+        let mut locked = self.lock_consumer(session.as_mut(), consumer).await?;
         let Locked { generation, version: found, .. } = locked;
         let (cursors, waiting) = (Vec::new(), Vec::new());
         let nothing = Held { cursors, waiting, generation, version: found };
@@ -50,12 +59,24 @@ impl Tables {
             session.run(Vec::new(), End::Commit).await.map_err(|failed| self.error(failed))?;
             return Ok(nothing);
         }
-        let claim = cursor::claim(&locked.cursors, worker, lanes, |owner| alive.contains(owner));
+        locked.cursors = self.lock_takeable(session.as_mut(), consumer).await?;
+        self.check_cover(consumer, &locked.cursors, &locked.slots)?;
+        let is_alive = |owner: &str| alive.contains(owner);
+        let claim = cursor::claim(&locked.cursors, worker, wanted.lanes, is_alive);
+        let mut waiting: Vec<String> = locked
+            .cursors
+            .iter()
+            .filter(|cursor| !cursor.slots.is_disjoint(wanted.all))
+            .filter_map(|cursor| cursor.owner.clone())
+            .filter(|owner| owner != worker && alive.contains(owner))
+            .collect();
+        waiting.sort_unstable();
+        waiting.dedup();
         let change = claim.change;
         let cursors = self.change(session.as_mut(), consumer, &locked, change, false).await?;
         let mine = |cursor: &Cursor| cursor.owner.as_deref() == Some(worker);
         let cursors = cursors.into_iter().filter(mine).collect();
-        Ok(Held { cursors, waiting: claim.waiting, ..nothing })
+        Ok(Held { cursors, waiting, ..nothing })
     }
 
     /// Frees what a worker holds.
@@ -90,6 +111,27 @@ impl Tables {
         locked.cursors = self.cursors_in(session, consumer, self.for_update).await?;
         self.check_cover(consumer, &locked.cursors, &locked.slots)?;
         Ok(locked)
+    }
+
+    /// Locks the cursors of a locked consumer that are free or belong to the dead, then reads all.
+    /// Those of the living are not locked: their owners go on meanwhile. What such an owner lets go
+    /// in between is free, and nobody takes it while the consumer is locked. Who was dead a moment
+    /// ago is dead now: a lease that is over is not renewed.
+    async fn lock_takeable(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+    ) -> Result<Vec<Cursor>, StoreError> {
+        if !self.for_update.is_empty() {
+            let (cursors, workers, now) = (&self.cursors, &self.workers, self.now);
+            let lock = format!(
+                "SELECT id FROM {cursors} WHERE consumer = $1 AND (owner IS NULL OR owner NOT IN \
+                 (SELECT w.id FROM {workers} AS w WHERE w.lease_us > {now})) ORDER BY id{}",
+                self.for_update
+            );
+            self.query_in(session, Statement::query(lock, params![consumer])).await?;
+        }
+        self.cursors_in(session, consumer, "").await
     }
 
     /// The cursors of a consumer, in an open transaction.
@@ -203,22 +245,21 @@ impl Tables {
         Statement::fence(update, params![id, epoch, from, to], 1)
     }
 
-    /// The fence for a cursor that takes in others at the same position.
-    pub(crate) fn absorb(
-        &self,
-        cursor: &Cursor,
-        from: Position,
-        others: &[Cursor],
-    ) -> Vec<Statement> {
+    /// The statements that write a step of a cursor, each of them a fence.
+    pub(crate) fn move_cursor(&self, consumer: &str, step: &Move) -> Vec<Statement> {
+        let ((from, epoch), cursor) = (step.from, &step.cursor);
+        if step.absorbed.is_empty() && !step.lets_go() {
+            return vec![self.advance(cursor.id, epoch, from, cursor.position)];
+        }
         let cursors = &self.cursors;
         let update = format!(
-            "UPDATE {cursors} SET position = $4, slots = $5 \
+            "UPDATE {cursors} SET position = $4, slots = $5, epoch = $6, owner = $7 \
              WHERE id = $1 AND epoch = $2 AND position = $3"
         );
-        let slots = cursor.slots.to_bytes();
-        let values = params![cursor.id, cursor.epoch, from, cursor.position, slots];
+        let (to, slots, owner) = (cursor.position, cursor.slots.to_bytes(), cursor.owner.clone());
+        let values = params![cursor.id, epoch, from, to, slots, cursor.epoch, owner];
         let mut statements = vec![(cursor.id, Statement::fence(update, values, 1))];
-        for other in others {
+        for other in &step.absorbed {
             let delete =
                 format!("DELETE FROM {cursors} WHERE id = $1 AND epoch = $2 AND position = $3");
             let values = params![other.id, other.epoch, other.position];
@@ -226,7 +267,12 @@ impl Tables {
         }
         // In the order in which a claim locks them, so that the two cannot wait for each other.
         statements.sort_by_key(|(id, _)| *id);
-        statements.into_iter().map(|(_, statement)| statement).collect()
+        let mut statements: Vec<Statement> = statements.into_iter().map(|(_, each)| each).collect();
+        if let Some(freed) = &step.freed {
+            let change = Change { delete: Vec::new(), write: vec![freed.clone()] };
+            statements.extend(self.write(consumer, &change).0);
+        }
+        statements
     }
 
     /// The fence for effects that move no cursor: those of parked events.
@@ -247,7 +293,11 @@ impl Tables {
     }
 
     pub(crate) fn slots(&self, row: &Row) -> Result<SlotSet, StoreError> {
-        let bytes: Vec<u8> = self.column(row, "slots")?;
+        self.slots_in(row, "slots")
+    }
+
+    pub(crate) fn slots_in(&self, row: &Row, column: &str) -> Result<SlotSet, StoreError> {
+        let bytes: Vec<u8> = self.column(row, column)?;
         let slots = SlotSet::from_bytes(&bytes);
         slots.ok_or_else(|| self.corrupt(format!("a slot set of {} bytes", bytes.len())))
     }

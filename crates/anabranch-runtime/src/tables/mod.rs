@@ -9,11 +9,13 @@
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
 //! | `workers` | leases and heartbeats |
+//! | `replica_sets` | generations and assignments: who should own what |
 //! | `parked` | keys that failed, and the events behind them |
 
 pub(crate) mod consumers;
 pub(crate) mod cursors;
 pub(crate) mod parked;
+pub(crate) mod replica_sets;
 pub(crate) mod workers;
 
 use anabranch_core::StoreError;
@@ -33,6 +35,9 @@ pub(crate) struct Tables {
     pub(crate) consumers: String,
     pub(crate) cursors: String,
     pub(crate) workers: String,
+    pub(crate) replica_sets: String,
+    pub(crate) generations: String,
+    pub(crate) assignments: String,
     pub(crate) parked_keys: String,
     pub(crate) parked_events: String,
     /// The database's clock.
@@ -48,6 +53,9 @@ impl Tables {
             consumers: dialect.table("consumers"),
             cursors: dialect.table("cursors"),
             workers: dialect.table("workers"),
+            replica_sets: dialect.table("replica_sets"),
+            generations: dialect.table("generations"),
+            assignments: dialect.table("assignments"),
             parked_keys: dialect.table("parked_keys"),
             parked_events: dialect.table("parked_events"),
             now,

@@ -1,8 +1,11 @@
 //! Leases and heartbeats. Time is the database's, never this machine's.
 
 use super::Tables;
+use super::replica_sets::LEAVING;
 use crate::consumers::WorkerStatus;
-use anabranch_core::StoreError;
+use crate::report::Report;
+use anabranch_core::generation::Rollout;
+use anabranch_core::{SlotSet, StoreError};
 use anabranch_store::database::{End, Statement};
 use anabranch_store::params;
 use std::time::Duration;
@@ -15,11 +18,26 @@ pub(crate) struct Worker {
     pub(crate) host: String,
     pub(crate) runs: String,
     pub(crate) lanes: usize,
+    /// The slots that it asks for; a fair share if there are none.
+    pub(crate) fixed: Option<SlotSet>,
+    pub(crate) rollout: Rollout,
+}
+
+/// What a heartbeat finds out.
+#[derive(Clone, Debug)]
+pub(crate) struct Beat {
+    pub(crate) generation: i64,
+    pub(crate) rollout: Rollout,
+    /// The oldest generation of which a living member may still hold something.
+    pub(crate) settled: i64,
+    /// Whether the members are no longer those of the current assignment.
+    pub(crate) is_stale: bool,
+    pub(crate) consumers: Vec<ConsumerBeat>,
 }
 
 /// What a heartbeat finds out about one consumer.
 #[derive(Clone, Debug)]
-pub(crate) struct Beat {
+pub(crate) struct ConsumerBeat {
     pub(crate) consumer: String,
     pub(crate) version: u32,
     pub(crate) paused: bool,
@@ -35,8 +53,8 @@ impl Tables {
         let (workers, now) = (&self.workers, self.now);
         let insert = format!(
             "INSERT INTO {workers} \
-             (id, replica_set, host, pid, runs, lanes, started_us, lease_us) \
-             VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7)"
+             (id, replica_set, host, pid, runs, lanes, started_us, lease_us, fixed) \
+             VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7, $8)"
         );
         let insert = Statement::new(
             insert,
@@ -48,14 +66,16 @@ impl Tables {
                 &worker.runs,
                 worker.lanes,
                 lease.as_micros() as u64,
+                worker.fixed.as_ref().map(SlotSet::to_bytes),
             ],
         );
-        self.commit(vec![insert, self.bury()]).await.map(drop)
+        let set = self.create_set(&worker.replica_set, worker.rollout);
+        self.commit(vec![set, insert, self.bury()]).await.map(drop)
     }
 
     /// Removes workers whose lease is over and whose cursors others have taken: until then `status`
     /// can name who held what.
-    fn bury(&self) -> Statement {
+    pub(crate) fn bury(&self) -> Statement {
         let (workers, cursors, now) = (&self.workers, &self.cursors, self.now);
         let delete = format!(
             "DELETE FROM {workers} WHERE lease_us < {now} AND NOT EXISTS \
@@ -64,19 +84,23 @@ impl Tables {
         Statement::new(delete, vec![])
     }
 
-    /// Renews a lease and looks after the consumers; `None` if the worker has been declared dead.
+    /// Renews a lease, leaves a report, and looks after the set and its consumers; `None` if the worker
+    /// has been declared dead.
     pub(crate) async fn beat(
         &self,
-        worker: &str,
+        worker: &Worker,
         lease: Duration,
         consumers: &[String],
-    ) -> Result<Option<Vec<Beat>>, StoreError> {
+        report: &str,
+    ) -> Result<Option<Beat>, StoreError> {
         let (workers, now, parked) = (&self.workers, self.now, &self.parked_keys);
         // A lease that is over is not renewed: somebody may be taking the cursors right now.
         let renew = format!(
-            "UPDATE {workers} SET lease_us = {now} + $2 WHERE id = $1 AND lease_us > {now}"
+            "UPDATE {workers} SET lease_us = {now} + $2, report = $3 \
+             WHERE id = $1 AND lease_us > {now}"
         );
-        let renew = Statement::fence(renew, params![worker, lease.as_micros() as u64], 1);
+        let values = params![&worker.id, lease.as_micros() as u64, report];
+        let renew = Statement::fence(renew, values, 1);
         let look = format!(
             "SELECT name, version, paused, generation, reset_to IS NOT NULL AS wants_reset, \
              EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked \
@@ -86,31 +110,75 @@ impl Tables {
         );
         let look = Statement::query(look, consumers.iter().map(Into::into).collect());
         let mut session = self.database.control();
-        let statements = vec![renew, look];
-        match session.run(statements, End::Commit).await {
-            Ok(answers) => {
-                let rows = answers.into_iter().nth(1).unwrap_or_default().rows;
-                let beat = |row| {
-                    Ok(Beat {
-                        consumer: self.column(row, "name")?,
-                        version: self.column(row, "version")?,
-                        paused: self.column(row, "paused")?,
-                        generation: self.column(row, "generation")?,
-                        wants_reset: self.column(row, "wants_reset")?,
-                        asked: self.column(row, "asked")?,
-                    })
-                };
-                rows.iter().map(beat).collect::<Result<_, _>>().map(Some)
-            }
-            Err(failed) if failed.is_unmatched() => Ok(None),
-            Err(failed) => Err(self.error(failed)),
-        }
+        let statements = vec![renew, self.look_at_set(&worker.replica_set), look];
+        let answers = match session.run(statements, End::Commit).await {
+            Ok(answers) => answers,
+            Err(failed) if failed.is_unmatched() => return Ok(None),
+            Err(failed) => return Err(self.error(failed)),
+        };
+        let [_, set, consumers] = &answers[..] else {
+            return Err(self.corrupt("a heartbeat without answers".to_owned()));
+        };
+        let Some(set) = set.rows.first() else {
+            return Err(self.corrupt(format!("no replica set `{}`", worker.replica_set)));
+        };
+        let consumer = |row| {
+            Ok(ConsumerBeat {
+                consumer: self.column(row, "name")?,
+                version: self.column(row, "version")?,
+                paused: self.column(row, "paused")?,
+                generation: self.column(row, "generation")?,
+                wants_reset: self.column(row, "wants_reset")?,
+                asked: self.column(row, "asked")?,
+            })
+        };
+        let consumers = consumers.rows.iter().map(consumer).collect::<Result<_, StoreError>>()?;
+        let rollout: String = self.column(set, "rollout")?;
+        Ok(Some(Beat {
+            generation: self.column(set, "generation")?,
+            rollout: rollout.parse().unwrap_or_default(),
+            settled: self.column::<Option<i64>>(set, "settled")?.unwrap_or(i64::MAX),
+            is_stale: self.column(set, "is_stale")?,
+            consumers,
+        }))
+    }
+
+    /// What a heartbeat asks about the set: most of the time nothing has changed.
+    fn look_at_set(&self, set: &str) -> Statement {
+        let (sets, workers, assignments, now) =
+            (&self.replica_sets, &self.workers, &self.assignments, self.now);
+        let member =
+            format!("w.replica_set = s.name AND w.lease_us > {now} AND w.runs <> '{LEAVING}'");
+        let assigned = "a.replica_set = s.name AND a.generation = s.generation";
+        let look = format!(
+            "SELECT s.generation, s.rollout, (SELECT min(w.settled) FROM {workers} AS w \
+             WHERE w.replica_set = s.name AND w.lease_us > {now}) AS settled, \
+             (EXISTS (SELECT 1 FROM {assignments} AS a WHERE {assigned} AND NOT EXISTS \
+             (SELECT 1 FROM {workers} AS w WHERE w.id = a.worker AND {member})) \
+             OR EXISTS (SELECT 1 FROM {workers} AS w WHERE {member} AND NOT EXISTS \
+             (SELECT 1 FROM {assignments} AS a WHERE a.worker = w.id AND {assigned}))) AS is_stale \
+             FROM {sets} AS s WHERE s.name = $1"
+        );
+        Statement::query(look, params![set])
+    }
+
+    /// A worker holds nothing of generations before this one.
+    pub(crate) async fn settle(&self, worker: &str, generation: i64) -> Result<(), StoreError> {
+        let update = format!("UPDATE {} SET settled = $2 WHERE id = $1", self.workers);
+        let settle = Statement::new(update, params![worker, generation]);
+        self.commit(vec![settle, Statement::signal()]).await.map(drop)
+    }
+
+    /// A worker is about to leave: others should own what it does.
+    pub(crate) async fn announce_leave(&self, worker: &str) -> Result<(), StoreError> {
+        let update = format!("UPDATE {} SET runs = '{LEAVING}' WHERE id = $1", self.workers);
+        self.commit(vec![Statement::new(update, params![worker])]).await.map(drop)
     }
 
     /// All workers.
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         let select = format!(
-            "SELECT id, replica_set, host, pid, runs, lanes, started_us, \
+            "SELECT id, replica_set, host, pid, runs, lanes, started_us, report, \
              lease_us > {} AS is_alive FROM {} ORDER BY started_us, id",
             self.now, self.workers
         );
@@ -125,6 +193,7 @@ impl Tables {
                 lanes: self.column(row, "lanes")?,
                 started_us: self.column(row, "started_us")?,
                 is_alive: self.column(row, "is_alive")?,
+                report: Report::parse(&self.column::<String>(row, "report")?),
             })
         };
         rows.iter().map(worker).collect()

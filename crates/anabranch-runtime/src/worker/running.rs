@@ -1,25 +1,41 @@
-//! One consumer as it runs here: its feed and its lanes.
+//! One consumer as it runs here: its feed and its lanes, and which slots each of them should hold.
 
 use super::Plan;
 use crate::consumer::Consumer;
-use crate::feed::{Feed, QUEUE};
+use crate::feed::{Feed, FeedStats, QUEUE};
 use crate::lane::{Lane, LaneSetup, LaneStats, Order, Report};
 use crate::replica_set::ConsumerProgress;
+use crate::report::{Doing, LaneReport};
 use crate::tables::Tables;
-use anabranch_core::{Position, SlotSet, StoreError};
+use anabranch_core::cursor::Cursor;
+use anabranch_core::{Position, Slot, SlotSet, StoreError, Weights, plan};
 use anabranch_store::Log;
+use anabranch_store::database::Who;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::{Notify, mpsc};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
+
+/// A transaction that takes longer than this is worth a report.
+const LONG: Duration = Duration::from_secs(1);
 
 /// One consumer as it runs here.
 pub(super) struct Running {
     pub(super) consumer: Arc<Consumer>,
+    /// What this process may ever hold of it.
+    pub(super) universe: SlotSet,
+    /// What each lane should hold now.
     pub(super) lane_slots: Vec<SlotSet>,
+    /// The slots that each lane has ever had here: they come back to it, since a lane may still be
+    /// about to let go of one.
+    homes: Vec<SlotSet>,
+    keep: Vec<watch::Sender<Arc<SlotSet>>>,
+    /// How many slots it wants.
     pub(super) wanted: usize,
     pub(super) lanes: Vec<mpsc::UnboundedSender<Order>>,
     pub(super) stats: Vec<Arc<LaneStats>>,
+    pub(super) feed: Arc<FeedStats>,
     pub(super) waiting_for: Vec<String>,
     pub(super) generation: Option<i64>,
     pub(super) paused: bool,
@@ -33,6 +49,7 @@ pub(super) struct Start<'a> {
     pub(super) log: &'a Log,
     pub(super) tables: &'a Tables,
     pub(super) plan: &'a Plan,
+    pub(super) worker: &'a str,
     pub(super) moved: &'a Arc<Notify>,
 }
 
@@ -44,15 +61,16 @@ impl Start<'_> {
         (lane_tasks, feed_tasks): (&mut JoinSet<()>, &mut JoinSet<Result<(), StoreError>>),
         reports: &mpsc::UnboundedSender<(usize, Report)>,
     ) -> Running {
-        let wanted = consumer.partition.slots().intersection(&self.plan.slots);
-        let lane_slots = wanted.deal(self.plan.lanes);
-        let (queues, chunks): (Vec<_>, Vec<_>) =
-            lane_slots.iter().map(|_| mpsc::channel(QUEUE)).unzip();
-        let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), &lane_slots, queues);
+        let count = self.plan.lanes;
+        let (queues, chunks): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel(QUEUE)).unzip();
+        let feed_stats = Arc::new(FeedStats::default());
+        let poll = (self.plan.tuning.poll, Arc::clone(&feed_stats));
+        let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), queues, poll);
         feed_tasks.spawn(feed.run());
-        let (mut lanes, mut stats) = (Vec::new(), Vec::new());
+        let (mut lanes, mut stats, mut keep) = (Vec::new(), Vec::new(), Vec::new());
         for (number, chunks) in chunks.into_iter().enumerate() {
             let (orders, received) = mpsc::unbounded_channel();
+            let (keep_sender, kept) = watch::channel(Arc::new(SlotSet::empty()));
             let lane_stats = Arc::new(LaneStats::default());
             let setup = LaneSetup {
                 number,
@@ -63,44 +81,91 @@ impl Start<'_> {
                 feed: handle.clone(),
                 chunks,
                 orders: received,
+                keep: kept,
+                who: Who::lane(self.worker, &consumer.name, number),
                 reports: reports.clone(),
                 stats: Arc::clone(&lane_stats),
-                idle: self.plan.lease / 2,
+                idle: self.plan.tuning.lease / 2,
                 moved: Arc::clone(self.moved),
             };
             lane_tasks.spawn(Lane::new(setup).run());
             lanes.push(orders);
             stats.push(lane_stats);
+            keep.push(keep_sender);
         }
+        let asked = self.plan.fixed.clone().unwrap_or_else(SlotSet::all);
         Running {
             consumer: Arc::clone(consumer),
-            lane_slots,
-            wanted: wanted.len(),
+            universe: consumer.partition.slots().intersection(&asked),
+            lane_slots: vec![SlotSet::empty(); count],
+            homes: vec![SlotSet::empty(); count],
+            keep,
+            wanted: 0,
             lanes,
             stats,
+            feed: feed_stats,
             waiting_for: Vec::new(),
             generation: None,
             paused: false,
-            claim: true,
+            claim: false,
         }
     }
 }
 
 impl Running {
-    pub(super) fn tell_all(&self, order: impl Fn() -> Order) {
-        for lane in &self.lanes {
-            let _ = lane.send(order());
+    pub(super) fn tell_all(&self, order: impl Fn(usize) -> Order) {
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let _ = lane.send(order(number));
         }
     }
 
-    pub(super) fn slots(&self) -> SlotSet {
-        self.lane_slots.iter().fold(SlotSet::empty(), |sum, slots| sum.union(slots))
+    /// It should hold these slots from now on. What it holds beyond them its lanes let go at their
+    /// next commit; what it lacks has to be claimed.
+    pub(super) fn want(&mut self, assigned: &SlotSet, weights: &Weights, is_fixed: bool) {
+        let slots = self.universe.intersection(assigned);
+        let known = self.homes.iter().fold(SlotSet::empty(), |sum, home| sum.union(home));
+        let at_home: Vec<SlotSet> =
+            self.homes.iter().map(|home| home.intersection(&slots)).collect();
+        self.lane_slots = plan::deal(&at_home, &slots.difference(&known), weights);
+        for (home, slots) in self.homes.iter_mut().zip(&self.lane_slots) {
+            *home = home.union(slots);
+        }
+        for (keep, slots) in self.keep.iter().zip(&self.lane_slots) {
+            keep.send_replace(Arc::new(slots.clone()));
+        }
+        self.wanted = if is_fixed { self.universe.len() } else { slots.len() };
+        self.claim |= self.lacks_slots();
+    }
+
+    /// The lane that a slot belongs to.
+    pub(super) fn lane_of(&self, slot: Slot) -> Option<usize> {
+        self.homes.iter().position(|home| home.contains(slot))
+    }
+
+    /// Hands each lane what it has, of the cursors that are this worker's.
+    pub(super) fn hand_out(&self, cursors: &[Cursor]) {
+        let mut of_lanes: Vec<Vec<Cursor>> = vec![Vec::new(); self.lanes.len()];
+        for cursor in cursors {
+            // A cursor never spans lanes: it was claimed for one, or is a part of such a one.
+            let lane = cursor.slots.iter().next().and_then(|slot| self.lane_of(slot));
+            if let Some(lane) = lane {
+                of_lanes[lane].push(cursor.clone());
+            }
+        }
+        for (lane, cursors) in self.lanes.iter().zip(of_lanes) {
+            if !cursors.is_empty() {
+                let _ = lane.send(Order::Take(cursors));
+            }
+        }
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.stats.iter().map(|lane| lane.slots.load(Ordering::Relaxed)).sum()
     }
 
     /// Whether something that it wants is not held by its lanes.
     pub(super) fn lacks_slots(&self) -> bool {
-        let held: usize = self.stats.iter().map(|lane| lane.slots.load(Ordering::Relaxed)).sum();
-        held < self.wanted
+        self.held() < self.wanted
     }
 
     /// Whether no key is about to be tried again.
@@ -108,6 +173,7 @@ impl Running {
         self.stats.iter().all(|lane| lane.retrying.load(Ordering::Relaxed) == 0)
     }
 
+    /// Whether its lanes hold all that they should, and have done it up to a position.
     pub(super) fn is_done(&self, target: Position) -> bool {
         let done = |(lane, slots): (&Arc<LaneStats>, &SlotSet)| {
             slots.is_empty()
@@ -115,6 +181,33 @@ impl Running {
                     && lane.position.load(Ordering::Relaxed) >= target.get())
         };
         self.stats.iter().zip(&self.lane_slots).all(done)
+    }
+
+    /// Whether nobody else holds any of it.
+    pub(super) fn is_alone(&self) -> bool {
+        let should: usize = self.lane_slots.iter().map(SlotSet::len).sum();
+        should == self.universe.len()
+    }
+
+    /// What its lanes have to say.
+    pub(super) fn report(&self) -> Vec<LaneReport> {
+        let lanes = self.stats.iter().enumerate().filter_map(|(lane, stats)| {
+            let state = stats.state();
+            let lasts = state.since.elapsed();
+            let is_worth = match state.doing {
+                Doing::Idle => false,
+                Doing::Handling => lasts >= LONG,
+                Doing::Failing { .. } | Doing::Waiting { .. } => true,
+            };
+            is_worth.then(|| LaneReport {
+                consumer: self.consumer.name.clone(),
+                lane,
+                slots: state.slots.to_string(),
+                doing: state.doing,
+                for_ms: lasts.as_millis() as u64,
+            })
+        });
+        lanes.collect()
     }
 
     pub(super) fn progress(&self, head: Position) -> ConsumerProgress {
@@ -127,7 +220,7 @@ impl Running {
             batches: sum(|lane| lane.batches.load(Ordering::Relaxed)),
             position: position.unwrap_or(0),
             head: head.get(),
-            slots: sum(|lane| lane.slots.load(Ordering::Relaxed) as u64) as usize,
+            slots: self.held(),
             wanted: self.wanted,
             parked: sum(|lane| lane.parked.load(Ordering::Relaxed) as u64) as usize,
             waiting_for: self.waiting_for.clone(),

@@ -1,0 +1,53 @@
+//! What the server's sessions do: transactions that a dead worker left behind, and lanes that wait for
+//! somebody's lock.
+
+use crate::connection::{Lease, Server};
+use crate::error::Failure;
+use anabranch_core::StoreError;
+use anabranch_store::database::{Blocked, Who};
+use deadpool_postgres::Pool;
+use std::time::Duration;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+/// Ends the sessions in which a worker has a transaction open. The server's processes end by
+/// themselves, so this does not wait for them.
+pub(crate) async fn end_sessions(
+    pool: &Pool,
+    server: &Server,
+    worker: &str,
+) -> Result<(), StoreError> {
+    let prefix = Who::prefix(worker);
+    let ended =
+        query(pool, server, include_str!("../queries/end_sessions.sql"), &[&prefix]).await?;
+    if !ended.is_empty() {
+        let sessions = ended.len();
+        tracing::warn!(worker, sessions, "ended the transactions of a dead worker");
+    }
+    Ok(())
+}
+
+/// Transactions of ours that wait for a lock.
+pub(crate) async fn blocked(pool: &Pool, server: &Server) -> Result<Vec<Blocked>, StoreError> {
+    let rows = query(pool, server, include_str!("../queries/blocked.sql"), &[]).await?;
+    let blocked = |row: &Row| Blocked {
+        name: row.get(0),
+        by: row.get(1),
+        doing: row.get(2),
+        wait: Duration::from_micros(row.get::<_, i64>(3).max(0) as u64),
+    };
+    Ok(rows.iter().map(blocked).collect())
+}
+
+async fn query(
+    pool: &Pool,
+    server: &Server,
+    sql: &str,
+    values: &[&(dyn ToSql + Sync)],
+) -> Result<Vec<Row>, StoreError> {
+    let at = |error: Failure| error.at(&server.at);
+    let lease = Lease::of(pool).await.map_err(at)?;
+    let rows = server.in_time(lease.session().query(sql, values)).await.map_err(at)?;
+    lease.give_back();
+    Ok(rows)
+}

@@ -1,0 +1,90 @@
+//! What a worker says of itself with each heartbeat, so that `status` can name why something does not
+//! advance.
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker says of itself. What is as it should be is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Since when, in milliseconds, wakes of other processes do not arrive: it polls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deaf_ms: Option<u64>,
+    /// How many events were found by a poll though no wake had told of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unannounced: u64,
+    /// Lanes that are not as they should be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneReport>,
+}
+
+/// What a lane says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneReport {
+    /// Which consumer's.
+    pub consumer: String,
+    /// Its number.
+    pub lane: usize,
+    /// The slots that it holds, in words.
+    pub slots: String,
+    /// What it does.
+    pub doing: Doing,
+    /// For how long, in milliseconds.
+    pub for_ms: u64,
+}
+
+/// What a lane does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Doing {
+    /// It waits for events.
+    #[default]
+    Idle,
+    /// A transaction is at work: the handler, or the database.
+    Handling,
+    /// Its handler fails, and nothing has worked since.
+    Failing {
+        /// What it said the last time.
+        error: String,
+    },
+    /// The database is away, or cannot do it now.
+    Waiting {
+        /// What the database said.
+        error: String,
+    },
+}
+
+impl Report {
+    /// The report from its stored text; an empty one from another version's.
+    pub(crate) fn parse(text: &str) -> Self {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| "{}".to_owned())
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_its_text_and_a_foreign_one_is_empty() {
+        let lane = LaneReport {
+            consumer: "orders".to_owned(),
+            lane: 1,
+            slots: "all".to_owned(),
+            doing: Doing::Failing { error: "no".to_owned() },
+            for_ms: 12,
+        };
+        let report = Report { deaf_ms: Some(5), unannounced: 0, lanes: vec![lane] };
+        assert_eq!(Report::parse(&report.text()), report);
+        assert_eq!(Report::default().text(), "{}");
+        assert_eq!(Report::parse("what?"), Report::default());
+    }
+}

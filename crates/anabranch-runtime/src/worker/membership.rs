@@ -1,0 +1,273 @@
+//! The worker as a member of its set: joining, following generations, leaving.
+
+use super::{Keeper, new_worker};
+use crate::lane::Order;
+use crate::run_error::RunError;
+use crate::tables::workers::Beat;
+use anabranch_core::generation::Rollout;
+use anabranch_core::{Rates, SlotSet, StoreError, Weights};
+use anabranch_store::database::{LifeSign, Who};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long to wait before trying to join again.
+const REJOIN_WAIT: Duration = Duration::from_millis(100);
+const REJOIN_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How much of the last measurement of a slot's load is kept.
+const SMOOTH: f32 = 0.5;
+
+/// What the worker knows of its set.
+pub(super) struct Membership {
+    /// Shows that the process lives.
+    pub(super) life: Option<LifeSign>,
+    pub(super) generation: i64,
+    rollout: Rollout,
+    /// What it should own in that generation.
+    assigned: SlotSet,
+    weights: Weights,
+    /// Whether it may own it yet.
+    may_hold: bool,
+    /// Of generations before this one it holds nothing, as others know.
+    settled: i64,
+    /// Workers whose process is gone, and nobody has said so yet.
+    pub(super) gone: Vec<String>,
+    /// Since when slots are held that others should own, or wanted that others hold.
+    in_motion: Option<Instant>,
+    measured: Instant,
+    rates: Rates,
+}
+
+impl Default for Membership {
+    fn default() -> Self {
+        Self {
+            life: None,
+            generation: 0,
+            rollout: Rollout::Cooperative,
+            assigned: SlotSet::empty(),
+            weights: Weights::even(),
+            may_hold: true,
+            settled: 0,
+            gone: Vec::new(),
+            in_motion: None,
+            measured: Instant::now(),
+            rates: Rates::default(),
+        }
+    }
+}
+
+impl Keeper {
+    /// Becomes a member: from here on it has a lease, and slots of its own.
+    pub(super) async fn join(&mut self) -> Result<(), RunError> {
+        let life = self.tables.database.show_life(&self.worker.id).await?;
+        self.membership.life = Some(life);
+        self.tables.enlist(&self.worker, self.plan.tuning.lease).await?;
+        self.start_heartbeat();
+        self.tick().await?;
+        Ok(())
+    }
+
+    /// Others have taken this process for dead. Whatever its lanes do is fenced; it begins anew.
+    pub(super) async fn declared_dead(&mut self) -> Result<(), RunError> {
+        tracing::warn!(
+            worker = self.worker.id,
+            "the lease is over; beginning anew as a new worker"
+        );
+        self.peers.stop();
+        self.membership = Membership::default();
+        let old = std::mem::replace(&mut self.worker, new_worker(&self.plan));
+        let (none, even, is_fixed) = (SlotSet::empty(), Weights::even(), self.plan.fixed.is_some());
+        for running in &mut self.running {
+            running.tell_all(|_| Order::Forget);
+            let (worker, name) = (&self.worker.id, &running.consumer.name);
+            running.tell_all(|lane| Order::Serve(Who::lane(worker, name, lane)));
+            running.want(&none, &even, is_fixed);
+        }
+        let _ = self.tables.dismiss(&old.id).await;
+        let mut wait = REJOIN_WAIT;
+        loop {
+            match self.join().await {
+                Err(RunError::Store(error)) if error.is_transient() => {
+                    tracing::warn!(%error, ?wait, "cannot begin anew yet");
+                    // What is half done is done under another name.
+                    self.worker = new_worker(&self.plan);
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(REJOIN_WAIT_MAX);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes the next generation if the members have changed, then follows it.
+    pub(super) async fn tick(&mut self) -> Result<(), RunError> {
+        let gone = std::mem::take(&mut self.membership.gone);
+        let next = match self.tables.tick(&self.plan.name, &gone).await {
+            Ok(next) => next,
+            Err(error) => {
+                self.membership.gone = gone;
+                return Err(error.into());
+            }
+        };
+        if let Some(next) = next {
+            let (joined, left, died) = (&next.joined, &next.left, &next.died);
+            tracing::info!(set = self.plan.name, ?joined, ?left, ?died, "a new generation");
+            for worker in died {
+                // Its open transactions may hold locks that its heirs need.
+                if let Err(error) = self.tables.database.bury(worker).await {
+                    tracing::warn!(worker, %error, "cannot end what a dead worker left behind");
+                }
+            }
+        }
+        self.follow().await
+    }
+
+    /// Takes over what the current generation says.
+    async fn follow(&mut self) -> Result<(), RunError> {
+        let assigned = self.tables.assigned(&self.plan.name, &self.worker.id).await?;
+        let membership = &mut self.membership;
+        if assigned.generation != membership.generation {
+            membership.in_motion = Some(Instant::now());
+        }
+        membership.generation = assigned.generation;
+        membership.assigned = assigned.slots;
+        membership.weights = assigned.weights;
+        self.peers.watch(&assigned.members, &self.worker.id);
+        self.reconcile();
+        Ok(())
+    }
+
+    /// Tells the consumers what they should hold now.
+    fn reconcile(&mut self) {
+        let membership = &self.membership;
+        let nothing = SlotSet::empty();
+        let slots = if membership.may_hold { &membership.assigned } else { &nothing };
+        let is_fixed = self.plan.fixed.is_some();
+        for running in &mut self.running {
+            running.want(slots, &membership.weights, is_fixed);
+        }
+    }
+
+    /// What a heartbeat says about the set.
+    pub(super) async fn look_after_set(&mut self, beat: &Beat) -> Result<(), RunError> {
+        self.membership.rollout = beat.rollout;
+        let is_new = beat.generation != self.membership.generation;
+        let may_hold = beat.rollout.may_hold(beat.generation, [beat.settled]);
+        let changes = may_hold != self.membership.may_hold;
+        self.membership.may_hold = may_hold;
+        let stale = beat.is_stale || !self.membership.gone.is_empty();
+        let done = match (stale, is_new) {
+            (true, _) => self.tick().await,
+            (false, true) => self.follow().await,
+            (false, false) => {
+                if changes {
+                    self.reconcile();
+                }
+                Ok(())
+            }
+        };
+        match done {
+            Err(RunError::Store(error)) if error.is_transient() => {
+                tracing::warn!(%error, "cannot follow the replica set yet");
+                return Ok(());
+            }
+            done => done?,
+        }
+        self.settle(beat).await?;
+        self.warn_if_stuck();
+        self.weigh().await
+    }
+
+    /// For `Recreate`: says that it holds nothing of older generations, once that is so.
+    async fn settle(&mut self, beat: &Beat) -> Result<(), RunError> {
+        let generation = self.membership.generation;
+        let is_due = beat.rollout == Rollout::Recreate && self.membership.settled < generation;
+        if !is_due || self.membership.may_hold || self.running.iter().any(|run| run.held() > 0) {
+            return Ok(());
+        }
+        match self.tables.settle(&self.worker.id, generation).await {
+            Ok(()) => self.membership.settled = generation,
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, "cannot say that everything is let go yet");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn warn_if_stuck(&mut self) {
+        let is_whole = |run: &super::Running| {
+            let should: usize = run.lane_slots.iter().map(SlotSet::len).sum();
+            run.held() == should
+        };
+        if self.running.iter().all(is_whole) {
+            self.membership.in_motion = None;
+        }
+        let timeout = self.plan.tuning.coordination_timeout;
+        if self.membership.in_motion.is_some_and(|since| since.elapsed() >= timeout) {
+            let waiting: Vec<_> =
+                self.running.iter().flat_map(|run| run.waiting_for.iter()).collect();
+            let generation = self.membership.generation;
+            tracing::warn!(
+                set = self.plan.name,
+                generation,
+                ?waiting,
+                ?timeout,
+                "a hand-over takes longer than the coordination time-out; `anabranch status` says why"
+            );
+            self.membership.in_motion = Some(Instant::now());
+        }
+    }
+
+    /// Adds what was measured of the load of its slots, every now and then.
+    async fn weigh(&mut self) -> Result<(), RunError> {
+        let Some(every) = self.plan.tuning.rebalance else { return Ok(()) };
+        let seconds = self.membership.measured.elapsed().as_secs_f32();
+        if seconds < every.as_secs_f32() || self.membership.assigned.is_empty() {
+            return Ok(());
+        }
+        self.membership.measured = Instant::now();
+        let mut seen = 0;
+        for slot in self.membership.assigned.iter() {
+            let count = |run: &super::Running| {
+                run.feed.events[usize::from(slot.get())].swap(0, Ordering::Relaxed)
+            };
+            let events: u32 = self.running.iter().map(count).sum();
+            seen += u64::from(events);
+            let rates = &mut self.membership.rates;
+            let before = rates.get(slot);
+            rates.set(slot, before * SMOOTH + events as f32 / seconds * (1.0 - SMOOTH));
+        }
+        if seen == 0 {
+            return Ok(());
+        }
+        let Membership { rates, assigned, .. } = &self.membership;
+        match self.tables.weigh(&self.plan.name, rates, assigned, every * 2).await {
+            Ok(true) => tracing::info!(set = self.plan.name, "slots move for their load"),
+            Ok(false) => {}
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, "cannot say how heavy slots are");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Says that it leaves, so that others already wait for what its lanes let go.
+    pub(super) async fn announce_leave(&self) -> Result<(), StoreError> {
+        self.tables.announce_leave(&self.worker.id).await?;
+        self.tables.tick(&self.plan.name, &[]).await.map(drop)
+    }
+
+    /// Releases its cursors and is a worker no more.
+    pub(super) async fn leave(&self) {
+        for running in &self.running {
+            let name = &running.consumer.name;
+            if let Err(error) = self.tables.release(name, &self.worker.id).await {
+                tracing::warn!(consumer = name, %error, "cannot release its cursors; the lease will");
+            }
+        }
+        if let Err(error) = self.tables.dismiss(&self.worker.id).await {
+            tracing::warn!(%error, "cannot leave; the lease will end");
+        }
+    }
+}

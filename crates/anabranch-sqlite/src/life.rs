@@ -1,0 +1,115 @@
+//! Signs of life: a locked file for each worker, beside the database.
+//!
+//! All workers of a SQLite log run on one machine. The system gives a file's lock back the moment the
+//! process that holds it is gone, so its peers need not wait for its lease.
+
+use anabranch_store::Namespace;
+use anabranch_store::database::LifeSign;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often to look at a lock: that is one call of the system, and no query.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Where the files are; nowhere for a database in memory, which has one process.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    prefix: Option<PathBuf>,
+}
+
+impl Life {
+    pub(crate) fn beside(database: Option<&Path>, namespace: &Namespace) -> Self {
+        let prefix = database.map(|path| {
+            let mut prefix = path.as_os_str().to_owned();
+            prefix.push(format!("-{namespace}-worker-"));
+            prefix.into()
+        });
+        Self { prefix }
+    }
+
+    fn path(&self, worker: &str) -> Option<PathBuf> {
+        self.prefix.as_ref().map(|prefix| {
+            let mut path = prefix.as_os_str().to_owned();
+            path.push(worker);
+            path.into()
+        })
+    }
+
+    pub(crate) fn show(&self, worker: &str) -> std::io::Result<LifeSign> {
+        let Some(path) = self.path(worker) else {
+            return Ok(Box::new(()));
+        };
+        let file = File::create(&path)?;
+        file.lock()?;
+        Ok(Box::new(Shown { path, _file: file }))
+    }
+
+    /// Resolves when nobody holds the lock any more.
+    pub(crate) async fn death_of(self, worker: String) {
+        let Some(path) = self.path(&worker) else {
+            return std::future::pending().await;
+        };
+        loop {
+            let held = match File::open(&path) {
+                Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+                // Removed by whoever left, or was buried.
+                Err(_) => false,
+            };
+            if !held {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Removes what a dead worker has left behind.
+    pub(crate) fn remove(&self, worker: &str) {
+        if let Some(path) = self.path(worker) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The locked file of a worker that lives.
+#[derive(Debug)]
+struct Shown {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_death_is_seen_and_a_life_is_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.db");
+        let life = Life::beside(Some(&file), &Namespace::default());
+        let shown = life.show("w-1").unwrap();
+        let mut death = Box::pin(life.clone().death_of("w-1".to_owned()));
+        let alive = tokio::time::timeout(LOOK * 4, &mut death).await;
+        assert!(alive.is_err(), "it lives");
+        drop(shown);
+        death.await;
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_a_killed_process_left_is_no_life() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.db");
+        let life = Life::beside(Some(&file), &Namespace::default());
+        File::create(life.path("w-1").unwrap()).unwrap();
+        life.clone().death_of("w-1".to_owned()).await;
+        life.remove("w-1");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}
