@@ -18,8 +18,8 @@ const LEAVE: Duration = Duration::from_secs(30);
 const STALL: Duration = Duration::from_secs(20);
 /// How long a lease is over before a stopped process goes on.
 const PAST_LEASE: Duration = Duration::from_secs(1);
-/// How long is looked at what a join does.
-const JOIN_WINDOW: Duration = Duration::from_secs(1);
+/// How long who has come, or come back, has to get his share.
+const RETURN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// Who handles what has come within this time keeps up.
 const KEEPS_UP: Duration = Duration::from_millis(150);
@@ -103,6 +103,13 @@ impl Play {
         Ok(())
     }
 
+    /// Lets who has come, or come back, get his share.
+    async fn let_return(&mut self, incident: usize) -> anyhow::Result<()> {
+        tokio::time::sleep(RETURN).await;
+        self.settle().await?;
+        self.end(incident).await
+    }
+
     /// One of those who run, but not this one.
     fn victim(&mut self, spared: Option<i64>) -> Option<i64> {
         let mut numbers = self.crew.numbers();
@@ -147,7 +154,7 @@ impl Play {
         tokio::time::sleep_until(goes_on).await;
         self.crew.signal(victim, "CONT")?;
         self.settle().await?;
-        self.end(incident).await
+        self.let_return(incident).await
     }
 
     /// Makes a worker hold a transaction, and locks of rows, that is open when this returns.
@@ -167,8 +174,7 @@ impl Play {
             self.one_more(None).await?;
         }
         self.settle().await?;
-        tokio::time::sleep(JOIN_WINDOW).await;
-        self.end(incident).await
+        self.let_return(incident).await
     }
 
     async fn leave(&mut self, alone: bool) -> anyhow::Result<()> {
@@ -191,7 +197,7 @@ impl Play {
             self.one_more(None).await?;
         }
         self.settle().await?;
-        self.end(incident).await
+        self.let_return(incident).await
     }
 
     async fn cut_sessions(&mut self, worker: i64) -> anyhow::Result<()> {
@@ -211,7 +217,7 @@ impl Play {
         let status = run.await?.context("cannot run the restart command")?;
         anyhow::ensure!(status.success(), "`{command}` failed: {status}");
         self.settle().await?;
-        self.end(incident).await
+        self.let_return(incident).await
     }
 
     /// One more fault while another is going on.
