@@ -76,6 +76,8 @@ pub(crate) enum Sabotage {
     Lose,
     /// An event is entered before those that come before it.
     Swap,
+    /// The first worker ends by itself.
+    End,
 }
 
 impl Work {
@@ -205,7 +207,10 @@ impl Keeper {
             self.rule.slot(event.stream_id()).get(),
             event.recorded_us(),
         ];
-        let is_chosen = key == 7 && event.version() == 3;
+        let is_chosen = match self.work.sabotage {
+            Some(Sabotage::End) => self.worker == 1 && event.version() > 1,
+            _ => key == 7 && event.version() == 3,
+        };
         match self.work.sabotage.filter(|_| is_chosen) {
             Some(Sabotage::Lose) => return Ok(()),
             Some(Sabotage::Swap) => {
@@ -214,6 +219,10 @@ impl Keeper {
             }
             Some(Sabotage::Double) => {
                 tx.execute(self.statements.enter, entry.clone()).await?;
+            }
+            Some(Sabotage::End) => {
+                eprintln!("told to end");
+                std::process::exit(1);
             }
             None => {}
         }
