@@ -261,20 +261,19 @@ impl Play {
         // By then each key has an event that came after the fault.
         tokio::time::sleep(self.load.period * 2).await;
         let (limit, started) = (self.lease * 2 + STALL, Instant::now());
-        loop {
-            // Not before they keep up with what comes.
-            let asked = Instant::now();
-            let left = limit.saturating_sub(started.elapsed());
-            if !self.wait_until_counted(self.load.appended(), left).await? {
-                let stalled = format!("what came was not handled within {limit:?} of a fault");
-                eprintln!("          {stalled}");
-                self.script.problems.push(stalled);
-                return Ok(());
-            }
-            if asked.elapsed() < KEEPS_UP {
-                return Ok(());
+        if !self.wait_until_counted(self.load.appended(), limit).await? {
+            let stalled = format!("what came was not handled within {limit:?} of a fault");
+            eprintln!("          {stalled}");
+            self.script.problems.push(stalled);
+        }
+        // Whoever had something to make up for is done when he keeps up with what comes; on a machine
+        // that is too slow for that, nobody ever is.
+        while started.elapsed() < limit {
+            if self.wait_until_counted(self.load.appended(), KEEPS_UP).await? {
+                break;
             }
         }
+        Ok(())
     }
 
     /// Waits until so many events are counted, though not for ever.
