@@ -5,7 +5,8 @@
 //! - **hand-over pause**: at a join or a leave, for each key that changed hands: how long the first
 //!   event of its new owner waited since it came, or since the old one's last if that was later.
 //! - **unmoved gap**: at a join or a leave, for each key that did not change hands: the longest that
-//!   an event waited. The same in quiet times is what it is to be compared with.
+//!   an event waited. The same in quiet times is what it is to be compared with; there a wait ends with
+//!   the quiet, since the rest of it is the next fault's.
 //!
 //! Only faults that came alone count here: which those are follows from the seed, not from how long
 //! anything took.
@@ -59,12 +60,13 @@ pub(crate) fn measure(entries: &[Entry], incidents: &[Incident], quiet: &[Window
                 (Fault::Stop, Some(victim)) => hang.extend(taken_over(entries, victim, window)),
                 (Fault::Join | Fault::Leave, _) => {
                     handover.extend(hand_overs(entries, window));
-                    gap.extend(longest_wait(entries, window));
+                    gap.extend(longest_wait(entries, window, i64::MAX));
                 }
                 _ => {}
             }
         }
-        quiet_gap.extend(quiet.iter().filter_map(|window| longest_wait(entries, *window)));
+        quiet_gap
+            .extend(quiet.iter().filter_map(|window| longest_wait(entries, *window, window.1)));
     }
     Pauses {
         takeover: Percentiles::of(takeover),
@@ -103,8 +105,9 @@ fn hand_overs(entries: &[Entry], (from, to): Window) -> impl Iterator<Item = f64
         .map(|(old, new)| milliseconds(new.handled_us - new.recorded_us.max(old.handled_us)))
 }
 
-/// The longest that an event of this key waited in a window, if it did not change hands.
-fn longest_wait(entries: &[Entry], (from, to): Window) -> Option<f64> {
+/// The longest that an event of this key that came in a window waited, but not after `end`; if it did
+/// not change hands.
+fn longest_wait(entries: &[Entry], (from, to): Window, end: i64) -> Option<f64> {
     let first = first_in(entries, (from, to));
     let owner = entries.get(first.checked_sub(1)?)?.worker;
     let inside = || entries[first..].iter().take_while(|entry| entry.recorded_us < to);
@@ -112,7 +115,7 @@ fn longest_wait(entries: &[Entry], (from, to): Window) -> Option<f64> {
         return None;
     }
     let came = inside().filter(|entry| entry.recorded_us >= from);
-    came.map(|entry| milliseconds(entry.handled_us - entry.recorded_us)).reduce(f64::max)
+    came.map(|entry| milliseconds(entry.handled_us.min(end) - entry.recorded_us)).reduce(f64::max)
 }
 
 #[cfg(test)]
@@ -154,5 +157,7 @@ mod tests {
         assert_eq!((pauses.handover.samples, pauses.handover.max), (1, Some(40.0)));
         assert_eq!((pauses.unmoved_gap.samples, pauses.unmoved_gap.max), (1, Some(35.0)));
         assert_eq!(pauses.unmoved_gap_quiet.max, Some(700.0));
+        let quiet = measure(&both, &[], &[(150_000, 300_000)]).unmoved_gap_quiet;
+        assert_eq!(quiet.max, Some(100.0), "what follows is not quiet");
     }
 }
