@@ -3,6 +3,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `test` | everything that is tested, with a throwaway PostgreSQL |
+//! | `chaos` | workers hit at random, on both databases |
 //! | `postgres` | a throwaway server |
 //! | `ladder` | where its programs come from |
 //! | `sim` | seeds of the simulation |
@@ -11,6 +12,7 @@
 
 #![allow(clippy::print_stdout)]
 
+mod chaos;
 mod deps;
 mod ladder;
 mod postgres;
@@ -28,6 +30,8 @@ cargo xtask <task>
   test [--postgres-from RUNG] [-- ARGS]
                   everything: unit, contract, fault and end-to-end tests, doc examples.
                   ARGS go to the test runner (cargo nextest if installed, else cargo test).
+  chaos [--postgres-from RUNG] [--seconds-postgres 60] [--seconds-sqlite 30] [--seed N] [--release]
+                  workers hit at random on both databases, and a proof; prints JSON.
   postgres [--postgres-from RUNG]
                   a throwaway PostgreSQL until Ctrl-C; prints its URL.
   sim [--seeds N] [--seed N [--steps N]] [--mutant NAME]
@@ -53,6 +57,10 @@ fn run() -> Result<()> {
     let task = if arguments.is_empty() { String::new() } else { arguments.remove(0) };
     match task.as_str() {
         "test" => test::run(&rung(&mut arguments)?, after_dashes(&arguments)?),
+        "chaos" => {
+            let rung = rung(&mut arguments)?;
+            chaos::run(&rung, &chaos::Run::parse(&arguments)?)
+        }
         "postgres" => {
             let rung = rung(&mut arguments)?;
             no_more(&arguments)?;

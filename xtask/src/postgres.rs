@@ -16,15 +16,18 @@ const START_WAIT: Duration = Duration::from_secs(60);
 const HOME_PREFIX: &str = "anabranch-postgres-";
 const PASSWORD: &str = "throwaway";
 
-/// Runs the server under a shell that ends it as soon as its standard input ends, and removes its
-/// files ($0). That pipe is ours alone, so the server stops with us, however we end: done, failed,
-/// Ctrl-C, or killed.
+/// Runs the server under a shell that starts it again whenever it ends, until the shell's standard
+/// input ends: then it ends the server and removes its files ($0). That pipe is ours alone, so the
+/// server stops with us, however we end: done, failed, Ctrl-C, or killed.
 const SUPERVISOR: &str = r#"
     trap '' INT TERM HUP
-    "$@" &
+    while "$@"; [ ! -e "$0/stop" ]; do sleep 0.1; done &
     cat > /dev/null
-    kill -INT $!
-    wait
+    touch "$0/stop"
+    while kill -0 $! 2> /dev/null; do
+        kill -INT $(head -n 1 "$0/data/postmaster.pid" 2> /dev/null) 2> /dev/null
+        sleep 0.05
+    done
     cd / && rm -rf "$0" 2> /dev/null
 "#;
 
@@ -93,6 +96,21 @@ impl Server {
         let server = Self { url, ours: Some((child, home.to_owned())) };
         wait_until_ready(&log)?;
         Ok(server)
+    }
+}
+
+impl Server {
+    /// A shell command that ends the server, which its supervisor starts again at once: `{mode}` in it
+    /// is `fast` (sessions are ended in good order) or `immediate` (as in a crash). None for a server
+    /// that somebody else runs.
+    pub(crate) fn restart_command(&self) -> Option<String> {
+        let (_, home) = self.ours.as_ref()?;
+        let process = home.join("data/postmaster.pid");
+        Some(format!(
+            "case {{mode}} in fast) signal=INT ;; *) signal=QUIT ;; esac; \
+             kill -$signal \"$(head -n 1 '{}')\"",
+            process.display()
+        ))
     }
 }
 

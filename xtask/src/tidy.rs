@@ -22,10 +22,12 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 
 /// Where SQL may stand: the backends, the one statement that they share, the tables of consumers (and
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
-/// compares them with, and the demo, which is a user of the library.
-const SQL_PLACES: [&str; 9] = [
+/// compares them with, and the demo and the chaos, which are
+/// users of the library.
+const SQL_PLACES: [&str; 10] = [
     "crates/anabranch-store/src/contract/effects.rs",
     "crates/anabranch-cli/src/demo/",
+    "crates/anabranch-cli/src/chaos/",
     "crates/anabranch-runtime/src/tables/",
     "crates/anabranch-runtime/src/view.rs",
     "crates/anabranch-runtime/src/rebuild.rs",

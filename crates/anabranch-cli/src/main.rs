@@ -7,8 +7,11 @@
 //! |---|---|
 //! | `target` | which log a command works on |
 //! | `output` | lines, JSON lines and tables |
+//! | `percentiles` | what was measured, in three numbers |
+//! | `worker_process` | processes of this program's own |
 //! | `confirm` | what cannot be taken back |
 //! | `demo` | a projection that is rescaled and hit while it runs, and a proof |
+//! | `chaos` | workers that are hit at random, and a proof |
 //! | `append` | one event from the command line |
 //! | `tail` | the last events, and the next ones |
 //! | `migrate` | create or upgrade a log, or print how |
@@ -31,6 +34,7 @@
 
 mod append;
 mod bench;
+mod chaos;
 mod confirm;
 mod demo;
 mod forget;
@@ -42,6 +46,7 @@ mod output;
 mod parked;
 mod partition;
 mod pause;
+mod percentiles;
 mod rebuild;
 mod replay;
 mod rescale;
@@ -49,6 +54,7 @@ mod skip_to_head;
 mod status;
 mod tail;
 mod target;
+mod worker_process;
 mod workers;
 
 use anabranch::{AppendError, ImportError, RebuildError, StoreError};
@@ -70,6 +76,9 @@ enum Command {
     Demo(demo::Demo),
     #[command(hide = true)]
     DemoWorker(demo::worker::DemoWorker),
+    Chaos(chaos::Chaos),
+    #[command(hide = true)]
+    ChaosWorker(chaos::worker::ChaosWorker),
     Append(append::AppendEvent),
     Tail(tail::Tail),
     Migrate(migrate::Migrate),
@@ -120,6 +129,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(demo) => demo.run().await,
         Command::DemoWorker(worker) => worker.run().await,
+        Command::Chaos(chaos) => chaos.run().await,
+        Command::ChaosWorker(worker) => worker.run().await,
         Command::Append(append) => append.run().await,
         Command::Tail(tail) => tail.run().await,
         Command::Migrate(migrate) => migrate.run().await,

@@ -4,6 +4,7 @@ use super::Measured;
 use super::bare::Bare;
 use super::own_log::{self, OwnLog};
 use super::report::{self, Case, Latency, rounded};
+use crate::percentiles::Percentiles;
 use anabranch::{
     Event, Expected, Log, NewEvent, Partition, Position, Projection, ReplicaSet, Result, StreamId,
     Tx,
@@ -139,13 +140,10 @@ fn case(name: &'static str, latency: Latency, what: &'static str) -> Case {
 }
 
 /// The median, the 99th percentile and the maximum, in ms.
-fn percentiles(mut values: Vec<Duration>) -> [f64; 3] {
-    values.sort();
-    let at = |part: f64| {
-        let index = ((values.len() as f64 * part).ceil() as usize).clamp(1, values.len()) - 1;
-        rounded(values[index].as_secs_f64() * 1000.0, 3)
-    };
-    [at(0.5), at(0.99), at(1.0)]
+fn percentiles(values: Vec<Duration>) -> [f64; 3] {
+    let values = values.into_iter().map(|value| value.as_secs_f64() * 1000.0).collect();
+    let Percentiles { p50, p99, max, .. } = Percentiles::of(values);
+    [p50, p99, max].map(Option::unwrap_or_default)
 }
 
 /// How many transactions a second the server sees, of anybody; none for SQLite, which has no server.

@@ -7,6 +7,7 @@
 //! | `project` | catching up |
 //! | `partitions` | four processes against one |
 //! | `latency` | from an append to its handler |
+//! | `rescale` | processes that come and go |
 //! | `events` | the events that are appended |
 //! | `own_log` | a log of a benchmark's own |
 //! | `handlers` | the consumers that are measured |
@@ -16,7 +17,7 @@
 //! | `limit_sqlite`, `limit_postgres` | that on each |
 //! | `report` | what is printed |
 
-mod bare;
+pub(crate) mod bare;
 mod bare_postgres;
 mod bare_sqlite;
 mod events;
@@ -26,10 +27,11 @@ mod limit;
 mod limit_postgres;
 mod limit_sqlite;
 mod log;
-mod own_log;
+pub(crate) mod own_log;
 mod partitions;
 mod project;
 mod report;
+mod rescale;
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -56,6 +58,7 @@ pub(crate) enum Bench {
     Log(log::BenchLog),
     Project(project::BenchProject),
     Latency(latency::BenchLatency),
+    Rescale(rescale::BenchRescale),
     #[command(hide = true)]
     PartitionWorker(partitions::PartitionWorker),
 }
@@ -66,6 +69,7 @@ impl Bench {
             Self::Log(bench) => bench.run().await,
             Self::Project(bench) => bench.run().await,
             Self::Latency(bench) => bench.run().await,
+            Self::Rescale(bench) => bench.run().await,
             Self::PartitionWorker(worker) => worker.run().await,
         }
     }

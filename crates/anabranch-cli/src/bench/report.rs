@@ -1,5 +1,6 @@
 //! What a benchmark prints: a table, or one JSON object a line.
 
+use crate::percentiles::Percentiles;
 use serde::Serialize;
 
 /// One measured case.
@@ -32,6 +33,12 @@ pub(crate) struct Case {
     /// The most memory that the process had while it read, in MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) peak_rss_mb: Option<f64>,
+    /// How long what went from one worker to another stood still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) handover_pause_ms: Option<Percentiles>,
+    /// What one transaction takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) batch_ms: Option<f64>,
     /// What was done, and what the limit is.
     pub(crate) what: &'static str,
 }
@@ -106,6 +113,12 @@ impl Case {
         }
         if let Some(peak) = self.peak_rss_mb {
             line += &format!("; peak RSS {peak:.0} MB");
+        }
+        if let Some(pauses) = &self.handover_pause_ms {
+            line += &format!("; pause {pauses}");
+        }
+        if let Some(batch) = self.batch_ms {
+            line += &format!("; batch {batch:.0} ms");
         }
         println!("{line}");
         Ok(())

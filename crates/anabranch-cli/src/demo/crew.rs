@@ -1,12 +1,12 @@
 //! The worker processes: started, told to stop, killed.
 
+use crate::worker_process::WorkerProcess;
 use anyhow::Context;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 /// The processes that run the projection.
 pub(super) struct Crew {
     url: String,
-    program: std::path::PathBuf,
     next: u32,
     total: u16,
     working: Vec<Worker>,
@@ -16,23 +16,13 @@ pub(super) struct Crew {
 
 struct Worker {
     index: u16,
-    /// Its standard input is what tells it to stop: it ends with it, and so with this process too.
-    process: Child,
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // Nothing is left behind when the demo itself fails.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    process: WorkerProcess,
 }
 
 impl Crew {
-    pub(super) fn new(url: &str) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("cannot find this program")?;
+    pub(super) fn new(url: &str) -> Self {
         let (working, leaving) = (Vec::new(), Vec::new());
-        Ok(Self { url: url.to_owned(), program, next: 1, total: 0, working, leaving })
+        Self { url: url.to_owned(), next: 1, total: 0, working, leaving }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -48,7 +38,7 @@ impl Crew {
             self.start(index)?;
         }
         for mut worker in old {
-            drop(worker.process.stdin.take());
+            worker.process.tell_to_stop();
             self.leaving.push(worker);
         }
         Ok(())
@@ -63,19 +53,16 @@ impl Crew {
     pub(super) fn kill(&mut self, index: u16) -> anyhow::Result<()> {
         let place = self.working.iter().position(|worker| worker.index == index);
         let mut victim = self.working.remove(place.context("nobody runs that partition")?);
-        victim.process.kill().context("cannot kill a worker")
+        victim.process.kill()
     }
 
     fn start(&mut self, index: u16) -> anyhow::Result<()> {
         let (total, name) = (self.total.to_string(), format!("worker-{}", self.next));
         self.next += 1;
-        let process = Command::new(&self.program)
-            .args(["demo-worker", "--url", &self.url, "--name", &name])
-            .args(["--index", &index.to_string(), "--total", &total])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .context("cannot start a worker")?;
+        let mut command = WorkerProcess::command()?;
+        command.args(["demo-worker", "--url", &self.url, "--name", &name]);
+        command.args(["--index", &index.to_string(), "--total", &total]).stdout(Stdio::null());
+        let process = WorkerProcess::start(&mut command)?;
         self.working.push(Worker { index, process });
         Ok(())
     }
@@ -83,7 +70,7 @@ impl Crew {
     /// A worker that ended by itself is an error.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         for worker in &mut self.working {
-            if let Some(status) = worker.process.try_wait()? {
+            if let Some(status) = worker.process.ended()? {
                 anyhow::bail!("the worker of partition {} ended: {status}", worker.index);
             }
         }
@@ -93,7 +80,7 @@ impl Crew {
     /// Tells all to stop, and waits until they have.
     pub(super) fn dismiss(mut self) -> anyhow::Result<()> {
         for mut worker in std::mem::take(&mut self.working) {
-            drop(worker.process.stdin.take());
+            worker.process.tell_to_stop();
             self.leaving.push(worker);
         }
         for worker in &mut self.leaving {

@@ -64,7 +64,7 @@ impl Demo {
         let mut stage = Stage {
             log,
             display: Display::new(self.json, self.events),
-            crew: Crew::new(url)?,
+            crew: Crew::new(url),
             started: Instant::now(),
         };
         let orders = Orders::start(log, self.events);

@@ -1,5 +1,6 @@
 //! What the tables say at the end: read from what the handlers wrote, not from counters in memory.
 
+use crate::percentiles::Percentiles;
 use anabranch::database::{End, Statement};
 use anabranch::{Log, Row};
 use serde::Serialize;
@@ -18,15 +19,8 @@ pub(super) struct Outcome {
     events_per_second: f64,
     /// How often a slot went from one process to another.
     handovers: usize,
-    handover_pause_ms: Pauses,
-}
-
-/// How long a slot with events to handle had nobody who handled them.
-#[derive(Debug, Default, Serialize)]
-struct Pauses {
-    p50: f64,
-    p99: f64,
-    max: f64,
+    /// How long a slot with events to handle had nobody who handled them.
+    handover_pause_ms: Percentiles,
 }
 
 impl Outcome {
@@ -36,7 +30,6 @@ impl Outcome {
 
     pub(super) fn report(&self) -> String {
         let mut text = String::new();
-        let Pauses { p50, p99, max } = self.handover_pause_ms;
         let _ = writeln!(text, "events        {:>9}", self.events);
         let _ = writeln!(text, "handled       {:>9}", self.handled);
         let _ = writeln!(text, "lost          {:>9}", self.lost);
@@ -46,8 +39,8 @@ impl Outcome {
         let _ = writeln!(text, "time          {seconds:>9.1} s, {rate:.0} events/s");
         let _ = writeln!(
             text,
-            "hand-overs    {:>9} of slots; pause p50 {p50:.0} ms, p99 {p99:.0} ms, max {max:.0} ms",
-            self.handovers
+            "hand-overs    {:>9} of slots; pause {}",
+            self.handovers, self.handover_pause_ms
         );
         let verdict = match self.is_good() {
             true => "verified from the tables: every event once and in order",
@@ -95,16 +88,12 @@ pub(super) async fn prove(log: &Log, seconds: f64) -> anyhow::Result<Outcome> {
         seconds: round(seconds),
         events_per_second: (handled as f64 / seconds).round(),
         handovers: pauses.len(),
-        handover_pause_ms: Pauses {
-            p50: round(percentile(&pauses, 0.50)),
-            p99: round(percentile(&pauses, 0.99)),
-            max: round(percentile(&pauses, 1.0)),
-        },
+        handover_pause_ms: Percentiles::of(pauses),
     })
 }
 
 /// For each slot that changed hands: from the last event of the old process, or the arrival of the
-/// next one if that was later, to the first event of the new one; in milliseconds, sorted.
+/// next one if that was later, to the first event of the new one; in milliseconds.
 async fn pauses(log: &Log) -> anyhow::Result<Vec<f64>> {
     let rows = "SELECT slot, worker, recorded_us, handled_us FROM handled ORDER BY number";
     let mut last: HashMap<i64, (String, i64)> = HashMap::new();
@@ -120,13 +109,7 @@ async fn pauses(log: &Log) -> anyhow::Result<Vec<f64>> {
         }
         last.insert(slot, (worker, handled_us));
     }
-    pauses.sort_by(f64::total_cmp);
     Ok(pauses)
-}
-
-fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let last = sorted.len().saturating_sub(1);
-    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or(0.0)
 }
 
 fn round(value: f64) -> f64 {

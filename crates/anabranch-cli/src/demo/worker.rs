@@ -1,11 +1,11 @@
 //! What one worker process of the demo runs.
 
+use crate::worker_process::told_to_stop;
 use anabranch::prelude::*;
 use anabranch::{FixedPartition, HashRule};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::oneshot;
 
 /// Short, so that the one that is killed is soon missed.
 const LEASE: Duration = Duration::from_millis(1000);
@@ -27,18 +27,9 @@ impl DemoWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = anabranch::connect(&self.url).await?;
         let partition = FixedPartition::new(self.index, self.total)?;
-        let (stop, stopped) = oneshot::channel();
-        // A thread of its own: a read of standard input cannot be given up.
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            let _ = stop.send(());
-        });
         let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name });
         let set = set.partition(partition).lanes(2).lease(LEASE);
-        let stop = async {
-            let _ = stopped.await;
-        };
-        set.run_until(&log, stop).await?;
+        set.run_until(&log, told_to_stop()).await?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,0 +1,89 @@
+//! What is printed at the end.
+
+use super::faults::FaultCounts;
+use super::pauses::Pauses;
+use super::proof::Proof;
+use crate::percentiles::Percentiles;
+use serde::Serialize;
+use std::fmt;
+
+/// How it went.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) seed: u64,
+    pub(crate) seconds: f64,
+    pub(crate) events: u64,
+    pub(crate) handled: u64,
+    pub(crate) lost: u64,
+    pub(crate) doubled: u64,
+    pub(crate) out_of_order: u64,
+    pub(crate) faults: FaultCounts,
+    pub(crate) takeover_ms: Percentiles,
+    pub(crate) takeover_hang_ms: Percentiles,
+    pub(crate) handover_pause_ms: Percentiles,
+    pub(crate) unmoved_gap_ms: Percentiles,
+    pub(crate) unmoved_gap_quiet_ms: Percentiles,
+    /// What must not be, in words.
+    pub(crate) violations: Vec<String>,
+}
+
+impl Outcome {
+    pub(crate) fn new(
+        (seed, seconds): (u64, f64),
+        proof: Proof,
+        pauses: Pauses,
+        faults: FaultCounts,
+        mut violations: Vec<String>,
+    ) -> Self {
+        violations.extend(proof.examples);
+        Self {
+            seed,
+            seconds,
+            events: proof.events,
+            handled: proof.handled,
+            lost: proof.lost,
+            doubled: proof.doubled,
+            out_of_order: proof.out_of_order,
+            faults,
+            takeover_ms: pauses.takeover,
+            takeover_hang_ms: pauses.takeover_hang,
+            handover_pause_ms: pauses.handover,
+            unmoved_gap_ms: pauses.unmoved_gap,
+            unmoved_gap_quiet_ms: pauses.unmoved_gap_quiet,
+            violations,
+        }
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        self.lost + self.doubled + self.out_of_order == 0 && self.violations.is_empty()
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "events        {:>9}", self.events)?;
+        writeln!(f, "handled       {:>9}", self.handled)?;
+        writeln!(f, "lost          {:>9}", self.lost)?;
+        writeln!(f, "doubled       {:>9}", self.doubled)?;
+        writeln!(f, "out of order  {:>9}", self.out_of_order)?;
+        writeln!(f, "faults        {}", self.faults)?;
+        for (name, pauses) in [
+            ("takeover after a kill", self.takeover_ms),
+            ("takeover after a hang", self.takeover_hang_ms),
+            ("pause of moved keys", self.handover_pause_ms),
+            ("wait of unmoved keys", self.unmoved_gap_ms),
+            ("the same in quiet times", self.unmoved_gap_quiet_ms),
+        ] {
+            writeln!(f, "{name:<23} {pauses}")?;
+        }
+        for violation in &self.violations {
+            writeln!(f, "VIOLATION  {violation}")?;
+        }
+        let Self { seed, seconds, .. } = self;
+        match self.is_good() {
+            true => writeln!(f, "verified from the tables: every event once and in order")?,
+            false => writeln!(f, "NOT GOOD: see above")?,
+        }
+        write!(f, "seed {seed}; the same again: anabranch chaos --seed {seed} --seconds {seconds}")
+    }
+}
