@@ -1,0 +1,78 @@
+//! Who owns what, from the tables: what the last generation says, and what the cursors say.
+
+use super::Outcome;
+use anabranch::{Consumers, Log, Owner};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long a hand-over may take on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The workers of a replica set, and the slots that each of them owns.
+pub struct Owners {
+    pub generation: i64,
+    pub shares: Vec<Share>,
+}
+
+pub struct Share {
+    pub pid: u32,
+    /// Host and process.
+    pub place: String,
+    pub lanes: usize,
+    pub slots: usize,
+}
+
+/// Waits until exactly these processes own everything as the last generation says.
+pub async fn settled(log: &Log, set: &str, consumer: &str, pids: &[u32]) -> Outcome<Owners> {
+    let started = Instant::now();
+    loop {
+        match owners(log, set, consumer, pids).await {
+            Ok(Some(owners)) => return Ok(owners),
+            // Nobody has run it yet.
+            Ok(None) => {}
+            Err(_) if started.elapsed() < PATIENCE => {}
+            Err(error) => return Err(error),
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(format!("`{set}` is not shared out after {PATIENCE:?}").into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn owners(log: &Log, set: &str, consumer: &str, pids: &[u32]) -> Outcome<Option<Owners>> {
+    let consumers = Consumers::of(log);
+    let mut actual: BTreeMap<String, Share> = BTreeMap::new();
+    for cursor in consumers.status(consumer).await?.cursors {
+        let Owner::Worker(worker) = cursor.owner else { return Ok(None) };
+        let place = format!("{}:{}", worker.host, worker.pid);
+        let share = Share { pid: worker.pid, place, lanes: worker.lanes, slots: 0 };
+        actual.entry(worker.id).or_insert(share).slots += cursor.slot_count;
+    }
+    let Some(last) = consumers.generations(Some(set), 1).await?.pop() else { return Ok(None) };
+    let as_desired = last.members.len() == actual.len()
+        && last
+            .members
+            .iter()
+            .all(|member| actual.get(&member.worker).is_some_and(|it| it.slots == member.slots));
+    let all_here = actual.len() == pids.len() && actual.values().all(|it| pids.contains(&it.pid));
+    let mut shares: Vec<Share> = actual.into_values().collect();
+    shares.sort_by_key(|share| pids.iter().position(|pid| *pid == share.pid));
+    Ok((as_desired && all_here).then_some(Owners { generation: last.generation, shares }))
+}
+
+/// Waits until a consumer has handled everything, parked keys included.
+pub async fn caught_up(log: &Log, consumer: &str) -> Outcome<()> {
+    let started = Instant::now();
+    loop {
+        let status = Consumers::of(log).status(consumer).await?;
+        if status.lag == 0 && status.parked_keys == 0 {
+            return Ok(());
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(format!("{consumer} is still {} events behind", status.lag).into());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
