@@ -62,12 +62,12 @@ async fn owners(log: &Log, set: &str, consumer: &str, pids: &[u32]) -> Outcome<O
     Ok((as_desired && all_here).then_some(Owners { generation: last.generation, shares }))
 }
 
-/// Waits until a consumer has handled everything, parked keys included.
+/// Waits until a consumer has handled everything.
 pub async fn caught_up(log: &Log, consumer: &str) -> Outcome<()> {
     let started = Instant::now();
     loop {
         let status = Consumers::of(log).status(consumer).await?;
-        if status.lag == 0 && status.parked_keys == 0 {
+        if status.lag == 0 {
             return Ok(());
         }
         if started.elapsed() > PATIENCE {
@@ -75,4 +75,19 @@ pub async fn caught_up(log: &Log, consumer: &str) -> Outcome<()> {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Prints why slots moved, and when, and how many each worker had from then on.
+pub async fn generations(log: &Log, sets: &[&str], since_us: i64) -> Outcome<()> {
+    println!("\ngenerations");
+    let mut all = Consumers::of(log).generations(None, 100).await?;
+    all.retain(|it| it.at_us >= since_us && sets.contains(&it.replica_set.as_str()));
+    for it in all.iter().rev() {
+        let seconds = (it.at_us - since_us) as f64 / 1e6;
+        let slots: Vec<_> = it.members.iter().map(|member| member.slots.to_string()).collect();
+        let slots = if slots.is_empty() { "nobody".to_owned() } else { slots.join(" + ") };
+        let name = format!("{} {}", it.replica_set, it.generation);
+        println!("  {name:<14}{seconds:>5.2} s  {}: {slots}", it.reason);
+    }
+    Ok(())
 }

@@ -13,14 +13,14 @@
 #[path = "../measured/mod.rs"]
 mod measured;
 
+use anabranch::SLOTS;
 use anabranch::prelude::*;
-use anabranch::{Consumers, SLOTS};
 use measured::crew::{ATTACHED, Crew, told_to_leave};
 use measured::ledger::{Ledger, now_us};
 use measured::load::{Load, ORDERS};
 use measured::proof::Rows;
 use measured::text::{bar, grouped};
-use measured::watch::{caught_up, settled};
+use measured::watch::{caught_up, generations, settled};
 use measured::{Outcome, connect, report, url_or};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -100,7 +100,7 @@ async fn show(log: &Log, arguments: &Arguments) -> Outcome<()> {
     load.stop().await?;
     caught_up(log, LEDGER.0).await?;
     stage.crew.dismiss()?;
-    generations(log, began_us).await?;
+    generations(log, &[SET], began_us).await?;
     let rows = Rows::read(log, &LEDGER, after).await?;
     pauses(&rows, &stage.steps);
     println!("\n{}", rows.prove()?);
@@ -144,20 +144,6 @@ impl Stage<'_> {
         }
         Ok(())
     }
-}
-
-/// Why slots moved, and when.
-async fn generations(log: &Log, since_us: i64) -> Outcome<()> {
-    println!("\ngenerations");
-    let mut all = Consumers::of(log).generations(Some(SET), 50).await?;
-    all.retain(|it| it.at_us >= since_us);
-    for it in all.iter().rev() {
-        let seconds = (it.at_us - since_us) as f64 / 1e6;
-        let slots: Vec<_> = it.members.iter().map(|member| member.slots.to_string()).collect();
-        let slots = if slots.is_empty() { "nobody".to_owned() } else { slots.join(" + ") };
-        println!("  {:>4}  {seconds:>5.2} s  {}: {slots}", it.generation, it.reason);
-    }
-    Ok(())
 }
 
 /// What the changes cost: slots that moved, and slots that did not.
