@@ -2,6 +2,7 @@
 
 use anabranch::{Log, Namespace, Options};
 use std::error::Error;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 pub type Outcome<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -15,7 +16,12 @@ pub fn url_or(default_url: &str) -> String {
 pub async fn connect(url: &str) -> Outcome<Log> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal)
+        .init();
     let mut options = Options::default();
     if let Ok(name) = std::env::var("ANABRANCH_NAMESPACE") {
         options.namespace = Namespace::new(name)?;

@@ -1,7 +1,9 @@
 //! Who owns what, from the tables: what the last generation says, and what the cursors say.
 
 use super::Outcome;
-use anabranch::{Consumers, Log, Owner};
+use super::ledger::Ledger;
+use super::proof::Rows;
+use anabranch::{Consumers, Log, Owner, Position};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -60,6 +62,28 @@ async fn owners(log: &Log, set: &str, consumer: &str, pids: &[u32]) -> Outcome<O
     let mut shares: Vec<Share> = actual.into_values().collect();
     shares.sort_by_key(|share| pids.iter().position(|pid| *pid == share.pid));
     Ok((as_desired && all_here).then_some(Owners { generation: last.generation, shares }))
+}
+
+/// Waits until each of these processes has handled something since a time.
+pub async fn all_work(log: &Log, ledger: &Ledger, since: Since, pids: &[u32]) -> Outcome<()> {
+    let started = Instant::now();
+    loop {
+        let counts = Rows::read(log, ledger, since.after).await?.by_process(since.at_us);
+        if pids.iter().all(|pid| counts.contains_key(pid)) {
+            return Ok(());
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(format!("after {PATIENCE:?} not all of {pids:?} work: {counts:?}").into());
+        }
+        tokio::time::sleep(LOOK * 5).await;
+    }
+}
+
+/// Events after a position that were handled after a time.
+#[derive(Clone, Copy)]
+pub struct Since {
+    pub after: Position,
+    pub at_us: i64,
 }
 
 /// Waits until a consumer has handled everything.

@@ -20,7 +20,7 @@ use measured::ledger::{Ledger, now_us};
 use measured::load::Load;
 use measured::proof::Rows;
 use measured::text::grouped;
-use measured::watch::{caught_up, generations, settled};
+use measured::watch::{Since, all_work, caught_up, generations, settled};
 use measured::{Outcome, connect, report, url_or};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -123,6 +123,7 @@ async fn show(log: &Log, arguments: &Arguments) -> Outcome<()> {
     let critical = [&me[..], &stage.crew.pids()].concat();
     settled(log, CRITICAL, CRITICAL, &critical).await?;
     stage.phase("critical in 3 processes", "1 process").await?;
+    all_work(log, &Ledger(CRITICAL), Since { after, at_us: 0 }, &critical).await?;
 
     broken.store(true, Ordering::Relaxed);
     let error = analytics.failure().await?;
@@ -133,6 +134,7 @@ async fn show(log: &Log, arguments: &Arguments) -> Outcome<()> {
     let second = stage.crew.start(&["work", ANALYTICS])?;
     settled(log, ANALYTICS, ANALYTICS, &[me[0], second]).await?;
     stage.phase("mended, and in 2 processes", "2 processes").await?;
+    all_work(log, &Ledger(ANALYTICS), Since { after, at_us: 0 }, &[me[0], second]).await?;
 
     stage.crew.dismiss_last();
     settled(log, ANALYTICS, ANALYTICS, &me).await?;

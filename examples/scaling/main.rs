@@ -20,7 +20,7 @@ use measured::ledger::{Ledger, now_us};
 use measured::load::{Load, ORDERS};
 use measured::proof::Rows;
 use measured::text::{bar, grouped};
-use measured::watch::{caught_up, generations, settled};
+use measured::watch::{Since, all_work, caught_up, generations, settled};
 use measured::{Outcome, connect, report, url_or};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -132,6 +132,7 @@ impl Stage<'_> {
         let took = began.elapsed().as_secs_f64();
         tokio::time::sleep(lasts).await;
         self.crew.check()?;
+        all_work(self.log, &LEDGER, Since { after, at_us: began_us }, &pids).await?;
 
         let owners = settled(self.log, SET, LEDGER.0, &pids).await?;
         let generation = owners.generation;
