@@ -1,15 +1,15 @@
 //! What the examples share: orders in a log, a projection that sums them up, and what it prints.
 
+#[path = "start.rs"]
+mod start;
+
 use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
-use anabranch::{FixedPartition, HandlerError, Namespace, Progress};
+use anabranch::{FixedPartition, HandlerError, Progress};
 use serde::{Deserialize, Serialize};
-use std::error::Error;
-use std::process::ExitCode;
+pub use start::{Outcome, report};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-
-pub type Outcome<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// How many lines an order has.
 const LINES: u64 = 4;
@@ -27,7 +27,7 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn parse(default_url: &str) -> Outcome<Self> {
-        let url = std::env::var("ANABRANCH_URL").unwrap_or_else(|_| default_url.to_owned());
+        let url = start::url_or(default_url);
         let (partition, append) = (None, None);
         let mut parsed = Self { url, partition, append, verbose: false, catch_up: false };
         let mut arguments = std::env::args().skip(1);
@@ -54,27 +54,8 @@ impl Arguments {
         Ok(parsed)
     }
 
-    /// Connects as the command `anabranch` does, so that it shows what happens here.
     pub async fn connect(&self) -> Outcome<Log> {
-        let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-            .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-        let mut options = Options::default();
-        if let Ok(name) = std::env::var("ANABRANCH_NAMESPACE") {
-            options.namespace = Namespace::new(name)?;
-        }
-        Ok(anabranch::connect_with(&self.url, &options).await?)
-    }
-}
-
-/// Ends a process with what went wrong, in words.
-pub fn report(outcome: Outcome<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+        start::connect(&self.url).await
     }
 }
 

@@ -190,6 +190,81 @@ fn sigterm_in_a_heavy_catch_up_loses_and_doubles_nothing() {
     }
 }
 
+/// Workers come and go as processes, by themselves and by `kill -9`: the example reads the tables, and
+/// fails if an event is missing, there twice or out of order.
+#[test]
+fn one_worker_becomes_three_and_one_again_under_load() {
+    for place in Place::both() {
+        let short = ["--workers", "3", "--seconds", "0.5", "--rate", "300"];
+        let left = place.run("scaling", &short);
+        let killed = place.run("scaling", &[&short[..], &["--kill"]].concat());
+        for (text, how) in [(&left, "left"), (&killed, "died")] {
+            assert!(text.contains("\nverified from the tables: scaling has "), "{text}");
+            assert!(
+                text.contains("each once and in order per key, handled by 3 processes"),
+                "{text}"
+            );
+            assert_eq!(text.matches(" 1680 slots ").count(), 3, "{text}");
+            let names = |line: &str, what: &str| {
+                if line.contains(what) { line.matches("worker at ").count() } else { 0 }
+            };
+            let joined: usize = text.lines().map(|line| names(line, " joined: ")).sum();
+            let gone: usize = text.lines().map(|line| names(line, &format!(" {how}: "))).sum();
+            // The last one leaves in good order.
+            assert_eq!((joined, gone), (3, if how == "left" { 3 } else { 2 }), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_set_that_fails_and_is_rescaled_leaves_the_other_one_alone() {
+    for place in Place::both() {
+        let text = place.run("multiple_replica_sets", &["--seconds", "0.5"]);
+        let proof = |set: &str, processes: usize| {
+            let line = text.lines().find(|line| line.contains(&format!("tables: {set} has ")));
+            let line = line.unwrap_or_else(|| panic!("{text}"));
+            assert!(line.ends_with(&format!("handled by {processes} processes")), "{text}");
+        };
+        proof("critical", 3);
+        proof("analytics", 2);
+        assert!(text.contains("analytics had stopped by itself: consumer `analytics`"), "{text}");
+        // While analytics stopped, came back and was rescaled, critical stayed as it was.
+        let generation = |phase: &str| {
+            let line = text.lines().find(|line| line.starts_with(phase)).unwrap();
+            let mut numbers = line.split("generation ").skip(1);
+            let mut next = || numbers.next().unwrap().split(',').next().unwrap().to_owned();
+            (next(), next())
+        };
+        let (before, after) = (generation("critical in 3 processes"), generation("after"));
+        assert!(before.0 == after.0 || text.contains("uneven load"), "{text}");
+        assert_ne!(before.1, after.1, "{text}");
+    }
+}
+
+#[test]
+fn a_script_starts_workers_and_stops_them_together() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/start-workers.sh");
+    for place in Place::both() {
+        let worker = place.command("scaling", &["work"]);
+        let mut command = Command::new(script);
+        command.arg("2").arg(worker.get_program()).args(worker.get_args());
+        command.current_dir(place.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+        for (name, value) in worker.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let mut running = Running::of(command.spawn().unwrap(), "] holds 2520 of 5040 slots");
+        running.wait_for("] holds 2520 of 5040 slots");
+        let pid = running.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        running.wait_for("] left; handled 0 events");
+        running.wait_for("] left; handled 0 events");
+        assert!(running.child.wait().unwrap().success());
+    }
+}
+
 /// A process that goes on until it is told to stop.
 struct Running {
     child: Child,
