@@ -3,6 +3,7 @@
 use crate::feed::Fed;
 use crate::lane::{Next, Order};
 use crate::laws::Violation;
+use crate::mutant::Mutant;
 use crate::process::{At, KEEPER};
 use crate::store::Commit;
 use crate::trace::What;
@@ -112,11 +113,12 @@ impl World {
     }
 
     fn obey(&mut self, at: At) {
+        let mutant = self.mutant;
         while let Some(order) = self.processes[at.process].lane(at).orders.pop_front() {
             let lane = self.processes[at.process].lane(at);
             match order {
                 Order::Take(cursors) => {
-                    if lane.parts.has_lost(&cursors) {
+                    if mutant != Mutant::Loss && lane.parts.has_lost(&cursors) {
                         self.learns_of_loss(at);
                     }
                     let told = cursors.len();
