@@ -11,7 +11,8 @@ anabranch-sim [--seed N [--steps N]] [--seeds N] [--mutant NAME]
   --seed N       run this seed and print every step
   --steps N      … up to this step
   --seeds N      run seeds 0 to N - 1 (default 1000) and print what happened how often
-  --mutant NAME  break something on purpose: fence, split, horizon, epoch, stale, recreate";
+  --mutant NAME  break something on purpose: fence, split, horizon, epoch, stale, loss,
+                 recreate";
 
 #[derive(Default)]
 struct Arguments {

@@ -19,14 +19,23 @@ pub enum Mutant {
     Epoch,
     /// What was read before slots were let go is handled all the same.
     Stale,
+    /// A lane goes on with a cursor although a claim tells of a later one.
+    Loss,
     /// A worker holds slots of a new generation while others still hold older ones.
     Recreate,
 }
 
 impl Mutant {
     /// All that break something.
-    pub const ALL: [Self; 6] =
-        [Self::Fence, Self::Split, Self::Horizon, Self::Epoch, Self::Stale, Self::Recreate];
+    pub const ALL: [Self; 7] = [
+        Self::Fence,
+        Self::Split,
+        Self::Horizon,
+        Self::Epoch,
+        Self::Stale,
+        Self::Loss,
+        Self::Recreate,
+    ];
 
     /// Its name.
     #[must_use]
@@ -38,6 +47,7 @@ impl Mutant {
             Self::Horizon => "horizon",
             Self::Epoch => "epoch",
             Self::Stale => "stale",
+            Self::Loss => "loss",
             Self::Recreate => "recreate",
         }
     }

@@ -3,7 +3,7 @@
 use crate::lane::Lane;
 use crate::mutant::Mutant;
 use crate::scenario::Scenario;
-use crate::store::View;
+use crate::store::{Store, View};
 use crate::wire::Answer;
 use anabranch_core::{SlotSet, Weights, plan};
 
@@ -147,6 +147,21 @@ impl Process {
             claims |= running.claim;
         }
         (is_news, claims)
+    }
+
+    /// A cursor of its own that none of its lanes has as it is stored: nobody would move it on.
+    pub(crate) fn mistaken(&self, store: &Store) -> Option<String> {
+        let id = Some(self.id.as_str()).filter(|_| self.is_up);
+        for (running, table) in self.running.iter().zip(&store.consumers) {
+            for row in table.rows.iter().filter(|row| row.owner.as_deref() == id) {
+                let slot = row.slots.iter().next()?;
+                let mut holders = running.lanes.iter().filter_map(|lane| lane.parts.holder(slot));
+                if !holders.any(|held| (held.id, held.epoch) == (row.id, row.epoch)) {
+                    return Some(format!("no lane of {} has {row:?}", self.id));
+                }
+            }
+        }
+        None
     }
 
     /// The lane that a cursor belongs to.

@@ -66,6 +66,7 @@ what! {
     Took "takes cursors",
     KnewThem "was told of cursors that it knows",
     Forgot "forgets all",
+    LearntOfLoss "learns by a claim that it has lost cursors",
     RunBegins "handler begins",
     SlowHandler "fault: a handler takes long",
     PartOfBatch "handler takes a part of a batch",

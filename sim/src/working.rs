@@ -3,6 +3,7 @@
 use crate::feed::Fed;
 use crate::lane::{Next, Order};
 use crate::laws::Violation;
+use crate::mutant::Mutant;
 use crate::process::{At, KEEPER};
 use crate::store::Commit;
 use crate::trace::What;
@@ -112,12 +113,16 @@ impl World {
     }
 
     fn obey(&mut self, at: At) {
+        let mutant = self.mutant;
         while let Some(order) = self.processes[at.process].lane(at).orders.pop_front() {
             let lane = self.processes[at.process].lane(at);
             match order {
                 Order::Take(cursors) => {
+                    if mutant != Mutant::Loss && lane.parts.has_lost(&cursors) {
+                        self.learns_of_loss(at);
+                    }
                     let told = cursors.len();
-                    let new = lane.take(cursors);
+                    let new = self.processes[at.process].lane(at).take(cursors);
                     self.record_some(at, What::Took, new);
                     self.record_some(at, What::KnewThem, told - new);
                 }
@@ -127,6 +132,15 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A claim has told it of a cursor that it held and has lost. It may not be told of all that is
+    /// its own, so another claim follows.
+    fn learns_of_loss(&mut self, at: At) {
+        self.processes[at.process].lane(at).forget();
+        self.record_lane(at, What::LearntOfLoss, 0);
+        self.processes[at.process].running[at.consumer].claim = true;
+        self.kick(at.process, KEEPER);
     }
 
     fn send_commit(&mut self, at: At) {

@@ -103,7 +103,7 @@ impl World {
             self.now = at;
             self.store.clock = at;
             if due == Due::Look {
-                match self.laws.missing(&self.store, &self.log, &self.scenario) {
+                match self.missing() {
                     None if self.appenders.iter().all(|appender| appender.left == 0) => {
                         return Ok(());
                     }
@@ -120,6 +120,12 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// What is still missing, once the faults are over.
+    fn missing(&self) -> Option<String> {
+        let missing = self.laws.missing(&self.store, &self.log, &self.scenario);
+        missing.or_else(|| self.processes.iter().find_map(|process| process.mistaken(&self.store)))
     }
 
     fn dispatch(&mut self, due: Due) -> Result<(), Violation> {

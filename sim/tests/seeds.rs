@@ -7,7 +7,7 @@ const SEEDS: u64 = 10_000;
 /// Seeds in which everything happens that can.
 const EVERYTHING: u64 = 1_000;
 /// So many seeds find any mutant.
-const ENOUGH: u64 = 300;
+const ENOUGH: u64 = 1_000;
 
 #[test]
 fn the_laws_hold_for_ten_thousand_seeds() {
@@ -60,6 +60,11 @@ fn a_broken_split_is_caught() {
 #[test]
 fn a_broken_horizon_is_caught() {
     assert_eq!(caught(Mutant::Horizon).1.law, "no skip");
+}
+
+#[test]
+fn a_lane_that_does_not_learn_of_its_loss_is_caught() {
+    assert_eq!(caught(Mutant::Loss).1.law, "liveness");
 }
 
 #[test]
