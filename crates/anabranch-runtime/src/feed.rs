@@ -12,12 +12,12 @@ use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{Log, Page, PageEnd, ReadRequest, Scope};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 
-/// How many chunks wait in front of a lane.
-pub(crate) const QUEUE: usize = 4;
+/// How many chunks wait in front of a lane; one for each of its units at least.
+const QUEUE: usize = 5;
 /// How soon to look again at appends in flight: an append that is rolled back wakes nobody.
 const PENDING_POLL: Duration = Duration::from_millis(5);
 const PENDING_POLL_MAX: Duration = Duration::from_millis(40);
@@ -26,9 +26,6 @@ const OUTAGE_POLL: Duration = Duration::from_millis(50);
 const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
 /// How long lanes that are ready wait for those that are not, before they are read without them.
 const TOGETHER: Duration = Duration::from_millis(20);
-/// The last of a lane's units is read so many times for each time that one before it is: they have to
-/// meet one day, though nobody stops meanwhile.
-const HANDICAP: u64 = 3;
 /// How long a lane that begins waits for its sisters, which begin at about the same time.
 const GATHER: Duration = Duration::from_millis(5);
 
@@ -44,6 +41,36 @@ pub(crate) struct Chunk {
     pub(crate) events: Vec<Event>,
     /// Everything of these parts up to here is in this chunk or was in those before.
     pub(crate) up_to: Position,
+    /// Given back when it is begun with.
+    pub(crate) _place: Place,
+}
+
+/// A place in front of a lane. It is free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    taken: Arc<AtomicUsize>,
+    room: Arc<Notify>,
+}
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>, room: &Arc<Notify>) -> Self {
+        taken.fetch_add(1, Ordering::Relaxed);
+        Self { taken: Arc::clone(taken), room: Arc::clone(room) }
+    }
+}
+
+#[cfg(test)]
+impl Place {
+    pub(crate) fn free() -> Self {
+        Self::take(&Arc::default(), &Arc::default())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        self.room.notify_one();
+    }
 }
 
 /// What the feed is told.
@@ -61,18 +88,12 @@ pub(crate) enum Order {
 #[derive(Clone, Debug)]
 pub(crate) struct FeedHandle {
     orders: mpsc::UnboundedSender<Order>,
-    room: Arc<Notify>,
 }
 
 impl FeedHandle {
     pub(crate) fn tell(&self, order: Order) {
         // A feed that is gone has ended the run, and with it this lane.
         let _ = self.orders.send(order);
-    }
-
-    /// A lane has taken a chunk from its queue.
-    pub(crate) fn made_room(&self) {
-        self.room.notify_one();
     }
 }
 
@@ -91,12 +112,14 @@ struct Unit {
     /// It was at the end of the log, so only a wake or a poll can bring more.
     idle: bool,
     pending: Duration,
+    /// How many chunks of it the lane has not begun with.
+    queued: Arc<AtomicUsize>,
 }
 
 pub(crate) struct Feed {
     log: Log,
     consumer: Arc<Consumer>,
-    lanes: Vec<mpsc::Sender<Chunk>>,
+    lanes: Vec<mpsc::UnboundedSender<Chunk>>,
     /// How often each lane has let go of slots.
     sheds: Vec<u64>,
     /// The lane of each slot.
@@ -142,12 +165,11 @@ impl Feed {
     pub(crate) fn new(
         log: &Log,
         consumer: Arc<Consumer>,
-        lanes: Vec<mpsc::Sender<Chunk>>,
+        lanes: Vec<mpsc::UnboundedSender<Chunk>>,
         (poll, stats): (Duration, Arc<FeedStats>),
     ) -> (Self, FeedHandle) {
         let (sender, orders) = mpsc::unbounded_channel();
-        let room = Arc::new(Notify::new());
-        let handle = FeedHandle { orders: sender, room: Arc::clone(&room) };
+        let handle = FeedHandle { orders: sender };
         let feed = Self {
             log: log.clone(),
             consumer,
@@ -156,7 +178,7 @@ impl Feed {
             lane_of: vec![None; usize::from(SLOTS)],
             units: Vec::new(),
             orders,
-            room,
+            room: Arc::default(),
             wake: log.store().wake(),
             reads: 0,
             outage: None,
@@ -230,6 +252,7 @@ impl Feed {
                     wake_seen: *self.wake.borrow(),
                     idle: false,
                     pending: PENDING_POLL,
+                    queued: Arc::default(),
                 });
                 // A page holds the events of a lane once, so units of a lane at one position are
                 // one.
@@ -252,8 +275,11 @@ impl Feed {
         slots.iter().for_each(|slot| self.lane_of[usize::from(slot.get())] = lane);
     }
 
+    /// Each unit has places of its own: one that has waited for nothing so far, since it was handed
+    /// over a moment ago, must not stand behind all that was read for the others.
     fn has_room(&self, unit: &Unit) -> bool {
-        self.lanes[unit.lane].capacity() > 0
+        let units = self.units.iter().filter(|other| other.lane == unit.lane).count();
+        unit.queued.load(Ordering::Relaxed) < (QUEUE / units.max(1)).max(1)
     }
 
     fn next(&mut self, waiting_since: Option<Instant>) -> Next {
@@ -266,11 +292,6 @@ impl Feed {
         let mut groups: BTreeMap<Position, Vec<&Unit>> = BTreeMap::new();
         for unit in &self.units {
             groups.entry(unit.at).or_default().push(unit);
-        }
-        let mut lowest: Vec<Option<Position>> = vec![None; self.lanes.len()];
-        for unit in &self.units {
-            let low = &mut lowest[unit.lane];
-            *low = Some(low.map_or(unit.at, |low| low.min(unit.at)));
         }
         for (at, units) in groups {
             let ready = units.iter().any(|unit| wake != unit.wake_seen || now >= unit.not_before);
@@ -288,8 +309,6 @@ impl Feed {
                 continue;
             }
             let served = units.iter().map(|unit| unit.served).min().unwrap_or(0);
-            let is_last = units.iter().any(|unit| lowest[unit.lane].is_none_or(|low| low == at));
-            let served = if is_last { served } else { served + HANDICAP };
             if choice.is_none_or(|(best, _)| served < best) {
                 choice = Some((served, at));
             }
@@ -392,10 +411,10 @@ impl Feed {
                 let events = std::mem::take(&mut of_lane[unit.lane]);
                 let (parts, tenure) = (unit.parts.clone(), unit.tenure);
                 let sheds = self.sheds[unit.lane];
-                // Only the feed fills these queues and there was room; a lane that is gone has
-                // ended the run.
-                let _ =
-                    self.lanes[unit.lane].try_send(Chunk { parts, tenure, sheds, events, up_to });
+                let _place = Place::take(&unit.queued, &self.room);
+                let chunk = Chunk { parts, tenure, sheds, events, up_to, _place };
+                // A lane that is gone has ended the run.
+                let _ = self.lanes[unit.lane].send(chunk);
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `pending` | what was read and is not begun with |
 //! | `batch` | what the lane works on at a time, to its end |
 //! | `shed` | slots that others should own: let go |
 //! | `transact` | one transaction: handler, parked events, fence |
@@ -9,6 +10,7 @@
 
 mod batch;
 mod parking;
+mod pending;
 mod shed;
 mod transact;
 
@@ -25,6 +27,7 @@ use anabranch_store::Log;
 use anabranch_store::database::Who;
 use batch::Batch;
 use parking::Parking;
+use pending::Pending;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -128,7 +131,7 @@ pub(crate) struct LaneSetup {
     pub(crate) tables: Tables,
     pub(crate) consumer: Arc<Consumer>,
     pub(crate) feed: FeedHandle,
-    pub(crate) chunks: mpsc::Receiver<Chunk>,
+    pub(crate) chunks: mpsc::UnboundedReceiver<Chunk>,
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
     /// The slots that it should hold, of those that it does.
     pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
@@ -150,7 +153,7 @@ pub(crate) struct Lane {
     may_lack_key: bool,
     parts: Parts,
     parking: Parking,
-    pending: VecDeque<Chunk>,
+    pending: Pending,
     /// How often it has let go of slots: chunks that were read before hold events of those.
     sheds: u64,
     /// Since when it has come further than what is stored.
@@ -176,7 +179,7 @@ impl Lane {
             may_lack_key: !matches!(strategy, Strategy::Entity | Strategy::Global),
             parts: Parts::default(),
             parking: Parking::default(),
-            pending: VecDeque::new(),
+            pending: Pending::default(),
             sheds: 0,
             dirty_since: None,
             asked: VecDeque::new(),
@@ -212,7 +215,7 @@ impl Lane {
                     self.retry_due().await?;
                 }
                 self.take_queued();
-                if self.pending.iter().any(|chunk| !chunk.events.is_empty()) {
+                if self.pending.has_events() {
                     self.handle_next().await?;
                     continue;
                 }

@@ -140,7 +140,8 @@ impl Keeper {
         let consumers = self.names();
         let (lease, interval) = (self.plan.tuning.lease, self.plan.tuning.heartbeat_interval());
         let rhythm = Rhythm { worker: self.worker.clone(), consumers, lease, interval };
-        self.heartbeat = Some(Heartbeat::start(self.tables.clone(), rhythm));
+        let report = self.report().text();
+        self.heartbeat = Some(Heartbeat::start(self.tables.clone(), rhythm, report));
     }
 
     fn names(&self) -> Vec<String> {

@@ -28,60 +28,70 @@ pub(super) struct Aside {
 
 impl Lane {
     pub(super) fn accept(&mut self, chunk: Chunk) {
-        self.setup.feed.made_room();
         if chunk.tenure == self.parts.tenure() {
             let chunk = if chunk.sheds < self.sheds { self.narrowed(chunk) } else { chunk };
-            self.pending.push_back(chunk);
+            self.pending.push(chunk);
         }
     }
 
-    /// Takes what has arrived, up to a batch.
+    /// Takes what has arrived.
     pub(super) fn take_queued(&mut self) {
-        let mut waiting: usize = self.pending.iter().map(|chunk| chunk.events.len()).sum();
-        while waiting < self.setup.consumer.batch_size
-            && let Ok(chunk) = self.setup.chunks.try_recv()
-        {
-            waiting += chunk.events.len();
+        while let Ok(chunk) = self.setup.chunks.try_recv() {
             self.accept(chunk);
         }
     }
 
     /// Chunks without events only say how far the feed has looked.
     pub(super) fn look_only(&mut self) {
-        for chunk in std::mem::take(&mut self.pending) {
-            if self.parts.reach(&chunk.parts, chunk.up_to) {
-                self.dirty_since.get_or_insert_with(Instant::now);
-            }
+        while let Some(chunk) = self.pending.take(&self.parts, None) {
+            self.looked(&chunk.parts, chunk.up_to);
         }
         self.publish();
     }
 
+    fn looked(&mut self, parts: &[usize], up_to: Position) {
+        if self.parts.reach(parts, up_to) {
+            self.dirty_since.get_or_insert_with(Instant::now);
+        }
+    }
+
     /// The next events of parts that stand together.
     fn next_batch(&mut self) -> Option<Batch> {
-        let first = self.pending.pop_front()?;
         let size = self.setup.consumer.batch_size;
-        let mut batch = Batch {
-            parts: first.parts,
-            tenure: first.tenure,
-            events: first.events,
-            aside: Vec::new(),
-            up_to: first.up_to,
-        };
-        while batch.events.len() < size
-            && let Some(next) = self.pending.front()
-            && next.parts == batch.parts
-            && let Some(next) = self.pending.pop_front()
-        {
-            batch.events.extend(next.events);
-            batch.up_to = next.up_to;
+        loop {
+            let mut chunk = self.pending.take(&self.parts, None)?;
+            let (parts, tenure) = (chunk.parts.clone(), chunk.tenure);
+            let (events, aside, up_to) = (Vec::new(), Vec::new(), chunk.up_to);
+            let mut batch = Batch { parts, tenure, events, aside, up_to };
+            loop {
+                let room = size - batch.events.len();
+                if chunk.events.len() > room {
+                    // Whatever is left over keeps its place.
+                    let rest = chunk.events.split_off(room);
+                    batch.events.append(&mut chunk.events);
+                    batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
+                    self.pending.put_back(Chunk { events: rest, ..chunk });
+                    break;
+                }
+                batch.up_to = chunk.up_to;
+                match batch.events.is_empty() {
+                    true => batch.events = chunk.events,
+                    false => batch.events.append(&mut chunk.events),
+                }
+                match self.pending.take(&self.parts, Some(&batch.parts)) {
+                    Some(next) if batch.events.len() < size => chunk = next,
+                    Some(next) => {
+                        self.pending.put_back(next);
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            if !batch.events.is_empty() {
+                return Some(batch);
+            }
+            self.looked(&batch.parts, batch.up_to);
         }
-        if batch.events.len() > size {
-            let events = batch.events.split_off(size);
-            let (parts, tenure, sheds) = (batch.parts.clone(), batch.tenure, self.sheds);
-            self.pending.push_front(Chunk { parts, tenure, sheds, events, up_to: batch.up_to });
-            batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
-        }
-        Some(batch)
     }
 
     /// Handles a batch to its end, whatever fails in between.

@@ -63,8 +63,9 @@ impl Lane {
         tracing::debug!(consumer = self.setup.consumer.name, lane, %slots, "slots are let go");
         self.setup.feed.tell(FeedOrder::Shed { lane, sheds, slots });
         self.parking.keep(&kept);
-        let pending = std::mem::take(&mut self.pending);
-        self.pending = pending.into_iter().map(|chunk| self.narrowed(chunk)).collect();
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.change(|chunk| self.narrowed(chunk));
+        self.pending = pending;
         // What it knows about keys may be out of date when it gets them back.
         self.handler = self.setup.consumer.code.lane();
         self.publish();

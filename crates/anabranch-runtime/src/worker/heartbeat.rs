@@ -38,10 +38,10 @@ pub(super) struct Rhythm {
 }
 
 impl Heartbeat {
-    pub(super) fn start(tables: Tables, rhythm: Rhythm) -> Self {
+    pub(super) fn start(tables: Tables, rhythm: Rhythm, report: String) -> Self {
         let (sender, beats) = watch::channel(Pulse::None);
         let sooner = Arc::new(Notify::new());
-        let report = Arc::new(Mutex::new("{}".to_owned()));
+        let report = Arc::new(Mutex::new(report));
         let (signalled, said) = (Arc::clone(&sooner), Arc::clone(&report));
         let task = tokio::spawn(async move {
             let Rhythm { worker, consumers, lease, interval } = rhythm;

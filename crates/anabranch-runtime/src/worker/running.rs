@@ -2,7 +2,7 @@
 
 use super::Plan;
 use crate::consumer::Consumer;
-use crate::feed::{Feed, FeedStats, QUEUE};
+use crate::feed::{Feed, FeedStats};
 use crate::lane::{Lane, LaneSetup, LaneStats, Order, Report};
 use crate::replica_set::ConsumerProgress;
 use crate::report::{Doing, LaneReport};
@@ -62,7 +62,8 @@ impl Start<'_> {
         reports: &mpsc::UnboundedSender<(usize, Report)>,
     ) -> Running {
         let count = self.plan.lanes;
-        let (queues, chunks): (Vec<_>, Vec<_>) = (0..count).map(|_| mpsc::channel(QUEUE)).unzip();
+        let (queues, chunks): (Vec<_>, Vec<_>) =
+            (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let feed_stats = Arc::new(FeedStats::default());
         let poll = (self.plan.tuning.poll, Arc::clone(&feed_stats));
         let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), queues, poll);

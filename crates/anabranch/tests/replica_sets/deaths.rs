@@ -72,12 +72,12 @@ async fn a_busy_handler_keeps_its_lease(db: Db) {
             Partition::entity("Order")
         }
         async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
-            tokio::time::sleep(Duration::from_millis(2500)).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(())
         }
     }
     let log = db.log().await;
-    let lease = Duration::from_millis(500);
+    let lease = Duration::from_secs(2);
     let set = || ReplicaSet::new("s").projection(Slow).lease(lease);
     let busy = start(&db.log().await, set());
     let before = until_shared(&log, "slow", 1).await;
