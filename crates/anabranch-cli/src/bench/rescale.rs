@@ -9,9 +9,9 @@ use crate::chaos::ledger::{Entry, Ledger};
 use crate::chaos::load;
 use crate::chaos::worker::{RUNNING, Work};
 use crate::percentiles::Percentiles;
-use anabranch::{Append, Expected, NewEvent};
+use anabranch::{Append, Expected, HashRule, NewEvent, SLOTS};
 use clap::Args;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,9 @@ const PHASES: [(usize, &str); 5] = [
     (2, "2-workers-again"),
     (1, "1-worker-again"),
 ];
-const KEYS: u64 = 200;
+/// Spread evenly over the slots: workers with as many slots then have as much to do, and are as far
+/// in the log, so that a lane need not wait for what it takes over to meet what it has.
+const KEYS: u16 = 630;
 /// What an event waits for, and how many of them are a transaction: one takes 50 to 100 ms.
 const WAIT_MS: u64 = 2;
 const BATCH: usize = 25;
@@ -125,15 +127,30 @@ impl BenchRescale {
 
 /// Appends events, each to the next key; returns how many.
 async fn fill(own: &OwnLog, events: u64) -> anyhow::Result<u64> {
-    for _ in 0..events.div_ceil(KEYS) {
+    let keys = keys(own.log.hash_rule());
+    let rounds = events.div_ceil(keys.len() as u64);
+    for _ in 0..rounds {
         let mut append = Append::new();
-        for key in 0..KEYS {
+        for key in &keys {
             let event = NewEvent::new("Counted", ());
-            append = append.to(&load::stream(key)?, Expected::Any, [event]);
+            append = append.to(&load::stream(*key)?, Expected::Any, [event]);
         }
         own.log.append_all(append).await?;
     }
-    Ok(events.div_ceil(KEYS) * KEYS)
+    Ok(rounds * keys.len() as u64)
+}
+
+/// A key in one of every eight slots, in each of the eight as often.
+fn keys(rule: HashRule) -> Vec<u64> {
+    let step = SLOTS / KEYS;
+    let mut wanted: HashSet<u16> = (0..KEYS).map(|number| number * step + number % step).collect();
+    let mut keys: Vec<u64> = (0..)
+        .filter(|key: &u64| wanted.remove(&rule.slot(&key.to_string()).get()))
+        .take(KEYS.into())
+        .collect();
+    // Not in the order of slots, nor in that in which they were found.
+    keys.sort_by_key(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    keys
 }
 
 /// Goes over to so many workers, the oldest leave first; returns when those who join run and those
