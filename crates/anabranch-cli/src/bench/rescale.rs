@@ -258,7 +258,7 @@ mod tests {
             entry(1, 2, 60_000),
             entry(3, 1, 61_000),
         ];
-        assert_eq!(pauses(&entries, (5_000, 100_000), 50_000), [21.0]);
+        assert_eq!(pauses(&entries, (5_000, 100_000), 80_000), [21.0]);
         assert_eq!(pauses(&entries, (70_000, 100_000), 50_000), [0.0; 0]);
     }
 
