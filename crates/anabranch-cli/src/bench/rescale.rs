@@ -197,7 +197,7 @@ fn cases(phases: &[Phase], entries: &[Entry]) -> Vec<Case> {
         if number > 0 {
             let until_us = phases.get(number + 1).map_or(phase.to_us, |next| next.rescaled_us);
             // A key that has no event for so long is not handled at all.
-            let patience_us = (3e6 * f64::from(KEYS) / rates[number].max(1.0)) as i64;
+            let patience_us = (2e6 * f64::from(KEYS) / rates[number].max(1.0)) as i64;
             let pauses = pauses(entries, (phase.rescaled_us, until_us), patience_us);
             all.extend(&pauses);
             case.handover_pause_ms = Some(Percentiles::of(pauses));
