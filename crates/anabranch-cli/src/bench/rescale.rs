@@ -9,9 +9,9 @@ use crate::chaos::ledger::{Entry, Ledger};
 use crate::chaos::load;
 use crate::chaos::worker::{RUNNING, Work};
 use crate::percentiles::Percentiles;
-use anabranch::{Append, Expected, NewEvent};
+use anabranch::{Append, Expected, HashRule, NewEvent, SLOTS};
 use clap::Args;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,9 @@ const PHASES: [(usize, &str); 5] = [
     (2, "2-workers-again"),
     (1, "1-worker-again"),
 ];
-const KEYS: u64 = 200;
+/// Spread evenly over the slots: workers with as many slots then have as much to do, and are as far
+/// in the log, so that a lane need not wait for what it takes over to meet what it has.
+const KEYS: u16 = 630;
 /// What an event waits for, and how many of them are a transaction: one takes 50 to 100 ms.
 const WAIT_MS: u64 = 2;
 const BATCH: usize = 25;
@@ -42,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// of as many before; it counts once every worker has handled something. The pause is that of
 /// everything that went from one worker to another at once: from the last event of the old one to the
 /// first of the new one, which includes the new one's first transaction, since its rows are written at
-/// the end of it.
+/// the end of it. What nobody handles any more counts until the phase ends.
 #[derive(Args)]
 pub(crate) struct BenchRescale {
     #[command(flatten)]
@@ -125,15 +127,30 @@ impl BenchRescale {
 
 /// Appends events, each to the next key; returns how many.
 async fn fill(own: &OwnLog, events: u64) -> anyhow::Result<u64> {
-    for _ in 0..events.div_ceil(KEYS) {
+    let keys = keys(own.log.hash_rule());
+    let rounds = events.div_ceil(keys.len() as u64);
+    for _ in 0..rounds {
         let mut append = Append::new();
-        for key in 0..KEYS {
+        for key in &keys {
             let event = NewEvent::new("Counted", ());
-            append = append.to(&load::stream(key)?, Expected::Any, [event]);
+            append = append.to(&load::stream(*key)?, Expected::Any, [event]);
         }
         own.log.append_all(append).await?;
     }
-    Ok(events.div_ceil(KEYS) * KEYS)
+    Ok(rounds * keys.len() as u64)
+}
+
+/// A key in one of every eight slots, in each of the eight as often.
+fn keys(rule: HashRule) -> Vec<u64> {
+    let step = SLOTS / KEYS;
+    let mut wanted: HashSet<u16> = (0..KEYS).map(|number| number * step + number % step).collect();
+    let mut keys: Vec<u64> = (0..)
+        .filter(|key: &u64| wanted.remove(&rule.slot(&key.to_string()).get()))
+        .take(KEYS.into())
+        .collect();
+    // Not in the order of slots, nor in that in which they were found.
+    keys.sort_by_key(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    keys
 }
 
 /// Goes over to so many workers, the oldest leave first; returns when those who join run and those
@@ -178,8 +195,10 @@ fn cases(phases: &[Phase], entries: &[Entry]) -> Vec<Case> {
         let mut case =
             Case::new("rescale", phase.case, 1, what, Rates { ours: vec![rates[number]], bare });
         if number > 0 {
-            let until_us = phases.get(number + 1).map_or(i64::MAX, |next| next.rescaled_us);
-            let pauses = pauses(entries, phase.rescaled_us, until_us);
+            let until_us = phases.get(number + 1).map_or(phase.to_us, |next| next.rescaled_us);
+            // A key that has no event for so long is not handled at all.
+            let patience_us = (2e6 * f64::from(KEYS) / rates[number].max(1.0)) as i64;
+            let pauses = pauses(entries, (phase.rescaled_us, until_us), patience_us);
             all.extend(&pauses);
             case.handover_pause_ms = Some(Percentiles::of(pauses));
         }
@@ -194,18 +213,25 @@ fn cases(phases: &[Phase], entries: &[Entry]) -> Vec<Case> {
 }
 
 /// For all keys together that went from one worker to the same other one: from the last event of the
-/// old one to the first of the new one. A single key has no event for longer than that.
-fn pauses(entries: &[Entry], from_us: i64, to_us: i64) -> Vec<f64> {
+/// old one to the first of the new one. A single key has no event for longer than that, but one that
+/// has none for much longer went to somebody who does not handle it: then the pause is not over.
+fn pauses(entries: &[Entry], (from_us, to_us): (i64, i64), patience_us: i64) -> Vec<f64> {
     let mut last: BTreeMap<i64, Entry> = BTreeMap::new();
-    let mut moves: BTreeMap<(i64, i64), (i64, i64)> = BTreeMap::new();
-    for new in entries {
+    let mut moves: BTreeMap<(i64, Option<i64>), (i64, i64)> = BTreeMap::new();
+    let mut add = |old: &Entry, new: Option<i64>, at_us: i64| {
+        let ends = moves.entry((old.worker, new)).or_insert((i64::MIN, i64::MAX));
+        *ends = (ends.0.max(old.handled_us), ends.1.min(at_us));
+    };
+    for new in entries.iter().filter(|entry| entry.handled_us < to_us) {
         if let Some(old) = last.insert(new.key, *new)
             && old.worker != new.worker
-            && (from_us..to_us).contains(&new.handled_us)
+            && new.handled_us >= from_us
         {
-            let ends = moves.entry((old.worker, new.worker)).or_insert((i64::MIN, i64::MAX));
-            *ends = (ends.0.max(old.handled_us), ends.1.min(new.handled_us));
+            add(&old, Some(new.worker), new.handled_us);
         }
+    }
+    for old in last.values().filter(|old| to_us - old.handled_us.max(from_us) > patience_us) {
+        add(old, None, to_us);
     }
     moves.values().map(|(last, first)| (first - last).max(0) as f64 / 1000.0).collect()
 }
@@ -232,7 +258,21 @@ mod tests {
             entry(1, 2, 60_000),
             entry(3, 1, 61_000),
         ];
-        assert_eq!(pauses(&entries, 5_000, 100_000), [21.0]);
-        assert_eq!(pauses(&entries, 70_000, 100_000), [0.0; 0]);
+        assert_eq!(pauses(&entries, (5_000, 100_000), 80_000), [21.0]);
+        assert_eq!(pauses(&entries, (70_000, 100_000), 50_000), [0.0; 0]);
+    }
+
+    #[test]
+    fn a_pause_that_is_not_over_counts() {
+        let entry = |key, worker, handled_us| Entry {
+            position: 0,
+            key,
+            version: 0,
+            worker,
+            recorded_us: 0,
+            handled_us,
+        };
+        let entries = [entry(1, 1, 9_000), entry(2, 2, 90_000)];
+        assert_eq!(pauses(&entries, (5_000, 100_000), 50_000), [91.0]);
     }
 }
