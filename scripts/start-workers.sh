@@ -46,8 +46,10 @@ stop() {
 }
 trap stop INT TERM HUP
 
+# It ends with its worker, not with the Ctrl-C that both of them get from the terminal.
 number_lines() {
     local line
+    trap '' INT TERM HUP
     while IFS= read -r line || [[ -n $line ]]; do
         printf '[%s] %s\n' "$1" "$line"
     done

@@ -5,6 +5,7 @@
 use anabranch::{FixedPartition, HashRule};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -241,10 +242,11 @@ fn a_set_that_fails_and_is_rescaled_leaves_the_other_one_alone() {
     }
 }
 
+/// SIGTERM goes to the script alone, Ctrl-C to all processes of the terminal.
 #[test]
 fn a_script_starts_workers_and_stops_them_together() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/start-workers.sh");
-    for place in Place::both() {
+    for (place, ctrl_c) in Place::both().into_iter().zip([true, false]) {
         let worker = place.command("scaling", &["work"]);
         let mut command = Command::new(script);
         command.arg("2").arg(worker.get_program()).args(worker.get_args());
@@ -255,10 +257,15 @@ fn a_script_starts_workers_and_stops_them_together() {
                 None => command.env_remove(name),
             };
         }
-        let mut running = Running::of(command.spawn().unwrap(), "] holds 2520 of 5040 slots");
+        let child = command.process_group(0).spawn().unwrap();
+        let mut running = Running::of(child, "] holds 2520 of 5040 slots");
         running.wait_for("] holds 2520 of 5040 slots");
-        let pid = running.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let pid = running.child.id();
+        let (signal, to) = match ctrl_c {
+            true => ("-INT", format!("-{pid}")),
+            false => ("-TERM", pid.to_string()),
+        };
+        assert!(Command::new("kill").args([signal, "--", &to]).status().unwrap().success());
         running.wait_for("] left; handled 0 events");
         running.wait_for("] left; handled 0 events");
         assert!(running.child.wait().unwrap().success());
