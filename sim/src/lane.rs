@@ -110,6 +110,12 @@ impl Lane {
         if self.parts.lowest().is_none() { 0 } else { self.parts.slots().len() }
     }
 
+    /// The cursors that it holds, by id and epoch.
+    pub(crate) fn cursors(&self) -> Vec<(i64, i64)> {
+        let numbers: Vec<usize> = (0..self.numbers).collect();
+        self.parts.holds(&numbers).collect()
+    }
+
     /// Takes what its feed has read: how many chunks were void, and how many events of slots that it
     /// let go.
     pub(crate) fn accept(&mut self) -> (usize, usize) {

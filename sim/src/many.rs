@@ -34,9 +34,11 @@ pub fn run_many(seeds: u64, mutant: Mutant) -> Many {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 // They are begun in order, so that the first to fail is among those that are begun.
-                while let seed = next.fetch_add(1, Ordering::Relaxed)
-                    && seed < seeds
-                {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        return;
+                    }
                     let run = run(seed, mutant);
                     if run.failure.is_some() {
                         next.store(seeds, Ordering::Relaxed);

@@ -141,9 +141,11 @@ impl Process {
         let mut claims = false;
         for (running, owned) in self.running.iter_mut().zip(&view.owned) {
             let held: usize = running.lanes.iter().map(Lane::held).sum();
-            // It may own what none of its lanes knows and nobody wants here any more: a claim that it
-            // gave up waiting for may come after the next one.
-            running.claim |= held < wanted || held != *owned;
+            let mut cursors: Vec<_> = running.lanes.iter().flat_map(Lane::cursors).collect();
+            cursors.sort_unstable();
+            // What it owns may be something else than its lanes believe: an answer was lost, or a
+            // claim that it gave up waiting for came after the next one.
+            running.claim |= held < wanted || cursors != *owned;
             claims |= running.claim;
         }
         (is_news, claims)

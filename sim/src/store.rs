@@ -39,8 +39,8 @@ pub(crate) struct View {
     pub(crate) assigned: SlotSet,
     /// Whether it may.
     pub(crate) may_hold: bool,
-    /// How many slots it owns of each consumer.
-    pub(crate) owned: Vec<usize>,
+    /// The cursors that it owns of each consumer, by id and epoch.
+    pub(crate) owned: Vec<Vec<(i64, i64)>>,
 }
 
 /// What the tick has done.
@@ -177,7 +177,9 @@ impl Store {
             self.mutant == Mutant::Recreate || self.rollout.may_hold(self.generation, settled);
         let owned = |table: &Table| {
             let rows = table.rows.iter().filter(|row| row.owner.as_deref() == Some(id));
-            rows.map(|row| row.slots.len()).sum()
+            let mut owned: Vec<_> = rows.map(|row| (row.id, row.epoch)).collect();
+            owned.sort_unstable();
+            owned
         };
         View {
             generation: self.generation,

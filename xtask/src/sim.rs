@@ -9,7 +9,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     command.args(["run", "--quiet", "--release", "--package", "anabranch-sim", "--"]);
     let status = command.args(arguments).current_dir(crate::root()).status()?;
     if !status.success() {
-        bail!("a law is broken ({status})");
+        bail!("the simulation failed ({status})");
     }
     Ok(())
 }

@@ -86,22 +86,27 @@ impl Parts {
     /// Those cursors that the lane does not have yet.
     #[must_use]
     pub fn unknown(&self, cursors: Vec<Cursor>) -> Vec<Cursor> {
-        let is_known = |cursor: &Cursor| {
-            let gone = |(id, epoch): &(i64, i64)| *id == cursor.id && cursor.epoch <= *epoch;
-            self.stored_ones().any(|own| own.id == cursor.id) || self.gone.iter().any(gone)
-        };
+        let is_known =
+            |cursor: &Cursor| self.stored_ones().any(|own| own.id == cursor.id) || self.had(cursor);
         cursors.into_iter().filter(|cursor| !is_known(cursor)).collect()
     }
 
-    /// Whether one of these cursors is later than the lane has it: then it has lost that one, by a
-    /// commit of which it never got the answer, and has to forget all. It would find out by its next
-    /// commit, but that may never come, and the slots that it does not know of would stand still.
+    /// Whether it was the lane's and is not any more.
+    fn had(&self, cursor: &Cursor) -> bool {
+        self.gone.iter().any(|(id, epoch)| *id == cursor.id && cursor.epoch <= *epoch)
+    }
+
+    /// Whether these cursors say that the lane has lost one, by a commit of which it never got the
+    /// answer: one is later than the lane has it, or an unknown one holds slots that the lane has. It
+    /// has to forget all then. It would find out by its next commit, but that may never come, and
+    /// until then nobody moves these cursors on.
     #[must_use]
     pub fn has_lost(&self, told: &[Cursor]) -> bool {
-        let is_later = |own: &Cursor| {
-            told.iter().any(|cursor| cursor.id == own.id && cursor.epoch > own.epoch)
-        };
-        self.stored_ones().any(is_later)
+        told.iter().any(|cursor| match self.stored_ones().find(|own| own.id == cursor.id) {
+            Some(own) => cursor.epoch > own.epoch,
+            None if self.had(cursor) => false,
+            None => self.stored_ones().any(|own| !own.slots.is_disjoint(&cursor.slots)),
+        })
     }
 
     /// The rows that it has, as far as it knows.

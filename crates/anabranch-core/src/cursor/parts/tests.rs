@@ -23,6 +23,16 @@ fn a_cursor_that_is_back_after_a_lost_answer_is_lost() {
     assert_eq!(parts.unknown(told.to_vec()), told);
 }
 
+/// The same, but the row has become part of another one meanwhile.
+#[test]
+fn slots_that_are_back_in_another_cursor_are_lost() {
+    let mut parts = Parts::default();
+    parts.add(cursor(12, [8], 5));
+    parts.add(cursor(15, [6], 9));
+    assert!(parts.has_lost(&[cursor(12, [8], 5), cursor(9, [6], 12)]));
+    assert!(!parts.has_lost(&[cursor(12, [8], 5), cursor(9, [7], 12)]));
+}
+
 #[test]
 fn what_is_told_late_is_no_loss() {
     let mut parts = Parts::default();
@@ -41,4 +51,7 @@ fn a_cursor_that_was_taken_in_can_be_lost_too() {
     parts.merge(&numbers);
     assert!(!parts.has_lost(&[cursor(1, [1], 3), cursor(2, [2], 3)]));
     assert!(parts.has_lost(&[cursor(2, [2], 4)]));
+    // Once it is written, an old claim that names it is no news.
+    parts.moved(&parts.moves(&numbers, Position::new(11), None));
+    assert!(!parts.has_lost(&[cursor(1, [1], 3), cursor(2, [2], 3)]));
 }
