@@ -93,7 +93,8 @@ pub(crate) struct LaneStats {
 pub(crate) struct State {
     pub(crate) doing: Doing,
     pub(crate) since: Instant,
-    pub(crate) cursors: Vec<i64>,
+    /// By id and epoch.
+    pub(crate) cursors: Vec<(i64, i64)>,
 }
 
 impl Default for State {
@@ -373,7 +374,7 @@ impl Lane {
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
         stats.slots.store(self.parts.slots().len(), Ordering::Relaxed);
         if let Ok(mut state) = stats.doing.lock() {
-            state.cursors = self.parts.ids();
+            state.cursors = self.parts.rows();
         }
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);

@@ -330,7 +330,7 @@ impl Keeper {
                 running.claim = true;
             }
             // What others have freed, or left behind; and whatever else is not held, whyever.
-            running.claim |= running.lacks_slots();
+            running.claim |= running.lacks_slots() || !running.holds(beat.owned);
             if beat.wants_reset {
                 self.reset(number).await;
             }

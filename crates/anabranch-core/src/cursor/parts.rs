@@ -277,11 +277,10 @@ impl Parts {
         self.stored_ones().find(|cursor| cursor.slots.contains(slot))
     }
 
-    /// The rows that it holds.
+    /// The rows that it holds, by id and epoch.
     #[must_use]
-    pub fn ids(&self) -> Vec<i64> {
-        let rows = self.alive().flat_map(|(_, part)| part.absorbed.iter().chain([&part.cursor]));
-        rows.map(|cursor| cursor.id).collect()
+    pub fn rows(&self) -> Vec<(i64, i64)> {
+        self.stored_ones().map(|cursor| (cursor.id, cursor.epoch)).collect()
     }
 
     /// How far all of them have come.

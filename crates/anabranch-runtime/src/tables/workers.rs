@@ -45,6 +45,8 @@ pub(crate) struct ConsumerBeat {
     pub(crate) wants_reset: bool,
     /// Whether somebody asked for something about a parked key.
     pub(crate) asked: bool,
+    /// How many cursors are the worker's, and the sum of their epochs.
+    pub(crate) owned: (i64, i64),
 }
 
 impl Tables {
@@ -109,12 +111,17 @@ impl Tables {
         let renew = Statement::fence(renew, values, 1);
         let look = format!(
             "SELECT name, version, paused, generation, reset_to IS NOT NULL AS wants_reset, \
-             EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked \
+             EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked, \
+             (SELECT count(*) FROM {cursors} AS c WHERE c.consumer = name AND c.owner = $1) \
+             AS cursors, (SELECT CAST(coalesce(sum(c.epoch), 0) AS BIGINT) FROM {cursors} AS c \
+             WHERE c.consumer = name AND c.owner = $1) AS epochs \
              FROM {} WHERE name IN ({})",
             self.consumers,
-            places(consumers.len())
+            places(2, consumers.len()),
+            cursors = self.cursors,
         );
-        let look = Statement::query(look, consumers.iter().map(Into::into).collect());
+        let values = std::iter::once((&worker.id).into()).chain(consumers.iter().map(Into::into));
+        let look = Statement::query(look, values.collect());
         let mut session = self.database.control();
         let statements = vec![renew, self.look_at_set(&worker.replica_set), look];
         let answers = match session.run(statements, End::Commit).await {
@@ -136,6 +143,7 @@ impl Tables {
                 generation: self.column(row, "generation")?,
                 wants_reset: self.column(row, "wants_reset")?,
                 asked: self.column(row, "asked")?,
+                owned: (self.column(row, "cursors")?, self.column(row, "epochs")?),
             })
         };
         let consumers = consumers.rows.iter().map(consumer).collect::<Result<_, StoreError>>()?;
@@ -212,7 +220,7 @@ impl Tables {
     }
 }
 
-/// `$1, $2, …`
-pub(crate) fn places(count: usize) -> String {
-    (1..=count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
+/// `$2, $3, …`, from the first number on.
+fn places(first: usize, count: usize) -> String {
+    (first..first + count).map(|number| format!("${number}")).collect::<Vec<_>>().join(", ")
 }

@@ -149,9 +149,8 @@ impl Running {
         for cursor in cursors {
             // A cursor never spans lanes: it was claimed for one, or is a part of such a one.
             let lane = cursor.slots.iter().next().and_then(|slot| self.lane_of(slot));
-            if let Some(lane) = lane {
-                of_lanes[lane].push(cursor.clone());
-            }
+            // One that no lane here has ever wanted is let go by any.
+            of_lanes[lane.unwrap_or(0)].push(cursor.clone());
         }
         for (lane, cursors) in self.lanes.iter().zip(of_lanes) {
             if !cursors.is_empty() {
@@ -162,6 +161,15 @@ impl Running {
 
     pub(super) fn held(&self) -> usize {
         self.stats.iter().map(|lane| lane.slots.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether its lanes hold what the tables say that this worker owns: so many cursors, and the sum of
+    /// their epochs. An answer may have been lost, or a claim that nobody waited for any more may have
+    /// gone through after all.
+    pub(super) fn holds(&self, (count, epochs): (i64, i64)) -> bool {
+        let cursors = self.stats.iter().flat_map(|lane| lane.state().cursors);
+        let held = cursors.fold((0, 0), |sum, (_, epoch)| (sum.0 + 1, sum.1 + epoch));
+        held == (count, epochs)
     }
 
     /// Whether something that it wants is not held by its lanes.
@@ -203,7 +211,7 @@ impl Running {
             is_worth.then(|| LaneReport {
                 consumer: self.consumer.name.clone(),
                 lane,
-                cursors: state.cursors,
+                cursors: state.cursors.into_iter().map(|(id, _)| id).collect(),
                 doing: state.doing,
                 for_ms: lasts.as_millis() as u64,
             })
