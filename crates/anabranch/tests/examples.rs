@@ -196,7 +196,7 @@ fn sigterm_in_a_heavy_catch_up_loses_and_doubles_nothing() {
 #[test]
 fn one_worker_becomes_three_and_one_again_under_load() {
     for place in Place::both() {
-        let short = ["--workers", "3", "--seconds", "0.5", "--rate", "300"];
+        let short = ["--workers", "3", "--seconds", "0.5", "--rate", "3000"];
         let left = place.run("scaling", &short);
         let killed = place.run("scaling", &[&short[..], &["--kill"]].concat());
         for (text, how) in [(&left, "left"), (&killed, "died")] {
