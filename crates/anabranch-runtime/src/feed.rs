@@ -7,7 +7,7 @@
 //! the same case.
 
 use crate::consumer::Consumer;
-use anabranch_core::{Event, Position, SLOTS, SlotSet, StoreError};
+use anabranch_core::{Event, Position, SLOTS, Slot, SlotSet, StoreError};
 use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{Log, Page, PageEnd, ReadRequest, Scope};
 use std::collections::BTreeMap;
@@ -138,8 +138,8 @@ pub(crate) struct Feed {
 
 /// What others may see of a feed.
 pub(crate) struct FeedStats {
-    /// How many events of each slot were read.
-    pub(crate) events: Box<[AtomicU32]>,
+    /// How many events of each slot were read since they were counted last.
+    events: Box<[AtomicU32]>,
     /// How many events were found though no wake had told of them.
     pub(crate) unannounced: AtomicU64,
 }
@@ -148,6 +148,17 @@ impl Default for FeedStats {
     fn default() -> Self {
         let events = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
         Self { events, unannounced: AtomicU64::new(0) }
+    }
+}
+
+impl FeedStats {
+    /// How many events of a slot were read; counts from 0 again.
+    pub(crate) fn take_count(&self, slot: Slot) -> u32 {
+        self.events[usize::from(slot.get())].swap(0, Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_anew(&self) {
+        self.events.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     }
 }
 

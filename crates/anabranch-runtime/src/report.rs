@@ -15,6 +15,9 @@ pub struct Report {
     /// How many events were found by a poll though no wake had told of them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unannounced: u64,
+    /// The generation in which it has measured the load of its slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weighed: Option<i64>,
     /// Lanes that are not as they should be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneReport>,
@@ -89,6 +92,7 @@ mod tests {
             consumers: vec!["orders".to_owned()],
             deaf_ms: Some(5),
             unannounced: 0,
+            weighed: Some(3),
             lanes: vec![lane],
         };
         assert_eq!(Report::parse(&report.text()), report);

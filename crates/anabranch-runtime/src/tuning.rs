@@ -77,6 +77,7 @@ impl Tuning {
     pub fn stable() -> Self {
         Self {
             lease: Duration::from_secs(30),
+            heartbeat: Some(Duration::from_secs(5)),
             coordination_timeout: Duration::from_secs(120),
             rebalance: None,
             ..Self::default()
@@ -115,7 +116,8 @@ impl Tuning {
         self
     }
 
-    /// How often the load of slots is measured; slots move for their load at most twice in that time.
+    /// How often the load of slots is measured. Slots move for their load once all workers have
+    /// measured for so long, and not again before twice that time.
     pub fn rebalance(mut self, every: Duration) -> Self {
         self.rebalance = Some(every);
         self

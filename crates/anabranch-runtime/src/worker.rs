@@ -394,6 +394,7 @@ impl Keeper {
             consumers: self.names(),
             deaf_ms: self.deaf_since.map(|since| since.elapsed().as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
+            weighed: self.membership.weighed,
             lanes: self.running.iter().flat_map(Running::report).collect(),
         }
     }

@@ -1,6 +1,7 @@
 //! Generations and assignments: who should own what. One short transaction under the set's lock.
 
 use super::Tables;
+use crate::report::Report;
 use anabranch_core::generation::{self, Known, Next, Rollout};
 use anabranch_core::plan::{self, Assignment};
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
@@ -53,6 +54,18 @@ pub struct GenerationMember {
     pub(crate) set: SlotSet,
 }
 
+/// What a worker has measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weighed<'a> {
+    pub(crate) worker: &'a str,
+    pub(crate) generation: i64,
+    pub(crate) rates: &'a Rates,
+    /// Of which slots.
+    pub(crate) of: &'a SlotSet,
+    /// How long slots stay where they are.
+    pub(crate) pause: Duration,
+}
+
 /// A replica set, locked.
 struct LockedSet {
     generation: i64,
@@ -62,6 +75,8 @@ struct LockedSet {
     current: Assignment,
     known: Vec<Known>,
     places: HashMap<String, String>,
+    /// In which generation each worker has measured its slots last.
+    weighed: HashMap<String, i64>,
 }
 
 impl LockedSet {
@@ -112,23 +127,23 @@ impl Tables {
         Ok(next)
     }
 
-    /// Adds what a worker has measured of its slots, and moves slots if the load has become lopsided
-    /// and nothing was moved for that reason for a while. Says whether it did.
-    pub(crate) async fn weigh(
-        &self,
-        set: &str,
-        rates: &Rates,
-        of: &SlotSet,
-        pause: Duration,
-    ) -> Result<bool, StoreError> {
+    /// Adds what a worker has measured of its slots. Moves slots if the load has become lopsided, all
+    /// members have measured in this generation, and nothing was moved for that reason for a while.
+    /// Says whether it did.
+    pub(crate) async fn weigh(&self, set: &str, by: Weighed<'_>) -> Result<bool, StoreError> {
         let mut session = self.database.control();
         let mut locked = self.lock_set(session.as_mut(), set).await?;
-        locked.rates.merge(rates, of);
+        locked.rates.merge(by.rates, by.of);
         let (all, weights) = (SlotSet::all(), locked.weights());
         let members = generation::members(&locked.known);
-        let is_current = generation::next(&all, &locked.known, &locked.current, &weights).is_none();
-        let is_lopsided = is_current
-            && locked.moved_ago >= pause
+        // What others have not measured yet would look weightless.
+        let has_weighed = |worker: &str| {
+            worker == by.worker || locked.weighed.get(worker) == Some(&locked.generation)
+        };
+        let is_lopsided = by.generation == locked.generation
+            && locked.moved_ago >= by.pause
+            && members.iter().all(|member| has_weighed(&member.id))
+            && generation::next(&all, &locked.known, &locked.current, &weights).is_none()
             && plan::is_lopsided(&all, &members, &locked.current, &weights);
         let update = format!("UPDATE {} SET rates = $2 WHERE name = $1", self.replica_sets);
         let mut statements = vec![Statement::new(update, params![set, locked.rates.to_bytes()])];
@@ -251,16 +266,18 @@ impl Tables {
         let rates = self.rates(row)?;
         let moved_ago = Duration::from_micros(self.column::<i64>(row, "moved_ago")?.max(0) as u64);
         let select = format!(
-            "SELECT id, fixed, host, pid, runs = '{LEAVING}' AS is_leaving, \
+            "SELECT id, fixed, host, pid, report, runs = '{LEAVING}' AS is_leaving, \
              lease_us > {now} AS is_alive FROM {workers} \
              WHERE replica_set = $1 ORDER BY started_us, id"
         );
         let rows = self.query_in(session, Statement::query(select, params![set])).await?;
-        let (mut known, mut places) = (Vec::new(), HashMap::new());
+        let (mut known, mut places, mut weighed) = (Vec::new(), HashMap::new(), HashMap::new());
         for row in &rows {
             let id: String = self.column(row, "id")?;
             let (host, pid): (String, i64) = (self.column(row, "host")?, self.column(row, "pid")?);
             places.insert(id.clone(), format!("{host}:{pid}"));
+            let report = Report::parse(&self.column::<String>(row, "report")?);
+            weighed.extend(report.weighed.map(|generation| (id.clone(), generation)));
             let fixed = match self.column::<Option<Vec<u8>>>(row, "fixed")? {
                 Some(_) => Some(self.slots_in(row, "fixed")?),
                 None => None,
@@ -281,7 +298,7 @@ impl Tables {
         for row in &self.query_in(session, select).await? {
             current.insert(self.column(row, "worker")?, self.slots(row)?);
         }
-        Ok(LockedSet { generation, rates, moved_ago, current, known, places })
+        Ok(LockedSet { generation, rates, moved_ago, current, known, places, weighed })
     }
 
     fn new_generation(

@@ -3,18 +3,16 @@
 use super::{Keeper, new_worker};
 use crate::lane::Order;
 use crate::run_error::RunError;
+use crate::tables::replica_sets::Weighed;
 use crate::tables::workers::Beat;
 use anabranch_core::generation::Rollout;
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
 use anabranch_store::database::{LifeSign, Who};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long to wait before trying to join again.
 const REJOIN_WAIT: Duration = Duration::from_millis(100);
 const REJOIN_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How much of the last measurement of a slot's load is kept.
-const SMOOTH: f32 = 0.5;
 
 /// What the worker knows of its set.
 pub(super) struct Membership {
@@ -33,8 +31,10 @@ pub(super) struct Membership {
     pub(super) gone: Vec<String>,
     /// Since when slots are held that others should own, or wanted that others hold.
     in_motion: Option<Instant>,
-    measured: Instant,
-    rates: Rates,
+    /// Since when the load of its slots is counted.
+    counting: Instant,
+    /// The generation in which it has measured that.
+    pub(super) weighed: Option<i64>,
 }
 
 impl Default for Membership {
@@ -49,8 +49,8 @@ impl Default for Membership {
             settled: 0,
             gone: Vec::new(),
             in_motion: None,
-            measured: Instant::now(),
-            rates: Rates::default(),
+            counting: Instant::now(),
+            weighed: None,
         }
     }
 }
@@ -128,6 +128,9 @@ impl Keeper {
         let membership = &mut self.membership;
         if assigned.generation != membership.generation {
             membership.in_motion = Some(Instant::now());
+            // What was counted is of other slots.
+            membership.counting = Instant::now();
+            self.running.iter().for_each(|run| run.feed.count_anew());
         }
         membership.generation = assigned.generation;
         membership.assigned = assigned.slots;
@@ -222,34 +225,34 @@ impl Keeper {
     /// Adds what was measured of the load of its slots, every now and then.
     async fn weigh(&mut self) -> Result<(), RunError> {
         let Some(every) = self.plan.tuning.rebalance else { return Ok(()) };
-        let seconds = self.membership.measured.elapsed().as_secs_f32();
+        let seconds = self.membership.counting.elapsed().as_secs_f32();
         if seconds < every.as_secs_f32() || self.membership.assigned.is_empty() {
             return Ok(());
         }
-        self.membership.measured = Instant::now();
-        let mut seen = 0;
+        self.membership.counting = Instant::now();
+        let mut rates = Rates::default();
         for slot in self.membership.assigned.iter() {
-            let count = |run: &super::Running| {
-                run.feed.events[usize::from(slot.get())].swap(0, Ordering::Relaxed)
-            };
-            let events: u32 = self.running.iter().map(count).sum();
-            seen += u64::from(events);
-            let rates = &mut self.membership.rates;
-            let before = rates.get(slot);
-            rates.set(slot, before * SMOOTH + events as f32 / seconds * (1.0 - SMOOTH));
+            let events: u32 = self.running.iter().map(|run| run.feed.take_count(slot)).sum();
+            rates.set(slot, events as f32 / seconds);
         }
-        if seen == 0 {
-            return Ok(());
-        }
-        let Membership { rates, assigned, .. } = &self.membership;
-        match self.tables.weigh(&self.plan.name, rates, assigned, every * 2).await {
+        let Membership { assigned, generation, .. } = &self.membership;
+        let weighed = Weighed {
+            worker: &self.worker.id,
+            generation: *generation,
+            rates: &rates,
+            of: assigned,
+            pause: every * 2,
+        };
+        match self.tables.weigh(&self.plan.name, weighed).await {
             Ok(true) => tracing::info!(set = self.plan.name, "slots move for their load"),
             Ok(false) => {}
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, "cannot say how heavy slots are");
+                return Ok(());
             }
             Err(error) => return Err(error.into()),
         }
+        self.membership.weighed = Some(*generation);
         Ok(())
     }
 
