@@ -12,9 +12,15 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// This program, for arguments to be added.
+    /// This program, for arguments to be added. Its workers share what there is, whatever partition
+    /// the environment names.
     pub(crate) fn command() -> anyhow::Result<Command> {
-        Ok(Command::new(std::env::current_exe().context("cannot find this program")?))
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(program);
+        for name in ["PARTITION_KEY", "PARTITION_INDEX", "TOTAL_PARTITIONS"] {
+            command.env_remove(name);
+        }
+        Ok(command)
     }
 
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {

@@ -8,70 +8,54 @@ use std::process::Stdio;
 pub(super) struct Crew {
     url: String,
     next: u32,
-    total: u16,
-    working: Vec<Worker>,
+    working: Vec<WorkerProcess>,
     /// Told to stop, and about to.
-    leaving: Vec<Worker>,
-}
-
-struct Worker {
-    index: u16,
-    process: WorkerProcess,
+    leaving: Vec<WorkerProcess>,
 }
 
 impl Crew {
     pub(super) fn new(url: &str) -> Self {
         let (working, leaving) = (Vec::new(), Vec::new());
-        Self { url: url.to_owned(), next: 1, total: 0, working, leaving }
+        Self { url: url.to_owned(), next: 1, working, leaving }
     }
 
     pub(super) fn len(&self) -> usize {
         self.working.len()
     }
 
-    /// Goes over to so many partitions: the new processes start at once and wait for the slots that
-    /// the old ones let go.
-    pub(super) fn scale(&mut self, total: u16) -> anyhow::Result<()> {
-        self.total = total;
-        let old = std::mem::take(&mut self.working);
-        for index in 0..total {
-            self.start(index)?;
+    /// Goes over to so many workers: some start, or the oldest leave.
+    pub(super) fn scale(&mut self, workers: usize) -> anyhow::Result<()> {
+        while self.working.len() < workers {
+            self.start()?;
         }
-        for mut worker in old {
-            worker.process.tell_to_stop();
+        while self.working.len() > workers {
+            let mut worker = self.working.remove(0);
+            worker.tell_to_stop();
             self.leaving.push(worker);
         }
         Ok(())
     }
 
-    /// Starts a second process with the same partition.
-    pub(super) fn stand_by(&mut self, index: u16) -> anyhow::Result<()> {
-        self.start(index)
+    /// Kills the oldest, as `kill -9` does.
+    pub(super) fn kill(&mut self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.working.is_empty(), "there is nobody to kill");
+        self.working.remove(0).kill()
     }
 
-    /// Kills the process that has run a partition for longest, as `kill -9` does.
-    pub(super) fn kill(&mut self, index: u16) -> anyhow::Result<()> {
-        let place = self.working.iter().position(|worker| worker.index == index);
-        let mut victim = self.working.remove(place.context("nobody runs that partition")?);
-        victim.process.kill()
-    }
-
-    fn start(&mut self, index: u16) -> anyhow::Result<()> {
-        let (total, name) = (self.total.to_string(), format!("worker-{}", self.next));
+    fn start(&mut self) -> anyhow::Result<()> {
+        let name = format!("worker-{}", self.next);
         self.next += 1;
         let mut command = WorkerProcess::command()?;
-        command.args(["demo-worker", "--url", &self.url, "--name", &name]);
-        command.args(["--index", &index.to_string(), "--total", &total]).stdout(Stdio::null());
-        let process = WorkerProcess::start(&mut command)?;
-        self.working.push(Worker { index, process });
+        command.args(["demo-worker", "--url", &self.url, "--name", &name]).stdout(Stdio::null());
+        self.working.push(WorkerProcess::start(&mut command)?);
         Ok(())
     }
 
     /// A worker that ended by itself is an error.
     pub(super) fn check(&mut self) -> anyhow::Result<()> {
         for worker in &mut self.working {
-            if let Some(status) = worker.process.ended()? {
-                anyhow::bail!("the worker of partition {} ended: {status}", worker.index);
+            if let Some(status) = worker.ended()? {
+                anyhow::bail!("a worker ended by itself: {status}");
             }
         }
         Ok(())
@@ -79,12 +63,9 @@ impl Crew {
 
     /// Tells all to stop, and waits until they have.
     pub(super) fn dismiss(mut self) -> anyhow::Result<()> {
-        for mut worker in std::mem::take(&mut self.working) {
-            worker.process.tell_to_stop();
-            self.leaving.push(worker);
-        }
+        self.scale(0)?;
         for worker in &mut self.leaving {
-            let status = worker.process.wait()?;
+            let status = worker.wait().context("cannot wait for a worker")?;
             anyhow::ensure!(status.success(), "a worker stopped with {status}");
         }
         Ok(())

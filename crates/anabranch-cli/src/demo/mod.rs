@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 
 /// See it work: orders stream in while a projection is rescaled, and one of its processes is killed
 ///
-/// Everything happens in a SQLite file of its own, which is removed at the end. Worker processes
-/// share the projection as fixed partitions, two lanes each: first 3 of them, then 5, of which one is
-/// killed (kill -9), then 2. At the end the tables are read and checked: nothing lost, nothing twice,
-/// every order's events in their order. The exit code is 1 if that is not so.
+/// Everything happens in a SQLite file of its own, which is removed at the end. Worker processes share
+/// the projection, two lanes each: first 3 of them, then 5, of which one is killed (kill -9), then 2. At
+/// the end the tables are read and checked: nothing lost, nothing twice, every order's events in their
+/// order. The exit code is 1 if that is not so.
 #[derive(Args)]
 pub(crate) struct Demo {
     /// Print one JSON object
@@ -69,17 +69,16 @@ impl Demo {
         };
         let orders = Orders::start(log, self.events);
         stage.crew.scale(3)?;
-        stage.act("3 partitions, 2 lanes each", self.events / 4).await?;
+        stage.act("3 workers, 2 lanes each", self.events / 4).await?;
 
         stage.crew.scale(5)?;
-        stage.act("rescaled to 5 partitions while it runs", self.events / 2).await?;
+        stage.act("5 workers: two more have joined", self.events / 2).await?;
 
-        stage.crew.stand_by(1)?;
-        stage.crew.kill(1)?;
-        stage.act("killed one of them; its standby takes over", self.events * 3 / 4).await?;
+        stage.crew.kill()?;
+        stage.act("one was killed; the others take over", self.events * 3 / 4).await?;
 
         stage.crew.scale(2)?;
-        stage.act("rescaled to 2 partitions", self.events).await?;
+        stage.act("2 workers: the others have left", self.events).await?;
         let seconds = stage.started.elapsed().as_secs_f64();
         orders.finish().await?;
         stage.crew.dismiss()?;

@@ -1,14 +1,11 @@
 //! What one worker process of the demo runs.
 
 use crate::worker_process::told_to_stop;
+use anabranch::HashRule;
 use anabranch::prelude::*;
-use anabranch::{FixedPartition, HashRule};
 use clap::Args;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Short, so that the one that is killed is soon missed.
-const LEASE: Duration = Duration::from_millis(1000);
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A worker of the demo: it stops when its standard input ends.
 #[derive(Args)]
@@ -17,18 +14,12 @@ pub(crate) struct DemoWorker {
     url: String,
     #[arg(long)]
     name: String,
-    #[arg(long)]
-    index: u16,
-    #[arg(long)]
-    total: u16,
 }
 
 impl DemoWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = anabranch::connect(&self.url).await?;
-        let partition = FixedPartition::new(self.index, self.total)?;
-        let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name });
-        let set = set.partition(partition).lanes(2).lease(LEASE);
+        let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name }).lanes(2);
         set.run_until(&log, told_to_stop()).await?;
         Ok(ExitCode::SUCCESS)
     }
