@@ -64,19 +64,28 @@ impl Pending {
         Some(chunk)
     }
 
+    /// How many parts, or parts that stand together, have something to do.
+    pub(crate) fn groups(&self) -> usize {
+        self.heads().filter(|(_, chunk)| !chunk.events.is_empty()).count()
+    }
+
+    /// The first chunk of each.
+    fn heads(&self) -> impl Iterator<Item = (usize, &Chunk)> {
+        let mut earlier: Vec<usize> = Vec::new();
+        self.chunks.iter().enumerate().filter(move |(_, chunk)| {
+            let is_first = !chunk.parts.iter().any(|part| earlier.contains(part));
+            earlier.extend(&chunk.parts);
+            is_first
+        })
+    }
+
     fn whose_turn(&self, parts: &Parts) -> Option<usize> {
         if self.chunks.len() < 2 {
             return (!self.chunks.is_empty()).then_some(0);
         }
         let lowest: Option<Position> = parts.lowest();
-        let mut earlier: Vec<usize> = Vec::new();
         let mut best: Option<(u64, usize)> = None;
-        for (place, chunk) in self.chunks.iter().enumerate() {
-            let is_first = !chunk.parts.iter().any(|part| earlier.contains(part));
-            earlier.extend(&chunk.parts);
-            if !is_first {
-                continue;
-            }
+        for (place, chunk) in self.heads() {
             let last = chunk.parts.iter().filter_map(|part| self.turns.get(part)).max();
             let is_last = Some(parts.reached(&chunk.parts)) <= lowest;
             let handicap = if is_last || last.is_none() { 0 } else { HANDICAP };
