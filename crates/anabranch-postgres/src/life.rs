@@ -13,8 +13,7 @@ use anabranch_core::{HashRule, StoreError};
 use anabranch_store::Namespace;
 use anabranch_store::database::Who;
 use std::time::Duration;
-use tokio_postgres::Client;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// How long one wait for a lock lasts: a statement keeps a snapshot, and with it old rows, alive.
 /// Below the server's `deadlock_timeout`, after which it would look for deadlocks and log the wait.
@@ -101,20 +100,29 @@ impl Life {
         let (class, key, wait) = (self.class, key(worker), WAIT.as_millis());
         let name = "SET application_name = 'anabranch watch'; SET statement_timeout = 0";
         self.server.in_time(client.batch_execute(name)).await?;
-        // One transaction, so that the lock is free again at once.
+        // One transaction, so that the lock is free again at once. That the wait ends in vain is caught
+        // there: as an error it would stand in the server's log each time.
         let take = format!(
-            "SET LOCAL lock_timeout = {wait}; SELECT pg_advisory_xact_lock_shared({class}, {key})"
+            "SET LOCAL lock_timeout = {wait}; \
+             DO $$ BEGIN PERFORM pg_advisory_xact_lock_shared({class}, {key}); \
+             PERFORM set_config('anabranch.is_gone', 'yes', true); \
+             EXCEPTION WHEN lock_not_available THEN \
+             PERFORM set_config('anabranch.is_gone', 'no', true); END $$; \
+             SELECT current_setting('anabranch.is_gone')"
         );
         let mut looks = 0;
         loop {
-            match self.server.in_time(client.batch_execute(&take)).await {
-                Ok(()) if looks > 0 => return Ok(()),
-                Ok(()) => {
+            let answers = self.server.in_time(client.simple_query(&take)).await?;
+            let is_gone = answers.iter().any(|answer| {
+                matches!(answer, SimpleQueryMessage::Row(row) if row.get(0) == Some("yes"))
+            });
+            match (is_gone, looks) {
+                (false, _) => looks = 0,
+                (true, 0) => {
                     looks += 1;
                     tokio::time::sleep(SECOND_LOOK).await;
                 }
-                Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => looks = 0,
-                Err(error) => return Err(error),
+                (true, _) => return Ok(()),
             }
         }
     }

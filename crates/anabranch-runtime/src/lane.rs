@@ -40,6 +40,8 @@ const WATERMARK: Duration = Duration::from_secs(1);
 /// How long to wait for a database that is away.
 const OUTAGE_WAIT: Duration = Duration::from_millis(50);
 const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Parts are numbered as they come; after so many the lane begins to count anew.
+const MAX_PARTS: usize = 64;
 /// If so many keys fail one after the other and nothing works in between, the handler is broken and
 /// not the keys: parking them all would only hide it.
 const MAX_FAILING_KEYS: u32 = 100;
@@ -47,8 +49,9 @@ const MAX_FAILING_KEYS: u32 = 100;
 /// What a lane is told.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// These cursors are yours; those that you know already may be among them.
-    Take(Vec<Cursor>),
+    /// These cursors are yours; those that you know already may be among them. How often the lane had
+    /// been fenced when they were claimed: what was claimed before the last time may not be its own.
+    Take { cursors: Vec<Cursor>, losses: u64 },
     /// Nothing is yours any more.
     Forget,
     /// You work for this worker from now on.
@@ -85,6 +88,8 @@ pub(crate) struct LaneStats {
     pub(crate) retrying: AtomicUsize,
     /// How many batches were committed.
     pub(crate) batches: AtomicU64,
+    /// How often it was fenced.
+    pub(crate) losses: AtomicU64,
     doing: Mutex<State>,
 }
 
@@ -95,11 +100,13 @@ pub(crate) struct State {
     pub(crate) since: Instant,
     /// By id and epoch.
     pub(crate) cursors: Vec<(i64, i64)>,
+    pub(crate) slots: Arc<SlotSet>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { doing: Doing::Idle, since: Instant::now(), cursors: Vec::new() }
+        let (cursors, slots) = (Vec::new(), Arc::new(SlotSet::empty()));
+        Self { doing: Doing::Idle, since: Instant::now(), cursors, slots }
     }
 }
 
@@ -247,7 +254,11 @@ impl Lane {
 
     async fn obey(&mut self, order: Order) -> Result<(), RunError> {
         match order {
-            Order::Take(cursors) => self.take(cursors).await?,
+            Order::Take { cursors, losses } => {
+                if losses == self.setup.stats.losses.load(Ordering::Relaxed) {
+                    self.take(cursors).await?;
+                }
+            }
             Order::Forget => self.forget(),
             Order::Serve(who) => self.setup.who = who,
             Order::Pause(paused) => self.paused = paused,
@@ -263,11 +274,10 @@ impl Lane {
 
     /// Takes over cursors: their parked keys first, then their events.
     async fn take(&mut self, cursors: Vec<Cursor>) -> Result<(), RunError> {
-        if self.parts.has_lost(&cursors) {
+        if self.parts.has_lost(&cursors) || self.parts.len() > MAX_PARTS {
             self.forget();
         }
-        let fresh = self.parts.unknown(cursors);
-        if fresh.is_empty() {
+        if self.parts.unknown(cursors.clone()).is_empty() {
             return Ok(());
         }
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
@@ -277,7 +287,8 @@ impl Lane {
                 Err(error) => self.wait_out(error).await?,
             }
         };
-        for cursor in fresh {
+        // Only now: while it waited, it may have been told of some of them again.
+        for cursor in self.parts.unknown(cursors) {
             self.parking.load(&parked, &cursor.slots);
             let (slots, at) = (cursor.slots.clone(), cursor.position);
             let (lane, tenure) = (self.setup.number, self.parts.tenure());
@@ -310,6 +321,7 @@ impl Lane {
             "fenced: its cursors have another owner"
         );
         self.forget();
+        self.setup.stats.losses.fetch_add(1, Ordering::Relaxed);
         let _ = self.setup.reports.send((self.setup.of, Report::Lost));
     }
 
@@ -349,7 +361,7 @@ impl Lane {
         self.outage = Some(wait);
         let consumer = &self.setup.consumer.name;
         tracing::warn!(consumer, lane = self.setup.number, %error, ?wait, "a lane waits");
-        self.setup.stats.does(Doing::Waiting { error: error.to_string() }, false);
+        self.setup.stats.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
         self.pause_for(wait).await
     }
 
@@ -363,6 +375,9 @@ impl Lane {
                     Some(order) => Box::pin(self.obey(order)).await?,
                     None => self.stopping = true,
                 },
+                Ok(()) = self.setup.keep.changed() => if self.must_shed() {
+                    return Ok(());
+                },
                 () = tokio::time::sleep_until(until.into()) => {}
             }
         }
@@ -372,9 +387,13 @@ impl Lane {
     fn publish(&self) {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
-        stats.slots.store(self.parts.slots().len(), Ordering::Relaxed);
+        let slots = self.parts.slots();
+        stats.slots.store(slots.len(), Ordering::Relaxed);
         if let Ok(mut state) = stats.doing.lock() {
             state.cursors = self.parts.rows();
+            if *state.slots != slots {
+                state.slots = Arc::new(slots);
+            }
         }
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);

@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How much of an error is reported.
+const MAX_ERROR: usize = 300;
+
 /// What a worker says of itself. What is as it should be is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -67,6 +70,16 @@ impl Report {
 
     pub(crate) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| "{}".to_owned())
+    }
+}
+
+impl Doing {
+    /// The beginning of an error: the report is written with every heartbeat.
+    pub(crate) fn cut(error: &str) -> String {
+        match error.char_indices().nth(MAX_ERROR) {
+            Some((end, _)) => format!("{}…", &error[..end]),
+            None => error.to_owned(),
+        }
     }
 }
 

@@ -4,10 +4,12 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
+//! | `catch_up` | whether the end is reached |
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
+mod catch_up;
 mod heartbeat;
 mod membership;
 mod peers;
@@ -107,7 +109,7 @@ impl Keeper {
         let worker = new_worker(&plan);
         let mut keeper = Self {
             log: log.clone(),
-            membership: Membership::default(),
+            membership: Membership::new(plan.rollout),
             peers: Peers::new(&tables),
             // Heard from before it joins: what others let go for it must not be missed.
             signals: tables.database.signals(),
@@ -220,7 +222,7 @@ impl Keeper {
                     self.running.iter_mut().for_each(|run| run.claim |= run.lacks_slots());
                 }
                 Some(gone) = self.peers.gone.recv() => {
-                    tracing::warn!(worker = gone, "the process of a worker is gone");
+                    tracing::debug!(worker = gone, "the process of a worker is gone");
                     self.membership.gone.push(gone);
                     tokio::select! {
                         () = &mut stop => return Ok(()),
@@ -237,19 +239,17 @@ impl Keeper {
                     // Cheap as long as it is not the end.
                     if let Some(target) = target
                         && self.running.iter().all(|running| running.is_done(target))
-                        && self.is_done_or_others_are(target).await?
+                        && self.is_at_end(target).await?
                     {
                         return Ok(());
                     }
                 }
                 _ = observe.tick() => {
                     self.observe().await;
-                    if let Some(target) = target {
-                        match self.is_done_or_others_are(target).await {
-                            Ok(true) => return Ok(()),
-                            Err(RunError::Store(error)) if error.is_transient() => {}
-                            done => drop(done?),
-                        }
+                    if let Some(target) = target
+                        && self.is_at_end(target).await?
+                    {
+                        return Ok(());
                     }
                 }
             }
@@ -266,7 +266,7 @@ impl Keeper {
             let name = running.consumer.name.clone();
             let version = running.consumer.settings.version;
             let (worker, lanes) = (&self.worker.id, &running.lane_slots);
-            let wanted = Wanted { lanes, all: &running.universe };
+            let (wanted, losses) = (Wanted { lanes, all: &running.universe }, running.losses());
             let claimed = self.tables.claim(&name, version, worker, wanted).await;
             let held = match claimed {
                 Ok(held) => held,
@@ -290,7 +290,7 @@ impl Keeper {
                 tracing::info!(consumer = name, ?waiting, "waits for slots that others hold");
             }
             running.waiting_for = waiting;
-            running.hand_out(&held.cursors);
+            running.hand_out(&held.cursors, &losses);
         }
         Ok(())
     }
@@ -413,34 +413,6 @@ impl Keeper {
         }
         let progress = self.progress();
         self.plan.observers.iter().for_each(|observer| observer(&progress));
-    }
-
-    /// Whether everything is handled up to a position, here or by those who hold it, and nothing that
-    /// somebody asked for is left.
-    async fn is_done_or_others_are(&self, target: Position) -> Result<bool, RunError> {
-        if !self.running.iter().all(|running| running.is_settled()) {
-            return Ok(false);
-        }
-        for running in &self.running {
-            if running.is_alone() && running.is_done(target) {
-                continue;
-            }
-            let cursors = self.tables.cursors(&running.consumer.name).await?;
-            let behind = |cursor: &anabranch_core::Cursor| {
-                cursor.position < target && !cursor.slots.is_disjoint(&running.universe)
-            };
-            if cursors.iter().any(behind) {
-                return Ok(false);
-            }
-        }
-        for running in &self.running {
-            let slots = running.lane_slots.iter();
-            let slots = slots.fold(SlotSet::empty(), |sum, slots| sum.union(slots));
-            if self.tables.is_asked(&running.consumer.name, &slots).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     fn progress(&self) -> Progress {

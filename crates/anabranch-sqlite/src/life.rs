@@ -5,7 +5,7 @@
 
 use anabranch_store::Namespace;
 use anabranch_store::database::LifeSign;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -51,12 +51,12 @@ impl Life {
             return std::future::pending().await;
         };
         loop {
-            let held = match File::open(&path) {
-                Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
-                // Removed by whoever left, or was buried.
-                Err(_) => false,
+            let is_gone = match File::open(&path) {
+                Ok(file) => file.try_lock_shared().is_ok(),
+                // Removed by whoever left, or was buried. Any other error says nothing about it.
+                Err(error) => error.kind() == std::io::ErrorKind::NotFound,
             };
-            if !held {
+            if is_gone {
                 return;
             }
             tokio::time::sleep(LOOK).await;

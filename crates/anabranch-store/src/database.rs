@@ -5,7 +5,7 @@
 
 use crate::options::Namespace;
 use crate::value::{Row, Value};
-use anabranch_core::StoreError;
+use anabranch_core::{HashRule, StoreError};
 use futures_util::future::BoxFuture;
 use std::borrow::Cow;
 use std::fmt;
@@ -94,8 +94,14 @@ impl Who {
     #[must_use]
     pub fn name(&self) -> String {
         let mut name = format!("{}{}", Self::prefix(&self.worker), self.lane);
-        name.retain(|c| c.is_ascii_graphic() && c != '\'' && c != '\\');
-        name.truncate(Self::MAX_NAME);
+        let is_plain = |c: char| c.is_ascii_graphic() && c != '\'' && c != '\\';
+        if name.len() > Self::MAX_NAME || !name.chars().all(is_plain) {
+            // Cut short, it must still be told from others.
+            let hash = HashRule::fnv1a32(&name);
+            name.retain(is_plain);
+            name.truncate(Self::MAX_NAME - 9);
+            name = format!("{name}~{hash:08x}");
+        }
         name
     }
 

@@ -115,6 +115,18 @@ impl Parts {
         self.alive().flat_map(|(_, part)| part.absorbed.iter().chain([&part.cursor]))
     }
 
+    /// How many numbers are given, those of parts that are gone included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether no number is given.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Takes over a cursor; says under which number.
     pub fn add(&mut self, cursor: Cursor) -> usize {
         let reached = cursor.position;

@@ -16,6 +16,10 @@ pub(super) struct Batch {
     /// Events of parked keys among them, taken out.
     pub(super) aside: Vec<Aside>,
     pub(super) up_to: Position,
+    /// Slots may be let go with its commit: nothing comes after it that is of them.
+    pub(super) is_last: bool,
+    /// How often the lane had let go of slots when its events were looked through for those.
+    pub(super) sheds: u64,
 }
 
 /// An event of a parked key.
@@ -63,7 +67,8 @@ impl Lane {
             let mut chunk = self.pending.take(&self.parts, None)?;
             let (parts, tenure) = (chunk.parts.clone(), chunk.tenure);
             let (events, aside, up_to) = (Vec::new(), Vec::new(), chunk.up_to);
-            let mut batch = Batch { parts, tenure, events, aside, up_to };
+            let (is_last, sheds) = (true, self.sheds);
+            let mut batch = Batch { parts, tenure, events, aside, up_to, is_last, sheds };
             loop {
                 let room = size - batch.events.len();
                 if chunk.events.len() > room {
@@ -103,12 +108,10 @@ impl Lane {
         self.parts.merge(&batch.parts);
         let mut at_most = usize::MAX;
         loop {
-            if self.must_shed() {
-                self.shed().await?;
-                self.narrow(&mut batch);
-                if self.is_over(&batch) {
-                    return Ok(());
-                }
+            self.shed().await?;
+            self.narrow(&mut batch);
+            if self.is_over(&batch) {
+                return Ok(());
             }
             self.set_aside(&mut batch);
             let lacks_key = self.first_without_key(&batch.events);

@@ -149,8 +149,10 @@ impl Lane {
             before.clear();
         }
         let aside = batch.aside.clone();
-        let (parts, tenure) = (batch.parts.clone(), batch.tenure);
-        let mut prefix = Batch { parts, tenure, events: before, aside, up_to: position };
+        let (parts, tenure, sheds) = (batch.parts.clone(), batch.tenure, batch.sheds);
+        // The rest of the batch comes after it, so nothing is let go yet.
+        let (events, up_to, is_last) = (before, position, false);
+        let mut prefix = Batch { parts, tenure, events, aside, up_to, is_last, sheds };
         loop {
             match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
                 Outcome::Committed { events } if events == prefix.events.len() => {
@@ -254,7 +256,7 @@ impl Lane {
     pub(super) async fn retry_due(&mut self) -> Result<(), RunError> {
         while let Some(key) = self.parking.due() {
             self.drain(&key).await?;
-            if self.stopping || !self.setup.orders.is_empty() {
+            if self.stopping || !self.setup.orders.is_empty() || self.must_shed() {
                 break;
             }
         }
@@ -312,7 +314,8 @@ impl Lane {
         let drain = if self.handler.is_external() { 1 } else { DRAIN };
         let mut at_most = drain;
         while let Some(parked) = self.parking.keys.get(key).copied() {
-            if self.stopping {
+            if self.stopping || self.must_shed() {
+                // The rest is done by whoever has the slot then, perhaps this lane.
                 return Ok(());
             }
             let Some(holder) = self.parts.holder(parked.slot).cloned() else {

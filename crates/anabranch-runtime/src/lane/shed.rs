@@ -46,7 +46,8 @@ impl Lane {
     pub(super) fn nothing_of(&self, part: usize) -> Batch {
         let (parts, tenure) = (vec![part], self.parts.tenure());
         let up_to = self.parts.reached(&parts);
-        Batch { parts, tenure, events: Vec::new(), aside: Vec::new(), up_to }
+        let (events, aside, sheds) = (Vec::new(), Vec::new(), self.sheds);
+        Batch { parts, tenure, events, aside, up_to, is_last: true, sheds }
     }
 
     /// Cursors have been written: what was let go is forgotten.
@@ -81,6 +82,10 @@ impl Lane {
 
     /// The same for a batch that is in work.
     pub(super) fn narrow(&self, batch: &mut Batch) {
+        if batch.sheds == self.sheds {
+            return;
+        }
+        batch.sheds = self.sheds;
         let held = self.parts.slots_of(&batch.parts);
         batch.events.retain(|event| self.is_of(&held, event));
         batch.aside.retain(|aside| held.contains(aside.slot));

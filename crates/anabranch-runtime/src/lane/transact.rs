@@ -67,11 +67,16 @@ impl Lane {
             fence.push(tables.park_events(&name, aside));
         }
         // What others should own is let go in this same transaction, if the batch ends with it.
-        let keep = is_all.then(|| Arc::clone(&self.setup.keep.borrow()));
+        let lets_go = is_all && batch.is_last;
+        let keep = lets_go.then(|| Arc::clone(&self.setup.keep.borrow()));
         let moves = self.parts.moves(&batch.parts, up_to, keep.as_deref());
         fence.extend(moves.iter().flat_map(|step| tables.move_cursor(&name, step)));
         if moves.iter().any(Move::lets_go) {
             fence.push(Statement::signal());
+        }
+        if self.parts.slots_of(&batch.parts).is_empty() {
+            // Nothing of it is this lane's: without a row there is no fence.
+            return Outcome::Fenced;
         }
         if moves.is_empty() {
             fence.extend(self.parts.holds(&batch.parts).map(|(id, epoch)| tables.hold(id, epoch)));
@@ -118,7 +123,7 @@ impl Lane {
             Err(error) => {
                 self.handler.settled(false);
                 let error = error.to_string();
-                self.setup.stats.does(Doing::Failing { error: error.clone() }, false);
+                self.setup.stats.does(Doing::Failing { error: Doing::cut(&error) }, false);
                 Err(Outcome::Failed { event: tx.current(), error })
             }
         }
@@ -156,7 +161,7 @@ impl Lane {
             Reason::Store(error) if is_worth_waiting(&error) => Outcome::Away(error),
             reason => {
                 let error = reason.to_string();
-                self.setup.stats.does(Doing::Failing { error: error.clone() }, false);
+                self.setup.stats.does(Doing::Failing { error: Doing::cut(&error) }, false);
                 Outcome::Failed { event: failure.event, error }
             }
         }

@@ -23,6 +23,8 @@ pub(crate) struct Assigned {
     pub(crate) slots: SlotSet,
     /// All members, in the order of their ids.
     pub(crate) members: Vec<String>,
+    /// Workers that are about to leave.
+    pub(crate) leaving: Vec<String>,
     pub(crate) weights: Weights,
 }
 
@@ -109,19 +111,21 @@ impl Tables {
         gone: &[String],
     ) -> Result<Option<Next>, StoreError> {
         let mut session = self.database.control();
-        if !gone.is_empty() {
-            // From here on nothing that they hold is theirs.
-            let statements = gone.iter().map(|worker| self.end_lease(worker)).collect();
-            let open = End::Open { idle: super::IDLE };
-            session.run(statements, open).await.map_err(|failed| self.error(failed))?;
+        let mut locked = self.lock_set(session.as_mut(), set).await?;
+        for worker in locked.known.iter_mut().filter(|worker| gone.contains(&worker.id)) {
+            worker.is_alive = false;
         }
-        let locked = self.lock_set(session.as_mut(), set).await?;
         let weights = locked.weights();
         let next = generation::next(&SlotSet::all(), &locked.known, &locked.current, &weights);
-        let mut statements = Vec::new();
-        if let Some(next) = &next {
-            let reason = locked.reason(next);
-            statements = self.new_generation(set, &locked, &next.assignment, &reason);
+        // From here on nothing that they hold is theirs; whoever waits for it is told.
+        let mut statements: Vec<_> = gone.iter().map(|worker| self.end_lease(worker)).collect();
+        match &next {
+            Some(next) => {
+                let reason = locked.reason(next);
+                statements.extend(self.new_generation(set, &locked, &next.assignment, &reason));
+            }
+            None if !gone.is_empty() => statements.push(Statement::signal()),
+            None => {}
         }
         session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
         Ok(next)
@@ -167,10 +171,18 @@ impl Tables {
              ON a.replica_set = s.name AND a.generation = s.generation \
              WHERE s.name = $1 ORDER BY a.worker"
         );
-        let rows = self.query(Statement::query(select, params![set])).await?;
-        let (slots, weights) = (SlotSet::empty(), Weights::even());
-        let mut assigned = Assigned { generation: 0, slots, members: Vec::new(), weights };
-        for row in &rows {
+        let leaving = format!(
+            "SELECT id FROM {} WHERE replica_set = $1 AND runs = '{LEAVING}' AND lease_us > {}",
+            self.workers, self.now
+        );
+        let statements =
+            [select, leaving].map(|select| Statement::query(select, params![set])).to_vec();
+        let answers = self.commit(statements).await?;
+        let [rows, leaving] = [0, 1].map(|number| &answers[number].rows);
+        let leaving = leaving.iter().map(|row| self.column(row, "id")).collect::<Result<_, _>>()?;
+        let (slots, weights, members) = (SlotSet::empty(), Weights::even(), Vec::new());
+        let mut assigned = Assigned { generation: 0, slots, members, leaving, weights };
+        for row in rows {
             assigned.generation = self.column(row, "generation")?;
             assigned.weights = Weights::of(&self.rates(row)?);
             let Some(member) = self.column::<Option<String>>(row, "worker")? else { continue };

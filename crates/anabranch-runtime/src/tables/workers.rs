@@ -216,7 +216,9 @@ impl Tables {
     /// Removes a worker that has released everything.
     pub(crate) async fn dismiss(&self, worker: &str) -> Result<(), StoreError> {
         let delete = format!("DELETE FROM {} WHERE id = $1", self.workers);
-        self.commit(vec![Statement::new(delete, params![worker]), self.bury()]).await.map(drop)
+        let statements =
+            vec![Statement::new(delete, params![worker]), self.bury(), Statement::signal()];
+        self.commit(statements).await.map(drop)
     }
 }
 

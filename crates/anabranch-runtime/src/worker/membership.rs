@@ -5,7 +5,7 @@ use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::tables::replica_sets::Weighed;
 use crate::tables::workers::Beat;
-use anabranch_core::generation::Rollout;
+use anabranch_core::generation::{Next, Rollout};
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
 use anabranch_store::database::{LifeSign, Who};
 use std::time::{Duration, Instant};
@@ -37,15 +37,15 @@ pub(super) struct Membership {
     pub(super) weighed: Option<i64>,
 }
 
-impl Default for Membership {
-    fn default() -> Self {
+impl Membership {
+    pub(super) fn new(rollout: Rollout) -> Self {
         Self {
             life: None,
             generation: 0,
-            rollout: Rollout::Cooperative,
+            rollout,
             assigned: SlotSet::empty(),
             weights: Weights::even(),
-            may_hold: true,
+            may_hold: rollout == Rollout::Cooperative,
             settled: 0,
             gone: Vec::new(),
             in_motion: None,
@@ -74,7 +74,7 @@ impl Keeper {
             "the lease is over; beginning anew as a new worker"
         );
         self.peers.stop();
-        self.membership = Membership::default();
+        self.membership = Membership::new(self.plan.rollout);
         let old = std::mem::replace(&mut self.worker, new_worker(&self.plan));
         let (none, even, is_fixed) = (SlotSet::empty(), Weights::even(), self.plan.fixed.is_some());
         for running in &mut self.running {
@@ -109,14 +109,16 @@ impl Keeper {
                 return Err(error.into());
             }
         };
+        let mut ended = gone;
         if let Some(next) = next {
-            let (joined, left, died) = (&next.joined, &next.left, &next.died);
+            let Next { joined, left, died, .. } = next;
             tracing::info!(set = self.plan.name, ?joined, ?left, ?died, "a new generation");
-            for worker in died {
-                // Its open transactions may hold locks that its heirs need.
-                if let Err(error) = self.tables.database.bury(worker).await {
-                    tracing::warn!(worker, %error, "cannot end what a dead worker left behind");
-                }
+            ended.extend(died.into_iter().chain(left));
+        }
+        for worker in ended {
+            // Its open transactions may hold locks that its heirs need.
+            if let Err(error) = self.tables.database.bury(&worker).await {
+                tracing::warn!(worker, %error, "cannot end what a dead worker left behind");
             }
         }
         self.follow().await
@@ -132,10 +134,14 @@ impl Keeper {
             membership.counting = Instant::now();
             self.running.iter().for_each(|run| run.feed.count_anew());
         }
+        if assigned.generation != membership.generation && membership.rollout == Rollout::Recreate {
+            // Not before all have let go of the one before, as the next heartbeat will say.
+            membership.may_hold = false;
+        }
         membership.generation = assigned.generation;
         membership.assigned = assigned.slots;
         membership.weights = assigned.weights;
-        self.peers.watch(&assigned.members, &self.worker.id);
+        self.peers.watch(&assigned.members, &assigned.leaving, &self.worker.id);
         self.reconcile();
         Ok(())
     }
@@ -153,21 +159,17 @@ impl Keeper {
 
     /// What a heartbeat says about the set.
     pub(super) async fn look_after_set(&mut self, beat: &Beat) -> Result<(), RunError> {
+        if beat.generation < self.membership.generation {
+            // Older than what is known already.
+            return Ok(());
+        }
         self.membership.rollout = beat.rollout;
         let is_new = beat.generation != self.membership.generation;
-        let may_hold = beat.rollout.may_hold(beat.generation, [beat.settled]);
-        let changes = may_hold != self.membership.may_hold;
-        self.membership.may_hold = may_hold;
         let stale = beat.is_stale || !self.membership.gone.is_empty();
         let done = match (stale, is_new) {
             (true, _) => self.tick().await,
             (false, true) => self.follow().await,
-            (false, false) => {
-                if changes {
-                    self.reconcile();
-                }
-                Ok(())
-            }
+            (false, false) => Ok(()),
         };
         match done {
             Err(RunError::Store(error)) if error.is_transient() => {
@@ -175,6 +177,11 @@ impl Keeper {
                 return Ok(());
             }
             done => done?,
+        }
+        let may_hold = beat.rollout.may_hold(beat.generation, [beat.settled]);
+        if beat.generation == self.membership.generation && may_hold != self.membership.may_hold {
+            self.membership.may_hold = may_hold;
+            self.reconcile();
         }
         self.settle(beat).await?;
         self.warn_if_stuck();

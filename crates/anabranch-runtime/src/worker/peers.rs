@@ -1,13 +1,14 @@
-//! Watching a peer: each worker watches the one before it, so that every death is seen by somebody.
+//! Watching peers, to notice their deaths: each worker watches the one before it, so that every death is
+//! seen by somebody, and all watch those who are about to leave, since they are members no more.
 
 use crate::tables::Tables;
+use std::collections::HashMap;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Watches one other worker at a time.
 pub(super) struct Peers {
     tables: Tables,
-    watching: Option<(String, JoinHandle<()>)>,
+    watched: HashMap<String, JoinHandle<()>>,
     deaths: mpsc::UnboundedSender<String>,
     /// Workers whose process is gone.
     pub(super) gone: mpsc::UnboundedReceiver<String>,
@@ -16,36 +17,40 @@ pub(super) struct Peers {
 impl Peers {
     pub(super) fn new(tables: &Tables) -> Self {
         let (deaths, gone) = mpsc::unbounded_channel();
-        Self { tables: tables.clone(), watching: None, deaths, gone }
+        Self { tables: tables.clone(), watched: HashMap::new(), deaths, gone }
     }
 
-    /// Watches the member before `me`, in the order of their ids; the last one if it is the first.
-    pub(super) fn watch(&mut self, members: &[String], me: &str) {
+    /// Watches the member before `me`, in the order of their ids (the last one if it is the first), and
+    /// those who leave.
+    pub(super) fn watch(&mut self, members: &[String], leaving: &[String], me: &str) {
         let place = members.iter().position(|member| member == me);
-        let peer = match place {
-            Some(0) if members.len() > 1 => members.last(),
-            Some(place) if place > 0 => members.get(place - 1),
-            _ => None,
+        let before = match place {
+            Some(0) => members.last(),
+            Some(place) => members.get(place - 1),
+            None => None,
         };
-        if self.watching.as_ref().map(|(watched, _)| watched) == peer {
-            return;
-        }
-        self.stop();
-        self.watching = peer.map(|peer| {
-            let (death, deaths) = (self.tables.database.death_of(peer), self.deaths.clone());
-            let id = peer.clone();
-            let task = tokio::spawn(async move {
-                death.await;
-                let _ = deaths.send(id);
-            });
-            (peer.clone(), task)
+        let peers = before.into_iter().chain(leaving).filter(|peer| *peer != me);
+        let peers: Vec<String> = peers.cloned().collect();
+        self.watched.retain(|peer, task| {
+            let stays = peers.contains(peer) && !task.is_finished();
+            if !stays {
+                task.abort();
+            }
+            stays
         });
+        for peer in peers {
+            let (death, deaths) = (self.tables.database.death_of(&peer), self.deaths.clone());
+            self.watched.entry(peer.clone()).or_insert_with(|| {
+                tokio::spawn(async move {
+                    death.await;
+                    let _ = deaths.send(peer);
+                })
+            });
+        }
     }
 
     pub(super) fn stop(&mut self) {
-        if let Some((_, task)) = self.watching.take() {
-            task.abort();
-        }
+        self.watched.drain().for_each(|(_, task)| task.abort());
     }
 }
 

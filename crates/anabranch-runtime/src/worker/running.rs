@@ -144,7 +144,7 @@ impl Running {
     }
 
     /// Hands each lane what it has, of the cursors that are this worker's.
-    pub(super) fn hand_out(&self, cursors: &[Cursor]) {
+    pub(super) fn hand_out(&self, cursors: &[Cursor], losses: &[u64]) {
         let mut of_lanes: Vec<Vec<Cursor>> = vec![Vec::new(); self.lanes.len()];
         for cursor in cursors {
             // A cursor never spans lanes: it was claimed for one, or is a part of such a one.
@@ -152,9 +152,9 @@ impl Running {
             // One that no lane here has ever wanted is let go by any.
             of_lanes[lane.unwrap_or(0)].push(cursor.clone());
         }
-        for (lane, cursors) in self.lanes.iter().zip(of_lanes) {
+        for ((lane, cursors), losses) in self.lanes.iter().zip(of_lanes).zip(losses) {
             if !cursors.is_empty() {
-                let _ = lane.send(Order::Take(cursors));
+                let _ = lane.send(Order::Take { cursors, losses: *losses });
             }
         }
     }
@@ -172,9 +172,18 @@ impl Running {
         held == (count, epochs)
     }
 
-    /// Whether something that it wants is not held by its lanes.
+    /// How often each lane was fenced.
+    pub(super) fn losses(&self) -> Vec<u64> {
+        self.stats.iter().map(|lane| lane.losses.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Whether something that it wants is not held by its lanes. What they hold beyond that, and are
+    /// about to let go, does not count.
     pub(super) fn lacks_slots(&self) -> bool {
-        self.held() < self.wanted
+        let lacks =
+            |(lane, slots): (&Arc<LaneStats>, &SlotSet)| !slots.is_subset(&lane.state().slots);
+        let is_standby = self.wanted > self.lane_slots.iter().map(SlotSet::len).sum();
+        is_standby || self.stats.iter().zip(&self.lane_slots).any(lacks)
     }
 
     /// Whether no key is about to be tried again.
