@@ -6,9 +6,9 @@ use crate::on_both;
 use crate::on_postgres;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, HashRule, Owner, Retry, Rollout};
+use anabranch::{Consumers, Failure, HandlerError, HashRule, Owner, Retry, Rollout, SlotSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 on_both! {
@@ -19,10 +19,12 @@ on_both! {
     a_leaver_that_is_killed_is_noticed_only_by_its_lease,
     a_lane_in_backoff_does_not_let_go,
     a_key_that_is_drained_does_not_let_go,
+    a_long_error_is_written_with_every_heartbeat,
 }
 
 on_postgres! {
     recreate_starts_before_the_last_has_ended_when_somebody_died,
+    a_fenced_lane_obeys_an_older_order_to_take,
 }
 
 /// Waits until another worker than those of `one` lanes holds something: then all lanes know what they
@@ -369,4 +371,94 @@ async fn recreate_starts_before_the_last_has_ended_when_somebody_died(db: Db) {
     gates.iter().for_each(Gate::open);
     heir.stop().await;
     busy.stop().await;
+}
+
+/// Cause: `Doing::Failing` holds the whole error, and each heartbeat writes it, one for each lane; what
+/// is stored with a parked key is cut at 4,000 characters (`plain`). Fix: the same cut.
+async fn a_long_error_is_written_with_every_heartbeat(db: Db) {
+    let log = db.log().await;
+    let wait = Duration::from_secs(3000);
+    let retry = Retry::default().first(wait).longest(wait).then(Failure::Stop);
+    let recorder = db.recorder("orders").settings(Settings::default().retry(retry));
+    let failing = recorder.hook(|_| Err(HandlerError::new("x".repeat(3_000_000))));
+    let running = start(&db.log().await, ReplicaSet::new("s").projection(failing).tuning(quick()));
+    until_shared(&log, "orders", 1).await;
+    one(&log, "1", numbered(1)).await;
+    let length = format!("SELECT max(length(report)) FROM {}", table_of(&log, "workers"));
+    let length = until("a report of it", async || {
+        let length = number(&log, &length).await;
+        (length > 2_000).then_some(length)
+    })
+    .await;
+    running.stop().await;
+    assert!(length < 100_000, "{length} characters with each heartbeat");
+}
+
+/// Cause: a name is cut at 63 bytes and loses what is not ASCII, so lanes of two consumers go by one
+/// name, and `status` says of both that they are blocked. Fix: the number or a hash of the consumer.
+#[test]
+fn lanes_of_two_consumers_go_by_one_name() {
+    use anabranch::database::Who;
+    let worker = "0190b6a4-0000-7000-8000-123456789abc";
+    let name = |consumer: &str| Who::lane(worker, consumer, 0).name();
+    assert_ne!(name("überweisung"), name("berweisung"));
+    let long = "a_projection_with_a_name_that_says_what_it_does";
+    assert_ne!(name(&format!("{long}_v1")), name(&format!("{long}_v2")));
+}
+
+/// Cause: `Lane::forget` clears the parts and what is remembered of those that are gone, so an older
+/// `Take` that is still in the queue counts as news: whoever was fenced runs its handler once more with
+/// a cursor that is somebody else's. What it writes is fenced again, but what a subscriber sends is
+/// sent, perhaps after its heir has gone on (law 3). It also makes `a_commit_of_another_epoch_is_
+/// rolled_back` fail now and then. Fix: remember the epochs of what was lost (`gone`) beyond `clear`.
+async fn a_fenced_lane_obeys_an_older_order_to_take(db: Db) {
+    let log = db.log().await;
+    let gate = Gate::default();
+    let _opens = Opens(gate.clone());
+    let calls = Arc::new(AtomicU64::new(0));
+    let (own, counted) = (gate.clone(), Arc::clone(&calls));
+    let recorder = db.recorder("orders").hook(move |event| {
+        if event.stream_id() == "gate" {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        own.pass(event);
+        Ok(())
+    });
+    let table = recorder.table.clone();
+    let set = ReplicaSet::new("s").projection(recorder).lanes(2).tuning(quick());
+    let running = start(&db.log().await, set);
+    until_shared(&log, "orders", 1).await;
+    one(&log, "gate", numbered(1)).await;
+    gate.is_met().await;
+    // The lanes hold every second slot each.
+    let slot = |stream: &str| HashRule::Fnv1a.slot(stream);
+    let streams = (0..).map(|number: u64| number.to_string());
+    let mut others = streams.filter(|stream| slot(stream).get() % 2 != slot("gate").get() % 2);
+    let other = others.next().unwrap();
+    let cursors = table_of(&log, "cursors");
+    let row_of = async |stream: &str| {
+        let rows = query(&log, &format!("SELECT id, slots FROM {cursors}"), vec![]).await;
+        let has = |row: &&anabranch::Row| {
+            let slots: Vec<u8> = row.get(1).unwrap();
+            SlotSet::from_bytes(&slots).unwrap().contains(slot(stream))
+        };
+        let id: i64 = rows.iter().find(has).unwrap().get(0).unwrap();
+        id
+    };
+    // The other lane is fenced and asks; both are told what they have.
+    raise_epochs(&log, &format!("WHERE id = {}", row_of(&other).await)).await;
+    one(&log, &other, numbered(1)).await;
+    until("the other's event", async || (proof(&log, &table).await.handled == 1).then_some(()))
+        .await;
+    // Then this one is, and cannot be told yet what it has.
+    raise_epochs(&log, &format!("WHERE id = {}", row_of("gate").await)).await;
+    let consumers = table_of(&log, "consumers");
+    let held = hold(&log, format!("SELECT name FROM {consumers} FOR UPDATE")).await;
+    gate.open();
+    until_blocked(&log, &db).await;
+    until_beats(&log, 10).await;
+    let fenced = calls.load(Ordering::SeqCst);
+    drop(held);
+    running.stop().await;
+    assert_eq!(fenced, 1, "it holds nothing, as far as it can know");
 }
