@@ -10,6 +10,7 @@ mod gates;
 mod load;
 mod reasons;
 mod recreate;
+mod review;
 mod sets_apart;
 #[path = "../consumers/support.rs"]
 mod support;
