@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod bad_moments;
 mod crew;
 mod deaths;
 mod elastic;
@@ -10,7 +11,6 @@ mod gates;
 mod load;
 mod reasons;
 mod recreate;
-mod review;
 mod sets_apart;
 #[path = "../consumers/support.rs"]
 mod support;

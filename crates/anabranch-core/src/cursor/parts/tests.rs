@@ -55,20 +55,3 @@ fn a_cursor_that_was_taken_in_can_be_lost_too() {
     parts.moved(&parts.moves(&numbers, Position::new(11), None));
     assert!(!parts.has_lost(&[cursor(1, [1], 3), cursor(2, [2], 3)]));
 }
-
-/// Cause: parts keep their numbers for as long as the tenure lasts, so those that are merged or gone
-/// stay, with their slots; the feed's units carry all their numbers into every chunk. Fix: give out the
-/// numbers of parts that no chunk can name any more again, or forget them.
-#[test]
-fn parts_that_are_gone_are_kept_for_ever() {
-    let mut parts = Parts::default();
-    let stays = parts.add(cursor(1, [1], 1));
-    for round in 2..1000 {
-        // A slot comes, is merged, and is let go again.
-        let comes = parts.add(cursor(round, [2], 1));
-        parts.merge(&[stays, comes]);
-        let moves = parts.moves(&[stays], Position::new(10), Some(&slots([1])));
-        parts.moved(&moves);
-    }
-    assert!(parts.parts.len() < 100, "{} parts for one slot", parts.parts.len());
-}
