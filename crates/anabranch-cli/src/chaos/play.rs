@@ -216,6 +216,7 @@ impl Play {
             tokio::task::spawn_blocking(move || Command::new("sh").args(["-c", &run]).status());
         let status = run.await?.context("cannot run the restart command")?;
         anyhow::ensure!(status.success(), "`{command}` failed: {status}");
+        self.script.incidents[incident].at_us = self.ledger.now_us().await?;
         self.settle().await?;
         self.let_return(incident).await
     }
