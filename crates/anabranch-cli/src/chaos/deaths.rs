@@ -4,7 +4,7 @@ use super::faults::Fault;
 use super::pauses::Incident;
 use anabranch::Generation;
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -17,30 +17,42 @@ pub(crate) struct Deaths {
 
 impl Deaths {
     /// Counts those whom the generations call dead; `process` is the process of a worker's number.
+    /// What was done to a process explains one death, and none before.
     pub(crate) fn count(
         generations: &[Generation],
         incidents: &[Incident],
         process: impl Fn(i64) -> Option<u32>,
     ) -> Self {
-        let does_harm = |fault| matches!(fault, Fault::Kill | Fault::Stop | Fault::Cut);
-        let harmed: HashSet<u32> = incidents
-            .iter()
-            .filter(|incident| does_harm(incident.fault))
-            .filter_map(|incident| process(incident.worker?))
-            .collect();
+        let mut harm: HashMap<u32, Vec<i64>> = HashMap::new();
+        for incident in incidents {
+            let does_harm = matches!(incident.fault, Fault::Kill | Fault::Stop | Fault::Cut);
+            if let Some(process) = incident.worker.filter(|_| does_harm).and_then(&process) {
+                harm.entry(process).or_default().push(incident.at_us);
+            }
+        }
         // A restart of the server cuts everybody off.
-        let all = incidents.iter().any(|incident| incident.fault == Fault::Restart);
+        let restarts = incidents.iter().filter(|incident| incident.fault == Fault::Restart);
+        let restart = restarts.map(|incident| incident.begun_us).min().unwrap_or(i64::MAX);
         let members = generations.iter().flat_map(|generation| &generation.members);
         let places: HashMap<&str, &str> =
             members.map(|member| (member.worker.as_str(), member.place.as_str())).collect();
         let mut deaths = Self::default();
-        for name in generations.iter().flat_map(|generation| dead(&generation.reason)) {
-            deaths.died += 1;
-            // By its place, or by its id where nobody knows that any more.
-            let place = places.get(name).copied().unwrap_or(name);
-            let process = place.rsplit(':').next().and_then(|process| process.parse().ok());
-            let is_harmed = process.is_some_and(|process: u32| harmed.contains(&process));
-            deaths.unharmed += u64::from(!all && !is_harmed);
+        // The newest comes first.
+        for generation in generations.iter().rev() {
+            for name in dead(&generation.reason) {
+                deaths.died += 1;
+                // By its place, or by its id where nobody knows that any more.
+                let place = places.get(name).copied().unwrap_or(name);
+                let process = place.rsplit(':').next().and_then(|process| process.parse().ok());
+                let done = process.and_then(|process: u32| harm.get_mut(&process));
+                let explains = |at_us: &i64| *at_us <= generation.at_us;
+                let cause = done.and_then(|done| {
+                    let place = done.iter().position(explains)?;
+                    Some(done.remove(place))
+                });
+                let is_unharmed = cause.is_none() && generation.at_us < restart;
+                deaths.unharmed += u64::from(is_unharmed);
+            }
         }
         deaths
     }
@@ -63,28 +75,37 @@ impl fmt::Display for Deaths {
 mod tests {
     use super::*;
 
-    fn generation(reason: &str) -> Generation {
+    fn generation(at_us: i64, reason: &str) -> Generation {
         let (replica_set, reason) = ("s".to_owned(), reason.to_owned());
-        Generation { replica_set, generation: 1, at_us: 0, reason, members: Vec::new() }
+        Generation { replica_set, generation: 1, at_us, reason, members: Vec::new() }
     }
 
-    fn hit(fault: Fault, worker: i64) -> Incident {
-        Incident { fault, worker: Some(worker), at_us: 0, until_us: 0, alone: true }
+    fn hit(fault: Fault, worker: i64, at_us: i64) -> Incident {
+        let worker = Some(worker);
+        Incident { fault, worker, begun_us: at_us, at_us, until_us: i64::MAX, alone: true }
     }
 
     #[test]
     fn who_died_though_nothing_was_done_to_him_is_told_from_the_others() {
         let generations = [
-            generation("worker at a:101 joined; worker at a:102, worker at a:103 died"),
-            generation("worker at a:104 left"),
-            generation("uneven load"),
+            generation(30, "worker at a:101 joined; worker at a:102, worker at a:103 died"),
+            generation(20, "worker at a:104 left"),
+            generation(10, "uneven load"),
         ];
-        let process = |number| Some(100 + number as u32);
-        let count = |incidents: &[Incident]| Deaths::count(&generations, incidents, process);
-        let harmed = [hit(Fault::Kill, 2), hit(Fault::Stop, 3)];
-        assert_eq!(count(&harmed), Deaths { died: 2, unharmed: 0 });
-        let other = [hit(Fault::Cut, 2), hit(Fault::Leave, 3)];
-        assert_eq!(count(&other), Deaths { died: 2, unharmed: 1 });
-        assert_eq!(count(&[hit(Fault::Restart, 1)]), Deaths { died: 2, unharmed: 0 });
+        let count = |incidents: &[Incident]| {
+            let Deaths { died, unharmed } =
+                Deaths::count(&generations, incidents, |number| Some(100 + number as u32));
+            assert_eq!(died, 2);
+            unharmed
+        };
+        assert_eq!(count(&[hit(Fault::Kill, 2, 5), hit(Fault::Stop, 3, 25)]), 0);
+        assert_eq!(count(&[hit(Fault::Cut, 2, 5), hit(Fault::Leave, 3, 5)]), 1);
+        assert_eq!(count(&[hit(Fault::Kill, 2, 5), hit(Fault::Stop, 3, 35)]), 1, "too late");
+        assert_eq!(count(&[hit(Fault::Restart, 1, 15)]), 0);
+        let twice =
+            [generation(40, "worker at a:102 died"), generation(30, "worker at a:102 died")];
+        let once = [hit(Fault::Stop, 2, 5)];
+        let deaths = Deaths::count(&twice, &once, |number| Some(100 + number as u32));
+        assert_eq!(deaths, Deaths { died: 2, unharmed: 1 });
     }
 }

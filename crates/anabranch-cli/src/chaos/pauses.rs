@@ -25,6 +25,8 @@ pub(crate) struct Incident {
     pub(crate) fault: Fault,
     /// To whom, if to one.
     pub(crate) worker: Option<i64>,
+    pub(crate) begun_us: i64,
+    /// When it was done: at once, or, for a restart, when the server was back.
     pub(crate) at_us: i64,
     /// When the next thing was done, or could have been.
     pub(crate) until_us: i64,
@@ -140,7 +142,7 @@ mod tests {
 
     fn incident(fault: Fault, worker: i64, at: i64, until: i64) -> Incident {
         let (at_us, until_us) = (at * 1000, until * 1000);
-        Incident { fault, worker: Some(worker), at_us, until_us, alone: true }
+        Incident { fault, worker: Some(worker), begun_us: at_us, at_us, until_us, alone: true }
     }
 
     #[test]
