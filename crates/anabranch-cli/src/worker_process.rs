@@ -28,6 +28,10 @@ impl WorkerProcess {
         Ok(Self { child })
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it says, if its command has a pipe for that.
     pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
@@ -46,7 +50,7 @@ impl WorkerProcess {
 
     /// Sends a signal by its name, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) -> anyhow::Result<()> {
-        let (option, process) = (format!("-{name}"), self.child.id().to_string());
+        let (option, process) = (format!("-{name}"), self.id().to_string());
         let status = Command::new("kill").args([&option, &process]).status();
         let status = status.context("cannot run `kill`, which sends signals")?;
         anyhow::ensure!(status.success(), "`kill {option} {process}` failed: {status}");

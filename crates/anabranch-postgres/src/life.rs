@@ -10,8 +10,8 @@ use crate::error::Failure;
 use crate::keys::Classes;
 use crate::wake::{Task, connect};
 use anabranch_core::{HashRule, StoreError};
-use anabranch_store::Namespace;
 use anabranch_store::database::Who;
+use anabranch_store::{Backoff, Namespace};
 use std::time::Duration;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -20,10 +20,9 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 const WAIT: Duration = Duration::from_millis(900);
 /// How long a worker whose connection was cut has to take its lock again.
 const SECOND_LOOK: Duration = Duration::from_millis(150);
-/// After a cut of our own, others may have been cut too: they have so long to come back.
+/// After a cut of our own, others may have been cut too: they have so long to come back. Nobody
+/// waits longer between two tries.
 const SETTLE: Duration = Duration::from_secs(1);
-const RECONNECT_WAIT: Duration = Duration::from_millis(10);
-const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Life {
     server: Server,
@@ -61,27 +60,26 @@ impl Life {
     }
 
     async fn take_again(&self, worker: &str) -> (Client, Task) {
-        let mut wait = RECONNECT_WAIT;
+        let mut backoff = Backoff::default();
         loop {
             match self.take(worker).await {
                 Ok(session) => return session,
                 Err(error) => {
                     let error = error.at(&self.server.at);
-                    tracing::debug!(worker, %error, ?wait, "cannot show its life yet");
+                    tracing::debug!(worker, %error, "cannot show its life yet");
                 }
             }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(RECONNECT_WAIT_MAX);
+            tokio::time::sleep(backoff.wait()).await;
         }
     }
 
     /// Resolves when a worker's lock is free, and still is a moment later.
     pub(crate) async fn death_of(self, worker: String) {
-        let mut wait = RECONNECT_WAIT;
+        let mut backoff = Backoff::default();
         let mut is_first = true;
         loop {
             if let Ok((client, _driver)) = connect(&self.server, |_| {}).await {
-                wait = RECONNECT_WAIT;
+                backoff.end();
                 if !is_first {
                     tokio::time::sleep(SETTLE).await;
                 }
@@ -90,8 +88,7 @@ impl Life {
                 }
             }
             is_first = false;
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(RECONNECT_WAIT_MAX);
+            tokio::time::sleep(backoff.wait()).await;
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::connection::Server;
 use crate::error::Failure;
-use anabranch_store::Namespace;
+use anabranch_store::{Backoff, Namespace};
 use futures_util::{StreamExt, stream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,9 +19,8 @@ use tokio_postgres::{AsyncMessage, Client};
 const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
 /// How long a flush waits for a server that does not answer.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
-/// How long to wait before connecting again.
+/// How long to wait before connecting again to notify.
 const RECONNECT_WAIT: Duration = Duration::from_millis(100);
-const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Wakes readers of this process and of others.
 pub(crate) struct Wake {
@@ -170,19 +169,19 @@ type Channels = [(String, Arc<watch::Sender<u64>>); 2];
 
 /// Listens for ever, with a new session whenever the old one ends.
 async fn listen(server: Server, channels: Channels, hears: Arc<AtomicBool>) {
-    let mut wait = RECONNECT_WAIT;
+    let mut backoff = Backoff::default();
     loop {
         let ended = listen_once(&server, &channels, &hears).await;
         hears.store(false, Ordering::Relaxed);
         match ended {
-            Ok(()) => wait = RECONNECT_WAIT,
-            Err(error) => {
+            Ok(()) => backoff.end(),
+            Err(error) if backoff.complains() => {
                 let error = error.at(&server.at);
-                tracing::warn!(%error, ?wait, "cannot listen; readers poll meanwhile");
+                tracing::warn!(%error, "cannot listen; readers poll meanwhile");
             }
+            Err(_) => {}
         }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(RECONNECT_WAIT_MAX);
+        tokio::time::sleep(backoff.wait()).await;
     }
 }
 

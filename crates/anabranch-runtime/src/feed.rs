@@ -9,7 +9,7 @@
 use crate::consumer::Consumer;
 use anabranch_core::{Event, Position, SLOTS, Slot, SlotSet, StoreError};
 use anabranch_store::log_store::SlotFilter;
-use anabranch_store::{Log, Page, PageEnd, ReadRequest, Scope};
+use anabranch_store::{Backoff, Log, Page, PageEnd, ReadRequest, Scope};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -21,9 +21,8 @@ const QUEUE: usize = 5;
 /// How soon to look again at appends in flight: an append that is rolled back wakes nobody.
 const PENDING_POLL: Duration = Duration::from_millis(5);
 const PENDING_POLL_MAX: Duration = Duration::from_millis(40);
-/// How long to wait for a database that is away.
-const OUTAGE_POLL: Duration = Duration::from_millis(50);
-const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
+/// How soon to look at a log that is gone.
+const GONE_POLL: Duration = Duration::from_millis(50);
 /// How long lanes that are ready wait for those that are not, before they are read without them.
 const TOGETHER: Duration = Duration::from_millis(20);
 /// How long a lane that begins waits for its sisters, which begin at about the same time.
@@ -130,7 +129,7 @@ pub(crate) struct Feed {
     room: Arc<Notify>,
     wake: watch::Receiver<u64>,
     reads: u64,
-    outage: Option<Duration>,
+    outage: Backoff,
     /// How soon to look for new events when no wake comes.
     poll: Duration,
     stats: Arc<FeedStats>,
@@ -192,7 +191,7 @@ impl Feed {
             room: Arc::default(),
             wake: log.store().wake(),
             reads: 0,
-            outage: None,
+            outage: Backoff::default(),
             poll,
             stats,
         };
@@ -241,7 +240,7 @@ impl Feed {
             () = self.room.notified() => {}
             changed = self.wake.changed() => if changed.is_err() {
                 // The log is gone, and the poll will say so.
-                tokio::time::sleep(OUTAGE_POLL).await;
+                tokio::time::sleep(GONE_POLL).await;
             },
             () = tokio::time::sleep_until(until.into()) => {}
         }
@@ -346,15 +345,15 @@ impl Feed {
         let page = match self.log.store().read(request).await {
             Ok(page) => page,
             Err(error) if error.is_transient() => {
-                let wait = self.outage.map_or(OUTAGE_POLL, |last| (last * 2).min(OUTAGE_POLL_MAX));
-                self.outage = Some(wait);
-                let consumer = &self.consumer.name;
-                tracing::warn!(consumer, %error, ?wait, "the feed waits for the database");
-                return Ok(Some(wait));
+                if self.outage.complains() {
+                    let consumer = &self.consumer.name;
+                    tracing::warn!(consumer, %error, "the feed waits for the database");
+                }
+                return Ok(Some(self.outage.wait()));
             }
             Err(error) => return Err(error),
         };
-        self.outage = None;
+        self.outage.end();
         self.deliver(&group, &slots, page, wake_seen);
         self.join_up();
         Ok(None)

@@ -23,8 +23,8 @@ use crate::tables::Tables;
 use crate::tables::parked::Asked;
 use anabranch_core::cursor::{Cursor, Parts};
 use anabranch_core::{Failure, HashRule, Position, SlotSet, StoreError, Strategy};
-use anabranch_store::Log;
 use anabranch_store::database::Who;
+use anabranch_store::{Backoff, Log};
 use batch::Batch;
 use parking::Parking;
 use pending::Pending;
@@ -37,9 +37,6 @@ use transact::Outcome;
 
 /// How soon a lane without events of its own writes down how far it has looked.
 const WATERMARK: Duration = Duration::from_secs(1);
-/// How long to wait for a database that is away.
-const OUTAGE_WAIT: Duration = Duration::from_millis(50);
-const OUTAGE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Parts are numbered as they come; after so many the lane begins to count anew.
 const MAX_PARTS: usize = 64;
 /// If so many keys fail one after the other and nothing works in between, the handler is broken and
@@ -174,7 +171,7 @@ pub(crate) struct Lane {
     failing_keys: u32,
     /// So many events are handled one at a time, since nobody knows which of them fails.
     singly: usize,
-    outage: Option<Duration>,
+    outage: Backoff,
 }
 
 impl Lane {
@@ -195,7 +192,7 @@ impl Lane {
             stopping: false,
             failing_keys: 0,
             singly: 0,
-            outage: None,
+            outage: Backoff::default(),
             setup,
         }
     }
@@ -357,10 +354,11 @@ impl Lane {
         if !is_worth_waiting(&error) {
             return Err(error.into());
         }
-        let wait = self.outage.map_or(OUTAGE_WAIT, |last| (last * 2).min(OUTAGE_WAIT_MAX));
-        self.outage = Some(wait);
-        let consumer = &self.setup.consumer.name;
-        tracing::warn!(consumer, lane = self.setup.number, %error, ?wait, "a lane waits");
+        let wait = self.outage.wait();
+        if self.outage.complains() {
+            let consumer = &self.setup.consumer.name;
+            tracing::warn!(consumer, lane = self.setup.number, %error, "a lane waits");
+        }
         self.setup.stats.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
         self.pause_for(wait).await
     }

@@ -10,12 +10,14 @@
 //! | [`database`] | [`Database`]: what a backend must provide for effects |
 //! | [`value`] | values of statements and rows |
 //! | [`options`] | what a log can be opened with |
+//! | [`backoff`] | waits for a database that is away |
 //! | [`migration`] | versioned SQL, printable |
 //! | [`sql`] | the one query that both SQL backends share |
 //! | `contract` | the suite that every backend runs (feature `contract`) |
 //!
 //! This crate never names a database: what is true of one backend only lives in its crate.
 
+pub mod backoff;
 pub mod coalesce;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -29,6 +31,7 @@ pub mod read;
 pub mod sql;
 pub mod value;
 
+pub use backoff::Backoff;
 pub use database::Database;
 pub use event_stream::EventStream;
 pub use log::Log;

@@ -21,7 +21,8 @@ pub(crate) struct Crew {
     url: String,
     namespace: Namespace,
     work: Work,
-    next: i64,
+    /// The processes of all who were ever started, in the order of their numbers.
+    processes: Vec<u32>,
     live: Vec<Member>,
     /// Told to stop, and about to.
     leaving: Vec<Member>,
@@ -41,7 +42,8 @@ impl Crew {
         let said = tempfile::tempdir().context("cannot make a temporary directory")?;
         let (live, leaving, problems) = (Vec::new(), Vec::new(), Vec::new());
         let (url, namespace) = (url.to_owned(), namespace.clone());
-        Ok(Self { url, namespace, work, next: 1, live, leaving, said, problems })
+        let processes = Vec::new();
+        Ok(Self { url, namespace, work, processes, live, leaving, said, problems })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -53,16 +55,21 @@ impl Crew {
         self.live.iter().map(|member| member.number).collect()
     }
 
+    /// The process of a worker, which may have ended.
+    pub(crate) fn process(&self, number: i64) -> Option<u32> {
+        self.processes.get(usize::try_from(number - 1).ok()?).copied()
+    }
+
     /// Starts one more; returns its number.
     pub(crate) fn start(&mut self) -> anyhow::Result<i64> {
-        let number = self.next;
-        self.next += 1;
+        let number = self.processes.len() as i64 + 1;
         let errors = self.said.path().join(format!("worker-{number}"));
         let mut command = WorkerProcess::command()?;
         command.args(["chaos-worker", "--namespace", self.namespace.as_str()]);
         command.args(["--number", &number.to_string()]).args(self.work.arguments());
         command.env("ANABRANCH_URL", self.url_of(number)).stdout(Stdio::piped());
         let mut process = WorkerProcess::start(command.stderr(File::create(&errors)?))?;
+        self.processes.push(process.id());
         let lines = Arc::<Mutex<Vec<String>>>::default();
         if let Some(output) = process.take_stdout() {
             let lines = Arc::clone(&lines);

@@ -11,9 +11,11 @@
 //! | `load` | the events |
 //! | `proof` | what the rows say |
 //! | `pauses` | how long events waited because of a fault |
+//! | `deaths` | who was taken for dead, and whether that was so |
 //! | `report` | what is printed |
 
 pub(crate) mod crew;
+mod deaths;
 mod faults;
 pub(crate) mod ledger;
 pub(crate) mod load;
@@ -26,10 +28,11 @@ pub(crate) mod worker;
 use crate::bench::bare::Bare;
 use crate::bench::own_log;
 use crate::output;
-use anabranch::{Log, Namespace, Query};
+use anabranch::{Consumers, Log, Namespace, Query};
 use anyhow::Context;
 use clap::Args;
 use crew::Crew;
+use deaths::Deaths;
 use faults::{Deck, Possible, Random};
 use ledger::Ledger;
 use load::Load;
@@ -45,6 +48,8 @@ use worker::{Sabotage, Work};
 const LEASE: Duration = Duration::from_secs(5);
 /// How long, beside a lease, the rest may take once the faults are over.
 const DRAIN: Duration = Duration::from_secs(60);
+/// More than are remembered.
+const GENERATIONS: usize = 1000;
 
 /// Hit workers at random while events stream in, and prove that each was handled once and in order
 ///
@@ -60,7 +65,11 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// first event, by another worker, of each key that the victim had. takeover_hang_ms: the same for a
 /// stopped one, the lease included. handover_pause_ms: how long the first event of a key that a join
 /// or a leave has moved was kept waiting. unmoved_gap_ms: the longest that an event of a key waited
-/// that was not moved; unmoved_gap_quiet_ms: the same while nothing was done.
+/// that was not moved; unmoved_gap_quiet_ms: the same while nothing was done. resume_ms: from
+/// the end of the restart command to the first event of each key.
+///
+/// died: how many workers were taken for dead. unharmed: those of them to whom nothing was done; on a
+/// machine that stalls for a lease there are some.
 #[derive(Args)]
 pub(crate) struct Chaos {
     /// The database: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE; without it a SQLite file
@@ -200,8 +209,10 @@ impl Chaos {
         if proof.is_good() && counted != handled {
             problems.push(format!("the counts add up to {counted}, the entries to {handled}"));
         }
+        let generations = Consumers::of(log).generations(None, GENERATIONS).await?;
+        let deaths = Deaths::count(&generations, &incidents, |number| play.crew.process(number));
         let pauses = pauses::measure(&entries, &incidents, &quiet);
-        Ok(Outcome::new((seed, self.seconds), proof, pauses, counts, problems))
+        Ok(Outcome::new((seed, self.seconds), proof, (pauses, deaths), counts, problems))
     }
 }
 

@@ -8,6 +8,9 @@
 //!   an event waited. The same in quiet times is what it is to be compared with; there a wait ends with
 //!   the quiet, since the rest of it is the next fault's.
 //!
+//! - **resume**: from the moment that a server which was restarted is back to the first event of each
+//!   key that was handled.
+//!
 //! Only faults that came alone count here: which those are follows from the seed, not from how long
 //! anything took.
 
@@ -22,6 +25,8 @@ pub(crate) struct Incident {
     pub(crate) fault: Fault,
     /// To whom, if to one.
     pub(crate) worker: Option<i64>,
+    pub(crate) begun_us: i64,
+    /// When it was done: at once, or, for a restart, when the server was back.
     pub(crate) at_us: i64,
     /// When the next thing was done, or could have been.
     pub(crate) until_us: i64,
@@ -39,6 +44,7 @@ pub(crate) struct Pauses {
     pub(crate) handover: Percentiles,
     pub(crate) unmoved_gap: Percentiles,
     pub(crate) unmoved_gap_quiet: Percentiles,
+    pub(crate) resume: Percentiles,
 }
 
 /// Measures all of it.
@@ -49,6 +55,7 @@ pub(crate) fn measure(entries: &[Entry], incidents: &[Incident], quiet: &[Window
     }
     let (mut takeover, mut hang) = (Vec::new(), Vec::new());
     let (mut handover, mut gap, mut quiet_gap) = (Vec::new(), Vec::new(), Vec::new());
+    let mut resume = Vec::new();
     for entries in keys.values() {
         for incident in incidents.iter().filter(|incident| incident.alone) {
             let window = (incident.at_us, incident.until_us);
@@ -62,6 +69,10 @@ pub(crate) fn measure(entries: &[Entry], incidents: &[Incident], quiet: &[Window
                     handover.extend(hand_overs(entries, window));
                     gap.extend(longest_wait(entries, window, i64::MAX));
                 }
+                (Fault::Restart, _) => {
+                    let next = entries.get(first_in(entries, window));
+                    resume.extend(next.map(|next| milliseconds(next.handled_us - window.0)));
+                }
                 _ => {}
             }
         }
@@ -74,6 +85,7 @@ pub(crate) fn measure(entries: &[Entry], incidents: &[Incident], quiet: &[Window
         handover: Percentiles::of(handover),
         unmoved_gap: Percentiles::of(gap),
         unmoved_gap_quiet: Percentiles::of(quiet_gap),
+        resume: Percentiles::of(resume),
     }
 }
 
@@ -130,7 +142,7 @@ mod tests {
 
     fn incident(fault: Fault, worker: i64, at: i64, until: i64) -> Incident {
         let (at_us, until_us) = (at * 1000, until * 1000);
-        Incident { fault, worker: Some(worker), at_us, until_us, alone: true }
+        Incident { fault, worker: Some(worker), begun_us: at_us, at_us, until_us, alone: true }
     }
 
     #[test]
@@ -145,6 +157,8 @@ mod tests {
             measure(&entries, &[incident(Fault::Stop, 1, 25, until)], &[]).takeover_hang.max
         };
         assert_eq!((hang(500), hang(60)), (Some(105.0), None));
+        let restart = incident(Fault::Restart, 0, 25, 500);
+        assert_eq!(measure(&entries, &[restart], &[]).resume.max, Some(105.0));
     }
 
     #[test]

@@ -94,7 +94,9 @@ impl Play {
         let name = format!("{fault:?}").to_lowercase();
         eprintln!("{seconds:>6.1} s  {name}{whom} ({live} live{top})");
         let at_us = self.ledger.now_us().await?;
-        self.script.incidents.push(Incident { fault, worker, at_us, until_us: i64::MAX, alone });
+        let (begun_us, until_us) = (at_us, i64::MAX);
+        let incident = Incident { fault, worker, begun_us, at_us, until_us, alone };
+        self.script.incidents.push(incident);
         Ok(self.script.incidents.len() - 1)
     }
 
@@ -216,6 +218,7 @@ impl Play {
             tokio::task::spawn_blocking(move || Command::new("sh").args(["-c", &run]).status());
         let status = run.await?.context("cannot run the restart command")?;
         anyhow::ensure!(status.success(), "`{command}` failed: {status}");
+        self.script.incidents[incident].at_us = self.ledger.now_us().await?;
         self.settle().await?;
         self.let_return(incident).await
     }

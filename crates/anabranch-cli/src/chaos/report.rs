@@ -1,5 +1,6 @@
 //! What is printed at the end.
 
+use super::deaths::Deaths;
 use super::faults::FaultCounts;
 use super::pauses::Pauses;
 use super::proof::Proof;
@@ -18,11 +19,14 @@ pub(crate) struct Outcome {
     pub(crate) doubled: u64,
     pub(crate) out_of_order: u64,
     pub(crate) faults: FaultCounts,
+    #[serde(flatten)]
+    pub(crate) deaths: Deaths,
     pub(crate) takeover_ms: Percentiles,
     pub(crate) takeover_hang_ms: Percentiles,
     pub(crate) handover_pause_ms: Percentiles,
     pub(crate) unmoved_gap_ms: Percentiles,
     pub(crate) unmoved_gap_quiet_ms: Percentiles,
+    pub(crate) resume_ms: Percentiles,
     /// What must not be, in words.
     pub(crate) violations: Vec<String>,
 }
@@ -31,7 +35,7 @@ impl Outcome {
     pub(crate) fn new(
         (seed, seconds): (u64, f64),
         proof: Proof,
-        pauses: Pauses,
+        (pauses, deaths): (Pauses, Deaths),
         faults: FaultCounts,
         mut violations: Vec<String>,
     ) -> Self {
@@ -45,11 +49,13 @@ impl Outcome {
             doubled: proof.doubled,
             out_of_order: proof.out_of_order,
             faults,
+            deaths,
             takeover_ms: pauses.takeover,
             takeover_hang_ms: pauses.takeover_hang,
             handover_pause_ms: pauses.handover,
             unmoved_gap_ms: pauses.unmoved_gap,
             unmoved_gap_quiet_ms: pauses.unmoved_gap_quiet,
+            resume_ms: pauses.resume,
             violations,
         }
     }
@@ -67,12 +73,14 @@ impl fmt::Display for Outcome {
         writeln!(f, "doubled       {:>9}", self.doubled)?;
         writeln!(f, "out of order  {:>9}", self.out_of_order)?;
         writeln!(f, "faults        {}", self.faults)?;
+        writeln!(f, "deaths        {}", self.deaths)?;
         for (name, pauses) in [
             ("takeover after a kill", self.takeover_ms),
             ("takeover after a hang", self.takeover_hang_ms),
             ("pause of moved keys", self.handover_pause_ms),
             ("wait of unmoved keys", self.unmoved_gap_ms),
             ("the same in quiet times", self.unmoved_gap_quiet_ms),
+            ("on after a restart", self.resume_ms),
         ] {
             writeln!(f, "{name:<23} {pauses}")?;
         }

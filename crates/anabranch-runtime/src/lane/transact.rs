@@ -141,7 +141,7 @@ impl Lane {
         self.handler.settled(committed);
         match ended {
             Ended::Committed => {
-                self.outage = None;
+                self.outage.end();
                 self.setup.stats.does(Doing::Idle, !events.is_empty());
                 self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
                 self.handler.after_commit(events).await;

@@ -7,12 +7,9 @@ use crate::tables::replica_sets::Weighed;
 use crate::tables::workers::Beat;
 use anabranch_core::generation::{Next, Rollout};
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
+use anabranch_store::Backoff;
 use anabranch_store::database::{LifeSign, Who};
-use std::time::{Duration, Instant};
-
-/// How long to wait before trying to join again.
-const REJOIN_WAIT: Duration = Duration::from_millis(100);
-const REJOIN_WAIT_MAX: Duration = Duration::from_secs(5);
+use std::time::Instant;
 
 /// What the worker knows of its set.
 pub(super) struct Membership {
@@ -84,15 +81,16 @@ impl Keeper {
             running.want(&none, &even, is_fixed);
         }
         let _ = self.tables.dismiss(&old.id).await;
-        let mut wait = REJOIN_WAIT;
+        let mut backoff = Backoff::default();
         loop {
             match self.join().await {
                 Err(RunError::Store(error)) if error.is_transient() => {
-                    tracing::warn!(%error, ?wait, "cannot begin anew yet");
+                    if backoff.complains() {
+                        tracing::warn!(%error, "cannot begin anew yet");
+                    }
                     // What is half done is done under another name.
                     self.worker = new_worker(&self.plan);
-                    tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(REJOIN_WAIT_MAX);
+                    tokio::time::sleep(backoff.wait()).await;
                 }
                 done => return done,
             }

@@ -9,6 +9,8 @@ mod elastic;
 #[path = "../consumers/gates.rs"]
 mod gates;
 mod load;
+mod outages;
+mod proxy;
 mod reasons;
 mod recreate;
 mod sets_apart;

@@ -1,0 +1,59 @@
+//! How long to wait for a database that is away, and how often to say so.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::{Duration, Instant};
+
+/// The first wait, and the longest: whoever waits goes on about a second after the database is back.
+const FIRST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
+/// How often a log line may say that it is still away.
+const COMPLAIN: Duration = Duration::from_secs(10);
+
+/// Waits that grow while a database is away, each a little other than its neighbours': whoever was
+/// cut off at the same moment does not come back at the same moment.
+///
+/// ```
+/// use anabranch_store::Backoff;
+/// use std::time::Duration;
+/// let mut backoff = Backoff::default();
+/// assert!(backoff.complains() && !backoff.complains(), "a line is enough for a while");
+/// let waits: Vec<Duration> = (0..9).map(|_| backoff.wait()).collect();
+/// assert!(waits[0] <= Duration::from_millis(50));
+/// assert!((500..=1000).contains(&waits[8].as_millis()));
+/// backoff.end();
+/// assert!(backoff.wait() <= Duration::from_millis(50));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backoff {
+    last: Option<Duration>,
+    complained: Option<Instant>,
+}
+
+impl Backoff {
+    /// How long to wait before the next try.
+    pub fn wait(&mut self) -> Duration {
+        let full = self.last.map_or(FIRST, |last| (last * 2).min(LONGEST));
+        self.last = Some(full);
+        full / 2 + (full / 2).mul_f64(random())
+    }
+
+    /// Whether this failure is worth a line in the log: the first is, and then one now and then.
+    pub fn complains(&mut self) -> bool {
+        let is_due = self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN);
+        if is_due {
+            self.complained = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// It is back.
+    pub fn end(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A random number from 0 to 1.
+fn random() -> f64 {
+    let number = RandomState::new().build_hasher().finish();
+    (number >> 11) as f64 / (1u64 << 53) as f64
+}
