@@ -15,6 +15,7 @@ on_both! {
     a_fixed_partition_takes_its_slots_from_the_others,
     history_says_when_why_and_who,
     slots_that_are_let_go_and_come_back,
+    a_view_forgets_the_keys_that_it_lets_go,
 }
 
 async fn workers_come_and_go_and_nothing_is_lost(db: Db) {
@@ -191,4 +192,49 @@ async fn slots_that_are_let_go_and_come_back(db: Db) {
     let each = appender.finish().await;
     until_proven(&log, &table, Appender::STREAMS, each).await;
     stays.stop().await;
+}
+
+/// A view remembers the states of its keys between batches. While a slot was elsewhere they have changed.
+async fn a_view_forgets_the_keys_that_it_lets_go(db: Db) {
+    #[derive(Clone)]
+    struct Numbers;
+    impl View for Numbers {
+        type State = Vec<u64>;
+        fn name(&self) -> &str {
+            "numbers"
+        }
+        fn partition(&self) -> Partition {
+            Partition::entity("Order")
+        }
+        fn apply(&self, numbers: &mut Vec<u64>, event: &Event) -> Result<()> {
+            numbers.push(event.data()?);
+            Ok(())
+        }
+    }
+    let log = db.log().await;
+    let join =
+        async || start(&db.log().await, ReplicaSet::new("s").view(Numbers).lease(LONG_LEASE));
+    let until_done = async || {
+        until("no lag", async || (status(&log, "numbers").await.lag == 0).then_some(())).await;
+    };
+    let stays = join().await;
+    until_shared(&log, "numbers", 1).await;
+    for round in 0..2 {
+        fill(&log, 0..40, round * 2 + 1..=round * 2 + 1).await;
+        until_done().await;
+        let guest = join().await;
+        until_shared(&log, "numbers", 2).await;
+        fill(&log, 0..40, round * 2 + 2..=round * 2 + 2).await;
+        until_done().await;
+        guest.stop().await;
+        until_shared(&log, "numbers", 1).await;
+    }
+    fill(&log, 0..40, 5..=5).await;
+    until_done().await;
+    stays.stop().await;
+    let reader = anabranch::ViewReader::new(&log, &Numbers);
+    for stream in 0..40 {
+        let found = reader.get(&stream.to_string()).await.unwrap();
+        assert_eq!(found, Some(vec![1, 2, 3, 4, 5]), "stream {stream}");
+    }
 }
