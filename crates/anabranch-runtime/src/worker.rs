@@ -223,7 +223,8 @@ impl Keeper {
                 }
                 Some(gone) = self.peers.gone.recv() => {
                     tracing::debug!(worker = gone, "the process of a worker is gone");
-                    self.membership.gone.push(gone);
+                    self.membership.is_gone(gone);
+                    self.peers.alarm();
                     tokio::select! {
                         () = &mut stop => return Ok(()),
                         done = self.tick() => match done {

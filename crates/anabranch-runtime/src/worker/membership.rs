@@ -24,6 +24,8 @@ pub(super) struct Membership {
     may_hold: bool,
     /// Of generations before this one it holds nothing, as others know.
     settled: i64,
+    members: Vec<String>,
+    leaving: Vec<String>,
     /// Workers whose process is gone, and nobody has said so yet.
     pub(super) gone: Vec<String>,
     /// Since when slots are held that others should own, or wanted that others hold.
@@ -35,6 +37,13 @@ pub(super) struct Membership {
 }
 
 impl Membership {
+    /// The process of another worker is gone.
+    pub(super) fn is_gone(&mut self, worker: String) {
+        // Who has left as it should is looked at no more.
+        self.leaving.retain(|leaving| *leaving != worker);
+        self.gone.push(worker);
+    }
+
     pub(super) fn new(rollout: Rollout) -> Self {
         Self {
             life: None,
@@ -44,6 +53,8 @@ impl Membership {
             weights: Weights::even(),
             may_hold: rollout == Rollout::Cooperative,
             settled: 0,
+            members: Vec::new(),
+            leaving: Vec::new(),
             gone: Vec::new(),
             in_motion: None,
             counting: Instant::now(),
@@ -139,9 +150,15 @@ impl Keeper {
         membership.generation = assigned.generation;
         membership.assigned = assigned.slots;
         membership.weights = assigned.weights;
-        self.peers.watch(&assigned.members, &assigned.leaving, &self.worker.id);
+        (membership.members, membership.leaving) = (assigned.members, assigned.leaving);
+        self.watch_peers();
         self.reconcile();
         Ok(())
+    }
+
+    fn watch_peers(&mut self) {
+        let Membership { members, leaving, .. } = &self.membership;
+        self.peers.watch(members, leaving, &self.worker.id);
     }
 
     /// Tells the consumers what they should hold now.
@@ -181,6 +198,7 @@ impl Keeper {
             self.membership.may_hold = may_hold;
             self.reconcile();
         }
+        self.watch_peers();
         self.settle(beat).await?;
         self.warn_if_stuck();
         self.weigh().await
