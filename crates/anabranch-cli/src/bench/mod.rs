@@ -8,6 +8,7 @@
 //! | `partitions` | four processes against one |
 //! | `latency` | from an append to its handler |
 //! | `rescale` | processes that come and go |
+//! | `rolling` | processes that are replaced one by one |
 //! | `events` | the events that are appended |
 //! | `own_log` | a log of a benchmark's own |
 //! | `handlers` | the consumers that are measured |
@@ -32,6 +33,7 @@ mod partitions;
 mod project;
 mod report;
 mod rescale;
+mod rolling;
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;

@@ -4,6 +4,7 @@
 use super::Measured;
 use super::own_log::OwnLog;
 use super::report::{self, Case, Rates, rounded};
+use super::rolling;
 use crate::chaos::crew::Crew;
 use crate::chaos::ledger::{Entry, Ledger};
 use crate::chaos::load;
@@ -45,6 +46,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// everything that went from one worker to another at once: from the last event of the old one to the
 /// first of the new one, which includes the new one's first transaction, since its rows are written at
 /// the end of it. What nobody handles any more counts until the phase ends.
+///
+/// At last a rolling deploy: four workers at a third of what they can do, each replaced in turn: the
+/// new one runs before the old one is told to leave. The pause is that of each key that went from one
+/// to another: how long the first event of its new owner waited since it came, or since the old
+/// owner's last.
 #[derive(Args)]
 pub(crate) struct BenchRescale {
     #[command(flatten)]
@@ -72,7 +78,9 @@ impl BenchRescale {
         let own = OwnLog::create(&self.database.url, "rescale").await?;
         let measured = Box::pin(self.measure(&own)).await;
         own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        measured?;
+        rolling::measure(&self.database.url).await?.print(self.database.json)?;
+        Ok(ExitCode::SUCCESS)
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
@@ -83,15 +91,8 @@ impl BenchRescale {
             eprintln!("{}: {events} events, {WAIT_MS} ms each", own.log.at());
             report::print_header("rescale");
         }
-        let work = Work {
-            lanes: 1,
-            lease: None,
-            wait_ms: WAIT_MS,
-            batch_size: Some(BATCH),
-            entries_only: true,
-            sabotage: None,
-        };
-        let (ledger, mut crew) = (Ledger::of(&own.log), Crew::new(&own.url, &own.namespace, work)?);
+        let ledger = Ledger::of(&own.log);
+        let mut crew = Crew::new(&own.url, &own.namespace, work())?;
         let mut phases = Vec::new();
         for (workers, case) in PHASES {
             phases.push(self.phase(&mut crew, &ledger, workers, case).await?);
@@ -153,9 +154,21 @@ fn keys(rule: HashRule) -> Vec<u64> {
     keys
 }
 
+/// What each worker does.
+pub(super) fn work() -> Work {
+    Work {
+        lanes: 1,
+        lease: None,
+        wait_ms: WAIT_MS,
+        batch_size: Some(BATCH),
+        entries_only: true,
+        sabotage: None,
+    }
+}
+
 /// Goes over to so many workers, the oldest leave first; returns when those who join run and those
 /// who leave have left.
-async fn scale(crew: &mut Crew, workers: usize) -> anyhow::Result<()> {
+pub(super) async fn scale(crew: &mut Crew, workers: usize) -> anyhow::Result<()> {
     let mut started = Vec::new();
     while crew.len() < workers {
         started.push(crew.start()?);

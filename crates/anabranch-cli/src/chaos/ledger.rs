@@ -79,6 +79,12 @@ impl Ledger {
         self.number(&sum, vec![]).await.map(i64::unsigned_abs)
     }
 
+    /// How many entries there are.
+    pub(crate) async fn handled(&self) -> anyhow::Result<u64> {
+        let count = format!("SELECT count(*) FROM {}", self.entries);
+        self.number(&count, vec![]).await.map(i64::unsigned_abs)
+    }
+
     /// The number of the last entry.
     pub(crate) async fn last_number(&self) -> anyhow::Result<i64> {
         let last = format!("SELECT coalesce(max(number), 0) FROM {}", self.entries);

@@ -10,7 +10,6 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
-const APPENDERS: u64 = 4;
 /// How long the database may be away before an appender gives up.
 const PATIENCE: Duration = Duration::from_secs(90);
 const RETRY: Duration = Duration::from_millis(20);
@@ -25,15 +24,15 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    pub(crate) fn start(log: &Log, keys: u64, rate: u64) -> Self {
+    pub(crate) fn start(log: &Log, keys: u64, rate: u64, appenders: u64) -> Self {
         let period = Duration::from_secs_f64(keys as f64 / rate as f64);
         let (appended, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let appenders = (0..APPENDERS).map(|number| {
-            let own: Vec<u64> = (number..keys).step_by(APPENDERS as usize).collect();
+        let tasks = (0..appenders).map(|number| {
+            let own: Vec<u64> = (number..keys).step_by(appenders as usize).collect();
             let (log, appended) = (log.clone(), Arc::clone(&appended));
             let is_over = Arc::clone(&is_over);
             // Not all at the same time.
-            let start = Instant::now() + period * number as u32 / APPENDERS as u32;
+            let start = Instant::now() + period * number as u32 / appenders as u32;
             let mut ticks = tokio::time::interval_at(start.into(), period);
             // What is missed while the database is away is not made up for: no flood.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -49,7 +48,7 @@ impl Load {
                 Ok(())
             })
         });
-        let appenders = appenders.collect();
+        let appenders = tasks.collect();
         Self { log: log.clone(), period, appended, is_over, appenders }
     }
 

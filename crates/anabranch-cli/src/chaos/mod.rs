@@ -19,9 +19,9 @@ mod deaths;
 mod faults;
 pub(crate) mod ledger;
 pub(crate) mod load;
-mod pauses;
+pub(crate) mod pauses;
 mod play;
-mod proof;
+pub(crate) mod proof;
 mod report;
 pub(crate) mod worker;
 
@@ -46,6 +46,8 @@ use worker::{Sabotage, Work};
 
 /// A replica set's own lease, unless another is asked for.
 const LEASE: Duration = Duration::from_secs(5);
+/// How many tasks append.
+const APPENDERS: u64 = 4;
 /// How long, beside a lease, the rest may take once the faults are over.
 const DRAIN: Duration = Duration::from_secs(60);
 /// More than are remembered.
@@ -164,7 +166,7 @@ impl Chaos {
         }
         let mut play = Play {
             ledger,
-            load: Load::start(log, self.keys, self.rate),
+            load: Load::start(log, self.keys, self.rate, APPENDERS),
             crew,
             deck: Deck::new(possible),
             random: Random::new(seed),
@@ -217,7 +219,7 @@ impl Chaos {
 }
 
 /// What is in the log.
-async fn logged(log: &Log) -> anyhow::Result<Vec<Logged>> {
+pub(crate) async fn logged(log: &Log) -> anyhow::Result<Vec<Logged>> {
     let (mut events, mut logged) = (log.read(Query::all()).events(), Vec::new());
     while let Some(event) = events.next().await {
         let event = event?;

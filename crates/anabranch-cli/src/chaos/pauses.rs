@@ -110,7 +110,7 @@ fn taken_over(entries: &[Entry], victim: i64, (from, to): Window) -> Option<f64>
 }
 
 /// How long the first event waited each time that this key changed hands in a window.
-fn hand_overs(entries: &[Entry], (from, to): Window) -> impl Iterator<Item = f64> {
+pub(crate) fn hand_overs(entries: &[Entry], (from, to): Window) -> impl Iterator<Item = f64> {
     let pairs = entries.windows(2).map(|pair| (pair[0], pair[1]));
     pairs
         .filter(move |(old, new)| old.worker != new.worker && (from..to).contains(&new.handled_us))
