@@ -207,14 +207,16 @@ async fn parked_keys_are_listed_shown_retried_and_skipped() {
     bench.break_orders(true);
     let error = bench.error(&log).await;
     said(&bench.command(&["parked", "retry", NAME, "Order:1"]));
-    let again = async || {
+    let fails_again = async |error: &str| {
         let now = bench.error(&log).await;
         now != error && now.starts_with("order 1 is broken")
     };
-    until("it fails again", again).await;
+    until("it fails again", async || fails_again(&error).await).await;
     assert!(parked(1, 3).await);
+    let error = bench.error(&log).await;
     said(&bench.command(&["parked", "skip", NAME, "Order:1"]));
     until("its first event is left out", async || parked(1, 2).await).await;
+    until("the next one fails", async || fails_again(&error).await).await;
     bench.break_orders(false);
     said(&bench.command(&["parked", "retry", NAME, "--all"]));
     until("the others are handled", async || parked(0, 0).await).await;
