@@ -1,10 +1,12 @@
 //! Workers that die or hang: survivors take over, and a zombie writes nothing.
 
 use crate::crew::*;
+use crate::gates::*;
 use crate::on_both;
 use crate::on_postgres;
 use crate::support::*;
 use anabranch::Consumers;
+use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +20,7 @@ on_both! {
 
 on_postgres! {
     a_blocked_process_with_row_locks_is_taken_over_from,
+    an_heir_sees_a_commit_that_was_in_flight_at_the_death,
 }
 
 /// The lease is minutes long, so only the sign of life can have told of the death.
@@ -167,4 +170,37 @@ async fn a_blocked_process_with_row_locks_is_taken_over_from(db: Db) {
     tokio::task::spawn_blocking(move || zombie.join().unwrap()).await.unwrap();
     heir.stop().await;
     assert_eq!(number(&log, &total).await, 21, "every event once");
+}
+
+/// The dead worker's last commit has moved its cursor, and is not visible yet when its heir claims.
+async fn an_heir_sees_a_commit_that_was_in_flight_at_the_death(db: Db) {
+    let log = db.log().await;
+    let recorder = db.recorder("orders");
+    let table = recorder.table.clone();
+    let gate = Gate::default();
+    let set = |recorder| ReplicaSet::new("s").projection(recorder).lease(LONG_LEASE);
+    let dies = start(&db.log().await, set(recorder.clone().hook(gate.hook())));
+    until_shared(&log, "orders", 1).await;
+    one(&log, "gate", numbered(1)).await;
+    fill(&log, 0..10, 1..=1).await;
+    gate.is_met().await;
+    let head = log.head().await.unwrap();
+    let other = db.log().await;
+    let mut commit = other.store().database().begin();
+    let cursors = table_of(&log, "cursors");
+    let moves = Statement::new(format!("UPDATE {cursors} SET position = {head}"), vec![]);
+    let open = End::Open { idle: Duration::from_secs(120) };
+    commit.run(vec![moves], open).await.unwrap();
+    dies.crash();
+    let heir = start(&db.log().await, set(recorder.clone()));
+    until_blocked(&log, &db).await;
+    commit.run(vec![], End::Commit).await.unwrap();
+    until_shared(&log, "orders", 1).await;
+    fill(&log, 0..10, 2..=2).await;
+    until("what came later", async || (proof(&log, &table).await.handled >= 10).then_some(()))
+        .await;
+    gate.open();
+    heir.stop().await;
+    let handled = proof(&log, &table).await.handled;
+    assert_eq!(handled, 10, "what that commit had passed is not handled again");
 }
