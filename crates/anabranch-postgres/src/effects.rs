@@ -18,6 +18,7 @@ use anabranch_store::{Row, Value};
 use deadpool_postgres::{Object, Pool};
 use futures_util::future::BoxFuture;
 use futures_util::{TryStreamExt, pin_mut, poll};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -271,13 +272,26 @@ async fn batch(
     pin_mut!(begin, commit);
     // The first poll of each sends it; so the order of the polls is the order on the wire. Preparing
     // may wait for somebody's lock: then it is known by then who waits.
-    let begun = poll!(&mut begin);
+    let mut begun = poll!(&mut begin);
     // All are prepared before the first is sent; else one could overtake another.
-    let mut ready = Vec::with_capacity(statements.len());
-    for (number, statement) in statements.iter().enumerate() {
-        let prepared = Ready::of(session, own.signal, statement).await;
-        ready.push(prepared.map_err(|error| FirstError::at(number, error))?);
-    }
+    let prepare = async {
+        let mut ready = Vec::with_capacity(statements.len());
+        for (number, statement) in statements.iter().enumerate() {
+            let prepared = Ready::of(session, own.signal, statement).await;
+            ready.push(prepared.map_err(|error| FirstError::at(number, error))?);
+        }
+        Ok::<_, FirstError>(ready)
+    };
+    pin_mut!(prepare);
+    // An answer may come in pieces, of which the driver keeps two for whoever does not take them; then
+    // it reads no further. So what comes before is taken while something later is waited for.
+    let ready = poll_fn(|context| {
+        if begun.is_pending() {
+            begun = begin.as_mut().poll(context);
+        }
+        prepare.as_mut().poll(context)
+    });
+    let ready = ready.await?;
     let mut sent = Vec::with_capacity(ready.len());
     for (statement, ready) in statements.iter().zip(&ready) {
         let mut answer = Box::pin(ready.send(session, statement));

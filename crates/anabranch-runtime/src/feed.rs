@@ -264,8 +264,6 @@ impl Feed {
                     pending: PENDING_POLL,
                     queued: Arc::default(),
                 });
-                // A page holds the events of a lane once, so units of a lane at one position are
-                // one.
                 self.join_up();
             }
             Order::Shed { lane, sheds, slots } => {
@@ -334,9 +332,7 @@ impl Feed {
     /// the database is away.
     async fn read(&mut self, at: Position) -> Result<Option<Duration>, StoreError> {
         let wake_seen = *self.wake.borrow_and_update();
-        let group: Vec<usize> = (0..self.units.len())
-            .filter(|number| self.units[*number].at == at && self.has_room(&self.units[*number]))
-            .collect();
+        let group = self.group(at);
         let slots = group
             .iter()
             .fold(SlotSet::empty(), |sum, number| sum.union(&self.units[*number].slots));
@@ -357,6 +353,20 @@ impl Feed {
         self.deliver(&group, &slots, page, wake_seen);
         self.join_up();
         Ok(None)
+    }
+
+    /// The units at a position whose lanes have room: one of each lane, since a page holds the events of
+    /// a lane once.
+    fn group(&self, at: Position) -> Vec<usize> {
+        let mut of_lane: Vec<Option<usize>> = vec![None; self.lanes.len()];
+        for (number, unit) in self.units.iter().enumerate() {
+            let chosen = &mut of_lane[unit.lane];
+            let waits_longer = chosen.is_none_or(|other| unit.served < self.units[other].served);
+            if unit.at == at && waits_longer && self.has_room(unit) {
+                *chosen = Some(number);
+            }
+        }
+        of_lane.into_iter().flatten().collect()
     }
 
     fn request(&self, slots: &SlotSet, at: Position, up_to: Position) -> ReadRequest {
@@ -446,8 +456,13 @@ impl Feed {
     fn join_up(&mut self) {
         let mut joined: Vec<Unit> = Vec::with_capacity(self.units.len());
         for unit in self.units.drain(..) {
+            let is_queued = |unit: &Unit| unit.queued.load(Ordering::Relaxed) > 0;
+            // One that has nothing in front of it must not stand behind what was read for the other.
             let same = |other: &&mut Unit| {
-                other.lane == unit.lane && other.at == unit.at && other.tenure == unit.tenure
+                other.lane == unit.lane
+                    && other.at == unit.at
+                    && other.tenure == unit.tenure
+                    && is_queued(other) == is_queued(&unit)
             };
             match joined.iter_mut().find(same) {
                 Some(other) => {

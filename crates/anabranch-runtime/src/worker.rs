@@ -39,6 +39,8 @@ use tokio::task::JoinSet;
 
 /// How often to look whether the end is reached, and to tell the observer.
 const OBSERVE: Duration = Duration::from_millis(100);
+/// Whoever has not heard for so long says so.
+const DEAF: Duration = Duration::from_secs(1);
 /// How long a worker that is told to stop tries to release its cursors, at least.
 const LEAVE_AT_LEAST: Duration = Duration::from_secs(2);
 /// How often an observer learns how long the log is: that takes a query.
@@ -390,10 +392,12 @@ impl Keeper {
     fn report(&mut self) -> crate::report::Report {
         let hears = self.tables.database.hears();
         self.deaf_since = (!hears).then(|| self.deaf_since.unwrap_or_else(Instant::now));
+        // A listener that has just been started, or was cut, is back in a moment.
+        let deaf = self.deaf_since.map(|since| since.elapsed()).filter(|deaf| *deaf >= DEAF);
         let unannounced = |run: &Running| run.feed.unannounced.load(Ordering::Relaxed);
         crate::report::Report {
             consumers: self.names(),
-            deaf_ms: self.deaf_since.map(|since| since.elapsed().as_millis() as u64),
+            deaf_ms: deaf.map(|deaf| deaf.as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
             weighed: self.membership.weighed,
             lanes: self.running.iter().flat_map(Running::report).collect(),

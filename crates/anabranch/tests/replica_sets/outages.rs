@@ -11,6 +11,7 @@ on_postgres! {
     a_server_that_is_away_for_several_leases_is_waited_for,
     a_worker_behind_a_black_hole_is_taken_over_from_and_comes_back,
     a_black_hole_in_front_of_everybody_is_waited_for,
+    answers_that_come_in_pieces_hold_up_nobody,
 }
 
 const LEASE: Duration = Duration::from_secs(1);
@@ -114,4 +115,19 @@ async fn a_black_hole_in_front_of_everybody_is_waited_for(db: Db) {
     assert_eq!(outage.handled().await, before, "nobody got through");
     outage.ways.iter().for_each(Proxy::pass);
     outage.end().await;
+}
+
+/// A network may cut an answer anywhere. Whoever waits for a later one must read the earlier ones too.
+async fn answers_that_come_in_pieces_hold_up_nobody(db: Db) {
+    let log = db.log().await;
+    let way = Proxy::before(&db.url).await;
+    way.dribble();
+    let recorder = db.recorder("orders");
+    let table = recorder.table.clone();
+    let slow = anabranch::connect_with(&way.url, &db.options).await.unwrap();
+    let worker = start(&slow, ReplicaSet::new("s").projection(recorder));
+    until_shared(&log, "orders", 1).await;
+    fill(&log, 0..10, 1..=5).await;
+    until_proven(&log, &table, 10, 5).await;
+    worker.stop().await;
 }

@@ -16,6 +16,14 @@ enum Mode {
     /// Nothing arrives, and nobody is told. A connection that this has happened to is cut once
     /// others pass again: some of its bytes are gone for good.
     Swallows,
+    /// They arrive one at a time: whoever reads gets answers in pieces.
+    Dribbles,
+}
+
+impl Mode {
+    fn lets_through(self) -> bool {
+        matches!(self, Self::Passes | Self::Dribbles)
+    }
 }
 
 /// One way to the server.
@@ -55,6 +63,11 @@ impl Proxy {
         self.mode.send_replace(Mode::Swallows);
     }
 
+    /// What the server says comes in pieces from now on.
+    pub fn dribble(&self) {
+        self.mode.send_replace(Mode::Dribbles);
+    }
+
     /// All is well again.
     pub fn pass(&self) {
         self.mode.send_replace(Mode::Passes);
@@ -70,9 +83,10 @@ impl Drop for Proxy {
 /// Carries the bytes of one connection until either side closes it, or it is cut.
 async fn carry(mut client: TcpStream, server: String, mut modes: watch::Receiver<Mode>) {
     let first = *modes.borrow_and_update();
-    if first != Mode::Passes {
+    if !first.lets_through() {
         return lose(first, modes).await;
     }
+    let _ = client.set_nodelay(true);
     let Ok(mut server) = TcpStream::connect(server).await else { return };
     let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     loop {
@@ -80,7 +94,7 @@ async fn carry(mut client: TcpStream, server: String, mut modes: watch::Receiver
             biased;
             Ok(()) = modes.changed() => {
                 let mode = *modes.borrow_and_update();
-                if mode != Mode::Passes {
+                if !mode.lets_through() {
                     // Both ends stay open until it is over, and nothing is read.
                     return lose(mode, modes).await;
                 }
@@ -95,8 +109,12 @@ async fn carry(mut client: TcpStream, server: String, mut modes: watch::Receiver
             },
             read = server.read(&mut answered) => match read {
                 Ok(count) if count > 0 => {
-                    if client.write_all(&answered[..count]).await.is_err() {
-                        return;
+                    let piece = if *modes.borrow() == Mode::Dribbles { 1 } else { count };
+                    for piece in answered[..count].chunks(piece) {
+                        if client.write_all(piece).await.is_err() {
+                            return;
+                        }
+                        tokio::task::yield_now().await;
                     }
                 }
                 _ => return,
