@@ -61,8 +61,9 @@ impl Lane {
 
     /// The next events of parts that stand together.
     fn next_batch(&mut self) -> Option<Batch> {
-        // Those that stand apart share a batch's time: a round through all of them takes no longer.
-        let size = (self.setup.consumer.batch_size / self.pending.groups().max(1)).max(1);
+        // Those that were just handed over share a batch's time: then the last of them does not wait
+        // longer than that for its first turn.
+        let size = (self.setup.consumer.batch_size / self.pending.newcomers().max(1)).max(1);
         loop {
             let mut chunk = self.pending.take(&self.parts, None)?;
             let (parts, tenure) = (chunk.parts.clone(), chunk.tenure);

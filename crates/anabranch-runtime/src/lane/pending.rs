@@ -64,9 +64,13 @@ impl Pending {
         Some(chunk)
     }
 
-    /// How many parts, or parts that stand together, have something to do.
-    pub(crate) fn groups(&self) -> usize {
-        self.heads().filter(|(_, chunk)| !chunk.events.is_empty()).count()
+    /// How many parts, or parts that stand together, have something to do and had no turn yet.
+    pub(crate) fn newcomers(&self) -> usize {
+        let is_new = |chunk: &Chunk| {
+            !chunk.events.is_empty()
+                && !chunk.parts.iter().any(|part| self.turns.contains_key(part))
+        };
+        self.heads().filter(|(_, chunk)| is_new(chunk)).count()
     }
 
     /// The first chunk of each.
