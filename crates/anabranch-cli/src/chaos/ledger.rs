@@ -1,9 +1,9 @@
 //! The ledger: a row for each event that was handled, and a count for each key. What is proven and
 //! measured is read from it.
 
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Kind, Statement, Who};
 use anabranch::prelude::*;
-use anabranch::{Row, Value};
+use anabranch::{Consumers, Row, Value};
 use std::time::{Duration, Instant};
 
 /// How long a database may be away before whoever asks gives up.
@@ -114,14 +114,24 @@ impl Ledger {
         self.number(&format!("SELECT {now}"), vec![]).await
     }
 
-    /// Ends sessions by their name, as an administrator does: all of them, or one.
-    pub(crate) async fn cut(&self, application: &str, all: bool) -> anyhow::Result<()> {
+    /// Ends sessions of a worker process, as an administrator does: all of them, or one. What it has
+    /// open, and its sign of life, go by the worker's name, the others by that of its connections.
+    pub(crate) async fn cut(
+        &self,
+        application: &str,
+        process: Option<u32>,
+        all: bool,
+    ) -> anyhow::Result<()> {
+        let workers = Consumers::of(&self.log).workers().await.unwrap_or_default();
+        let worker = workers.iter().find(|worker| Some(worker.pid) == process);
+        let prefix = worker.map_or_else(|| application.to_owned(), |w| Who::prefix(&w.id));
         let limit = if all { "ALL" } else { "1" };
         let cut = format!(
             "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity \
-             WHERE application_name = $1 ORDER BY random() LIMIT {limit}) AS sessions"
+             WHERE application_name = $1 OR starts_with(application_name, $2) \
+             ORDER BY random() LIMIT {limit}) AS sessions"
         );
-        self.ask(&cut, params![application]).await.map(drop)
+        self.ask(&cut, params![application, prefix]).await.map(drop)
     }
 
     async fn number(&self, sql: &str, values: Vec<Value>) -> anyhow::Result<i64> {

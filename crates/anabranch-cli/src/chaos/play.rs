@@ -204,7 +204,8 @@ impl Play {
 
     async fn cut_sessions(&mut self, worker: i64) -> anyhow::Result<()> {
         let all = self.random.once_in(2);
-        self.ledger.cut(&self.crew.application(worker), all).await
+        let (name, process) = (self.crew.application(worker), self.crew.process(worker));
+        self.ledger.cut(&name, process, all).await
     }
 
     async fn restart(&mut self) -> anyhow::Result<()> {
