@@ -39,7 +39,7 @@ impl Default for Limits {
 ///
 /// Control characters are refused everywhere: PostgreSQL cannot hold NUL at all, and the others
 /// break log lines, terminals and the separator that stored tags are joined with.
-pub(crate) fn check_name(
+pub fn check_name(
     name: &str,
     limit: usize,
     subject: impl FnOnce() -> String,

@@ -364,12 +364,14 @@ enum Ready {
 impl Ready {
     async fn of(session: &Object, signal: &str, statement: &Statement) -> Result<Self, Error> {
         match (&statement.work, statement.expect) {
-            (Work::Sql(sql, _), Expect::Changes(changes)) => {
+            (Work::Sql(sql, values), Expect::Changes(_)) => {
                 // Fails (division by zero) unless it changes what it must, and with it whatever
-                // comes after it in the pipeline: the commit.
+                // comes after it in the pipeline: the commit. How much that is comes as a value, so
+                // that there is one statement to prepare for any number of rows.
+                let place = values.len() + 1;
                 let sql = format!(
                     "WITH changed AS ({sql} RETURNING 1) \
-                     SELECT 1 / (count(*) = {changes})::int FROM changed"
+                     SELECT 1 / (count(*) = ${place})::int FROM changed"
                 );
                 prepare(session, &sql).await.map(Self::Plain)
             }
@@ -396,7 +398,11 @@ impl Ready {
             }
             _ => return Ok(Answer::default()),
         };
-        let bound = values.iter().map(Bound);
+        let expected = match statement.expect {
+            Expect::Changes(changes) => Some(Value::from(changes)),
+            _ => None,
+        };
+        let bound: Vec<Bound<'_>> = values.iter().chain(&expected).map(Bound).collect();
         if statement.expect != Expect::Rows {
             let changed = session.execute_raw(prepared, bound).await?;
             return Ok(Answer { changed, rows: Vec::new() });

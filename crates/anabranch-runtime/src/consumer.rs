@@ -2,6 +2,7 @@
 
 use crate::handler::{LaneHandler, Result};
 use crate::projection::{Projection, ProjectionCode};
+use crate::rows::{RowConsumer, RowConsumerCode, Work};
 use crate::run_error::RunError;
 use crate::settings::{Settings, Start};
 use crate::subscriber::{Subscriber, SubscriberCode};
@@ -21,6 +22,11 @@ pub(crate) const NEXT: (&str, &str) = (".next", "_next");
 
 /// The kind of a view.
 pub(crate) const VIEW: &str = "view";
+
+/// Whether consumers of a kind follow the log, so that they have a position in it.
+pub(crate) fn follows_log(kind: &str) -> bool {
+    ["projection", "subscriber", VIEW].contains(&kind)
+}
 
 const MAX_NAME_BYTES: usize = 60;
 
@@ -45,14 +51,17 @@ pub(crate) fn strategy_text(strategy: Strategy, rule: HashRule) -> String {
     }
 }
 
-/// A consumer's code.
-pub(crate) trait Code: Send + Sync {
-    /// The code for one lane.
-    fn lane(&self) -> Box<dyn LaneHandler>;
-
+/// What a consumer's code does once, or when asked.
+pub(crate) trait Hooks: Send + Sync {
     fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
 
     fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
+}
+
+/// The code of a consumer of events.
+pub(crate) trait Code: Hooks {
+    /// The code for one lane.
+    fn lane(&self) -> Box<dyn LaneHandler>;
 }
 
 /// A consumer.
@@ -63,7 +72,7 @@ pub(crate) struct Consumer {
     pub(crate) partition: Partition,
     pub(crate) settings: Settings,
     pub(crate) batch_size: usize,
-    pub(crate) code: Arc<dyn Code>,
+    pub(crate) work: Work,
     /// What follows the names of its tables.
     pub(crate) suffix: &'static str,
 }
@@ -72,21 +81,35 @@ impl Consumer {
     pub(crate) fn projection<P: Projection>(projection: P) -> Self {
         let (name, partition) = (projection.name().to_owned(), projection.partition());
         let settings = projection.settings();
-        let code = Arc::new(ProjectionCode(Arc::new(projection)));
+        let code = Work::Events(Arc::new(ProjectionCode(Arc::new(projection))));
         Self::new("projection", name, partition, settings, 1_000, code)
     }
 
     pub(crate) fn subscriber<S: Subscriber>(subscriber: S) -> Self {
         let (name, partition) = (subscriber.name().to_owned(), subscriber.partition());
         let settings = subscriber.settings();
-        let code = Arc::new(SubscriberCode(Arc::new(subscriber)));
+        let code = Work::Events(Arc::new(SubscriberCode(Arc::new(subscriber))));
         Self::new("subscriber", name, partition, settings, 100, code)
     }
 
     pub(crate) fn view<V: View>(view: V) -> Self {
         let (name, partition) = (view.name().to_owned(), view.partition());
         let settings = view.settings();
-        Self::new(VIEW, name, partition, settings, 16_384, Arc::new(ViewCode::new(view)))
+        let code = Work::Events(Arc::new(ViewCode::new(view)));
+        Self::new(VIEW, name, partition, settings, 16_384, code)
+    }
+
+    pub(crate) fn rows<R: RowConsumer>(rows: R) -> Self {
+        let (name, kind) = (rows.name().to_owned(), rows.kind());
+        // Its rows say themselves which slot they are of.
+        let partition = Partition::custom("key", |_| None);
+        let code = Work::Rows(Arc::new(RowConsumerCode(Arc::new(rows))));
+        Self::new(kind, name, partition, Settings::default(), 0, code)
+    }
+
+    /// Whether its work is in tables of its own, and not in the log.
+    pub(crate) fn has_rows(&self) -> bool {
+        matches!(self.work, Work::Rows(_))
     }
 
     fn new(
@@ -95,10 +118,10 @@ impl Consumer {
         partition: Partition,
         settings: Settings,
         batch_size: usize,
-        code: Arc<dyn Code>,
+        work: Work,
     ) -> Self {
         let batch_size = settings.batch_size.unwrap_or(batch_size);
-        Self { name, kind, partition, settings, batch_size, code, suffix: "" }
+        Self { name, kind, partition, settings, batch_size, work, suffix: "" }
     }
 
     /// The same with another batch size, unless it has chosen one itself.
@@ -189,7 +212,7 @@ impl Consumer {
         }
         let failed =
             |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));
-        self.code.set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
+        self.work.hooks().set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
         let begin: Vec<Statement> = match is_new {
             true => tables.restart_at(&self.name, &[], &slots, start, start),
             // Its cursors were imported: they stay where they stand.
@@ -267,7 +290,7 @@ impl Consumer {
         };
         let failed =
             |error: String| RunError::refused(&self.name, format!("reset failed: {error}"));
-        if let Err(error) = self.code.reset(to, &mut tx).await {
+        if let Err(error) = self.work.hooks().reset(to, &mut tx).await {
             return Err(match tx.failure() {
                 Some(failure) if failure.failed.is_transient() => {
                     tables.error(failure.failed).into()

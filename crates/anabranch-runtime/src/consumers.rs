@@ -1,5 +1,6 @@
 //! Looking after the consumers of a log: status, pause, replay, parked keys.
 
+use crate::consumer::follows_log;
 use crate::status::{ConsumerStatus, CursorStatus, Situation, WorkerStatus};
 use crate::tables::Tables;
 use crate::tables::parked::{Asked, ParkedKey};
@@ -132,6 +133,7 @@ impl Consumers {
     /// Asks for a replay: the next worker that runs the consumer calls its `reset` hook and puts its
     /// cursors back, in one transaction. Returns the position after which it begins.
     pub async fn replay(&self, name: &str, from: ReplayFrom) -> Result<Position, StoreError> {
+        self.must_follow_log(name).await?;
         let to = match from {
             ReplayFrom::Start => Position::START,
             ReplayFrom::After(position) => position,
@@ -166,11 +168,9 @@ impl Consumers {
 
     /// Leaves out everything up to the end of the log, parked keys included. Returns that end.
     pub async fn skip_to_head(&self, name: &str) -> Result<Position, StoreError> {
+        self.must_follow_log(name).await?;
         let head = self.log.head().await?;
         let mut tx = Tx::begin(&self.tables.database, "");
-        if self.tables.registered(Some(name)).await?.is_empty() {
-            return Err(self.unknown(name));
-        }
         let locked = self.tables.lock(tx.session(), name).await?;
         // Lanes may have passed that head meanwhile; nothing is to be handled twice.
         let furthest = locked.cursors.iter().map(|cursor| cursor.position).max();
@@ -255,6 +255,18 @@ impl Consumers {
             true => Ok(()),
             false => Err(self.unknown(name)),
         }
+    }
+
+    /// Refuses a consumer that is not there, or finds its work elsewhere and so has no position.
+    async fn must_follow_log(&self, name: &str) -> Result<(), StoreError> {
+        let registered = self.tables.registered(Some(name)).await?;
+        let Some(found) = registered.first() else { return Err(self.unknown(name)) };
+        if follows_log(&found.kind) {
+            return Ok(());
+        }
+        let source =
+            format!("consumer `{name}` is a {} and has no position in the log", found.kind);
+        Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() })
     }
 
     pub(crate) fn unknown(&self, name: &str) -> StoreError {

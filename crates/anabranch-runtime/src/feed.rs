@@ -156,6 +156,11 @@ impl FeedStats {
         self.events[usize::from(slot.get())].swap(0, Ordering::Relaxed)
     }
 
+    /// So many more of a slot.
+    pub(crate) fn count(&self, slot: Slot, more: u32) {
+        self.events[usize::from(slot.get())].fetch_add(more, Ordering::Relaxed);
+    }
+
     pub(crate) fn count_anew(&self) {
         self.events.iter().for_each(|count| count.store(0, Ordering::Relaxed));
     }

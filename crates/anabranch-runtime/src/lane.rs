@@ -14,7 +14,7 @@ mod pending;
 mod shed;
 mod transact;
 
-use crate::consumer::Consumer;
+use crate::consumer::{Code, Consumer};
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
 use crate::report::Doing;
@@ -112,9 +112,21 @@ impl LaneStats {
         self.doing.lock().map(|state| state.clone()).unwrap_or_default()
     }
 
+    /// Says what the lane holds.
+    pub(crate) fn holds(&self, parts: &Parts) {
+        let slots = parts.slots();
+        self.slots.store(slots.len(), Ordering::Relaxed);
+        if let Ok(mut state) = self.doing.lock() {
+            state.cursors = parts.rows();
+            if *state.slots != slots {
+                state.slots = Arc::new(slots);
+            }
+        }
+    }
+
     /// Says what the lane does. Whoever fails or waits does so since the first time, until something
     /// works.
-    fn does(&self, doing: Doing, has_worked: bool) {
+    pub(crate) fn does(&self, doing: Doing, has_worked: bool) {
         let Ok(mut state) = self.doing.lock() else { return };
         let is_trouble =
             |doing: &Doing| matches!(doing, Doing::Failing { .. } | Doing::Waiting { .. });
@@ -135,6 +147,7 @@ pub(crate) struct LaneSetup {
     pub(crate) log: Log,
     pub(crate) tables: Tables,
     pub(crate) consumer: Arc<Consumer>,
+    pub(crate) code: Arc<dyn Code>,
     pub(crate) feed: FeedHandle,
     pub(crate) chunks: mpsc::UnboundedReceiver<Chunk>,
     pub(crate) orders: mpsc::UnboundedReceiver<Order>,
@@ -176,7 +189,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(setup: LaneSetup) -> Self {
-        let handler = setup.consumer.code.lane();
+        let handler = setup.code.lane();
         let strategy = setup.consumer.partition.strategy();
         Self {
             handler,
@@ -305,7 +318,7 @@ impl Lane {
         self.pending.clear();
         self.asked.clear();
         // What it knows about keys may be out of date when it gets them back.
-        self.handler = self.setup.consumer.code.lane();
+        self.handler = self.setup.code.lane();
         self.publish();
     }
 
@@ -385,14 +398,7 @@ impl Lane {
     fn publish(&self) {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
-        let slots = self.parts.slots();
-        stats.slots.store(slots.len(), Ordering::Relaxed);
-        if let Ok(mut state) = stats.doing.lock() {
-            state.cursors = self.parts.rows();
-            if *state.slots != slots {
-                state.slots = Arc::new(slots);
-            }
-        }
+        stats.holds(&self.parts);
         stats.parked.store(self.parking.len(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
         self.setup.moved.notify_one();
@@ -405,7 +411,7 @@ impl Lane {
 }
 
 /// Whether somebody may cure it without a restart: no key is to blame for a full disk.
-fn is_worth_waiting(error: &StoreError) -> bool {
+pub(crate) fn is_worth_waiting(error: &StoreError) -> bool {
     error.is_transient() || matches!(error, StoreError::Full { .. } | StoreError::ReadOnly { .. })
 }
 

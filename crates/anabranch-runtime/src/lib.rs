@@ -5,6 +5,7 @@
 //! | [`projection`] | [`Projection`]: tables kept up to date, exactly once |
 //! | [`view`] | [`View`]: a fold for each key, and no SQL |
 //! | [`subscriber`] | [`Subscriber`]: effects elsewhere, at least once |
+//! | [`rows`], [`holding`] | [`RowConsumer`]: rows of its own instead of events |
 //! | [`settings`] | scope, retry, batch size, version |
 //! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
 //! | [`handler`] | what handlers return |
@@ -30,6 +31,7 @@ mod consumer;
 pub mod consumers;
 mod feed;
 pub mod handler;
+pub mod holding;
 pub mod import;
 mod lane;
 pub mod offsets;
@@ -39,6 +41,7 @@ pub mod reason;
 pub mod rebuild;
 pub mod replica_set;
 pub mod report;
+pub mod rows;
 pub mod run_error;
 pub mod settings;
 pub mod status;
@@ -51,6 +54,7 @@ mod worker;
 
 pub use consumers::{Consumers, Parked, ReplayFrom};
 pub use handler::{HandlerError, Result};
+pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
 pub use offsets::{Offset, Offsets, Rescale};
 pub use progress_bar::progress_bar;
@@ -58,6 +62,7 @@ pub use projection::Projection;
 pub use reason::Reason;
 pub use rebuild::{Rebuild, RebuildError, TableDifference};
 pub use replica_set::{ConsumerProgress, Progress, ReplicaSet};
+pub use rows::RowConsumer;
 pub use run_error::RunError;
 pub use settings::{Scope, Settings, Start};
 pub use status::{ConsumerStatus, CursorStatus, Owner, WorkerStatus};

@@ -1,6 +1,6 @@
 //! Projections: effects and cursor in one transaction, exactly once.
 
-use crate::consumer::Code;
+use crate::consumer::{Code, Hooks};
 use crate::handler::{HandlerError, LaneHandler, Result};
 use crate::settings::Settings;
 use crate::tx::Tx;
@@ -112,7 +112,9 @@ impl<P: Projection> Code for ProjectionCode<P> {
     fn lane(&self) -> Box<dyn LaneHandler> {
         Box::new(ProjectionLane(Arc::clone(&self.0)))
     }
+}
 
+impl<P: Projection> Hooks for ProjectionCode<P> {
     fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.0.set_up(tx))
     }

@@ -2,6 +2,7 @@
 
 use crate::consumer::Consumer;
 use crate::projection::Projection;
+use crate::rows::RowConsumer;
 use crate::run_error::RunError;
 use crate::subscriber::Subscriber;
 use crate::tuning::Tuning;
@@ -107,6 +108,12 @@ impl ReplicaSet {
     /// Adds a view.
     pub fn view(mut self, view: impl View) -> Self {
         self.consumers.push(Consumer::view(view));
+        self
+    }
+
+    /// Adds a consumer of rows of its own, such as a pool of tasks.
+    pub fn rows(mut self, rows: impl RowConsumer) -> Self {
+        self.consumers.push(Consumer::rows(rows));
         self
     }
 

@@ -1,5 +1,6 @@
 //! How the consumers stand: who owns which slots, how far they are, and why one does not advance.
 
+use crate::consumer::follows_log;
 use crate::reason::{Reason, reasons};
 use crate::report::Report;
 use crate::tables::Tables;
@@ -16,7 +17,7 @@ use serde::Serialize;
 pub struct ConsumerStatus {
     /// Its name.
     pub name: String,
-    /// Projection, view or subscriber.
+    /// Projection, view, subscriber, or what else it calls itself.
     pub kind: String,
     /// How its keys become slots.
     pub strategy: String,
@@ -124,17 +125,20 @@ impl Situation {
         // Before the end of the log: they may move on meanwhile, and a lag is never negative.
         let cursors = tables.cursors(&registered.name).await?;
         let head = log.head().await?;
-        let position = cursors.iter().map(|cursor| cursor.position).min().unwrap_or_default();
+        // Whoever finds its work elsewhere is never behind the log.
+        let is_behind = follows_log(&registered.kind);
+        let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
+        let position = cursors.iter().map(at).min().unwrap_or_default();
         let parked = tables.parked(&registered.name).await?;
         let lag = |position: Position| head.get().saturating_sub(position.get());
         let cursor = |cursor: &Cursor| CursorStatus {
             slots: cursor.slots.to_string(),
             slot_count: cursor.slots.len(),
-            position: cursor.position,
-            lag: lag(cursor.position),
+            position: at(cursor),
+            lag: lag(at(cursor)),
             epoch: cursor.epoch,
             owner: owner(cursor, &self.workers),
-            reasons: reasons(self, &registered, cursor, &parked, lag(cursor.position)),
+            reasons: reasons(self, &registered, cursor, &parked, lag(at(cursor))),
             set: cursor.slots.clone(),
         };
         let events = |key: &ParkedKey| key.events;

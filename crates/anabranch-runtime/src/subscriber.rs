@@ -1,6 +1,6 @@
 //! Subscribers: effects outside the database, at least once.
 
-use crate::consumer::Code;
+use crate::consumer::{Code, Hooks};
 use crate::handler::{LaneHandler, Result};
 use crate::settings::Settings;
 use crate::tx::Tx;
@@ -77,7 +77,9 @@ impl<S: Subscriber> Code for SubscriberCode<S> {
     fn lane(&self) -> Box<dyn LaneHandler> {
         Box::new(SubscriberLane(Arc::clone(&self.0)))
     }
+}
 
+impl<S: Subscriber> Hooks for SubscriberCode<S> {
     fn set_up<'a>(&'a self, _: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
         Box::pin(std::future::ready(Ok(())))
     }

@@ -152,7 +152,12 @@ impl Tx<'_> {
         sql: impl Into<Cow<'static, str>>,
         values: Vec<Value>,
     ) -> Result<Vec<Row>> {
-        self.queue(Statement::query(sql, values));
+        self.query_statement(Statement::query(sql, values)).await
+    }
+
+    /// Reads by a statement in the form that the database takes.
+    pub async fn query_statement(&mut self, statement: Statement) -> Result<Vec<Row>> {
+        self.queue(statement);
         let answers = self.flush().await?;
         Ok(answers.into_iter().next_back().unwrap_or_default().rows)
     }
@@ -172,7 +177,9 @@ impl Tx<'_> {
         self.database.dialect().kind
     }
 
-    pub(crate) fn dialect(&self) -> &Dialect {
+    /// How this database writes what differs, such as the names of tables of the log.
+    #[must_use]
+    pub fn dialect(&self) -> &Dialect {
         self.database.dialect()
     }
 
@@ -187,13 +194,14 @@ impl Tx<'_> {
         }
     }
 
-    /// Says which event of the batch the next statements belong to.
-    pub(crate) fn at(&mut self, event: usize) {
+    /// Says which event, or row, of the batch the next statements belong to: whatever the database
+    /// says of them later is laid at its door.
+    pub fn at(&mut self, event: usize) {
         self.current = Some(event);
     }
 
-    /// The next statements belong to several events.
-    pub(crate) fn at_several(&mut self) {
+    /// The next statements belong to several events, or rows.
+    pub fn at_several(&mut self) {
         self.current = None;
     }
 
@@ -221,7 +229,8 @@ impl Tx<'_> {
         self.current
     }
 
-    pub(crate) async fn push(&mut self, statement: Statement) -> Result<()> {
+    /// Writes a statement in the form that the database takes: with what is expected of it.
+    pub async fn push(&mut self, statement: Statement) -> Result<()> {
         self.queue(statement);
         if self.queued.len() >= MAX_QUEUED || self.queued_bytes >= MAX_QUEUED_BYTES {
             self.flush().await?;

@@ -1,6 +1,6 @@
 //! Views: a fold for each key, and no SQL.
 
-use crate::consumer::Code;
+use crate::consumer::{Code, Hooks};
 use crate::handler::{HandlerError, LaneHandler, Result};
 use crate::settings::Settings;
 use crate::tx::Tx;
@@ -154,7 +154,9 @@ impl<V: View> Code for ViewCode<V> {
         let partition = view.partition();
         Box::new(ViewLane { view, columns, partition, states: HashMap::new(), statements: None })
     }
+}
 
+impl<V: View> Hooks for ViewCode<V> {
     fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

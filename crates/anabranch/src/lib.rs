@@ -131,6 +131,8 @@ pub use anabranch_store::{
     migration, params, value,
 };
 
+pub use anabranch_workpool::*;
+
 #[cfg(feature = "postgres")]
 pub use anabranch_postgres as postgres;
 #[cfg(feature = "sqlite")]
@@ -142,8 +144,9 @@ mod url;
 pub mod prelude {
     pub use crate::{
         Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, Log, NewEvent,
-        Options, Partition, Position, Projection, Query, ReplicaSet, Result, Scope, Settings,
-        StoreError, StreamId, Subscriber, Tx, View, params,
+        NewTask, Options, OutsidePool, Partition, Pool, PoolSet, Position, Projection, Query,
+        ReplicaSet, Result, Run, Scope, Settings, StoreError, StreamId, Subscriber, Task, Tasks,
+        Tx, View, params,
     };
 }
 

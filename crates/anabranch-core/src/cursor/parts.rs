@@ -115,6 +115,18 @@ impl Parts {
         self.alive().flat_map(|(_, part)| part.absorbed.iter().chain([&part.cursor]))
     }
 
+    /// The numbers of the parts that there are.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<usize> {
+        self.alive().map(|(number, _)| number).collect()
+    }
+
+    /// Counts anew: parts that were taken in, or are gone, lose their numbers. For a lane that keeps no
+    /// number.
+    pub fn compact(&mut self) {
+        self.parts.retain(|part| part.merged_into.is_none() && !part.is_gone);
+    }
+
     /// How many numbers are given, those of parts that are gone included.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -20,8 +20,12 @@ impl Keeper {
             return Ok(false);
         }
         for running in &self.running {
-            if running.is_alone() && running.is_done(target) {
+            // Rows say nothing of how far those of others are done.
+            if (running.is_alone() || running.has_rows()) && running.is_done(target) {
                 continue;
+            }
+            if running.has_rows() {
+                return Ok(false);
             }
             let cursors = self.tables.cursors(&running.consumer.name).await?;
             let behind = |cursor: &anabranch_core::Cursor| {

@@ -3,9 +3,11 @@
 use super::Plan;
 use crate::consumer::Consumer;
 use crate::feed::{Feed, FeedStats};
+use crate::holding::{self, HoldingSetup};
 use crate::lane::{Lane, LaneSetup, LaneStats, Order, Report};
 use crate::replica_set::ConsumerProgress;
 use crate::report::{Doing, LaneReport};
+use crate::rows::Work;
 use crate::tables::Tables;
 use anabranch_core::cursor::Cursor;
 use anabranch_core::{Position, Slot, SlotSet, StoreError, Weights, plan};
@@ -62,37 +64,70 @@ impl Start<'_> {
         reports: &mpsc::UnboundedSender<(usize, Report)>,
     ) -> Running {
         let count = self.plan.lanes;
-        let (queues, chunks): (Vec<_>, Vec<_>) =
-            (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let feed_stats = Arc::new(FeedStats::default());
-        let poll = (self.plan.tuning.poll, Arc::clone(&feed_stats));
-        let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), queues, poll);
-        feed_tasks.spawn(feed.run());
         let (mut lanes, mut stats, mut keep) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, chunks) in chunks.into_iter().enumerate() {
+        let mut kits = Vec::new();
+        for _ in 0..count {
             let (orders, received) = mpsc::unbounded_channel();
             let (keep_sender, kept) = watch::channel(Arc::new(SlotSet::empty()));
             let lane_stats = Arc::new(LaneStats::default());
-            let setup = LaneSetup {
-                number,
-                of: self.number,
-                log: self.log.clone(),
-                tables: self.tables.clone(),
-                consumer: Arc::clone(consumer),
-                feed: handle.clone(),
-                chunks,
-                orders: received,
-                keep: kept,
-                who: Who::lane(self.worker, &consumer.name, number),
-                reports: reports.clone(),
-                stats: Arc::clone(&lane_stats),
-                idle: self.plan.tuning.lease / 2,
-                moved: Arc::clone(self.moved),
-            };
-            lane_tasks.spawn(Lane::new(setup).run());
+            kits.push((received, kept, Arc::clone(&lane_stats)));
             lanes.push(orders);
             stats.push(lane_stats);
             keep.push(keep_sender);
+        }
+        let kits = kits.into_iter().enumerate();
+        let who = |number| Who::lane(self.worker, &consumer.name, number);
+        let idle = self.plan.tuning.lease / 2;
+        match &consumer.work {
+            Work::Events(code) => {
+                let (queues, chunks): (Vec<_>, Vec<_>) =
+                    (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+                let poll = (self.plan.tuning.poll, Arc::clone(&feed_stats));
+                let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), queues, poll);
+                feed_tasks.spawn(feed.run());
+                for ((number, (orders, keep, stats)), chunks) in kits.zip(chunks) {
+                    let setup = LaneSetup {
+                        number,
+                        of: self.number,
+                        log: self.log.clone(),
+                        tables: self.tables.clone(),
+                        consumer: Arc::clone(consumer),
+                        code: Arc::clone(code),
+                        feed: handle.clone(),
+                        chunks,
+                        orders,
+                        keep,
+                        who: who(number),
+                        reports: reports.clone(),
+                        stats,
+                        idle,
+                        moved: Arc::clone(self.moved),
+                    };
+                    lane_tasks.spawn(Lane::new(setup).run());
+                }
+            }
+            Work::Rows(code) => {
+                for (number, (orders, keep, stats)) in kits {
+                    let setup = HoldingSetup {
+                        number,
+                        of: self.number,
+                        log: self.log.clone(),
+                        tables: self.tables.clone(),
+                        consumer: Arc::clone(consumer),
+                        orders,
+                        keep,
+                        who: who(number),
+                        reports: reports.clone(),
+                        stats,
+                        counts: Arc::clone(&feed_stats),
+                        idle,
+                        poll: self.plan.tuning.poll,
+                        moved: Arc::clone(self.moved),
+                    };
+                    lane_tasks.spawn(holding::run(Arc::clone(code), setup));
+                }
+            }
         }
         let asked = self.plan.fixed.clone().unwrap_or_else(SlotSet::all);
         Running {
@@ -114,6 +149,11 @@ impl Start<'_> {
 }
 
 impl Running {
+    /// Whether its work is in tables of its own, and not in the log.
+    pub(super) fn has_rows(&self) -> bool {
+        self.consumer.has_rows()
+    }
+
     pub(super) fn tell_all(&self, order: impl Fn(usize) -> Order) {
         for (number, lane) in self.lanes.iter().enumerate() {
             let _ = lane.send(order(number));
@@ -232,6 +272,8 @@ impl Running {
         let sum = |of: fn(&LaneStats) -> u64| self.stats.iter().map(|lane| of(lane)).sum();
         let holding = self.stats.iter().filter(|lane| lane.slots.load(Ordering::Relaxed) > 0);
         let position = holding.map(|lane| lane.position.load(Ordering::Relaxed)).min();
+        // Whoever has no work to do stands at the end.
+        let position = position.map(|at| if self.has_rows() { at.min(head.get()) } else { at });
         ConsumerProgress {
             name: self.consumer.name.clone(),
             handled: sum(|lane| lane.handled.load(Ordering::Relaxed)),

@@ -1,0 +1,367 @@
+//! The slots that a lane holds, for a consumer that looks after rows of its own.
+
+use crate::consumer::Consumer;
+use crate::feed::FeedStats;
+use crate::lane::{self, LaneStats, Order, Report};
+use crate::report::Doing;
+use crate::rows::RowsCode;
+use crate::run_error::RunError;
+use crate::tables::Tables;
+use crate::tx::{Ended, Failure, Tx};
+use anabranch_core::cursor::{Move, Parts};
+use anabranch_core::{Slot, SlotSet, StoreError};
+use anabranch_store::database::{Reason, Statement, Topic, Who};
+use anabranch_store::{Backoff, Database, Log};
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
+
+/// The slots that a lane of a [`RowConsumer`](crate::RowConsumer) holds, and how it commits.
+///
+/// The rules: begin nothing for a slot that is not in [`keep`](Self::keep); commit everything by
+/// [`commit`](Self::commit), which fails if the slots have another owner by now; wait for nothing
+/// without hearing [`news`](Self::news); and forget what was begun under another
+/// [`tenure`](Self::tenure).
+pub struct Holding {
+    setup: HoldingSetup,
+    parts: Parts,
+    paused: bool,
+    stopping: bool,
+    outage: Backoff,
+}
+
+/// What a lane of rows is made of.
+pub(crate) struct HoldingSetup {
+    pub(crate) number: usize,
+    /// Which consumer of the set it belongs to.
+    pub(crate) of: usize,
+    pub(crate) log: Log,
+    pub(crate) tables: Tables,
+    pub(crate) consumer: Arc<Consumer>,
+    pub(crate) orders: mpsc::UnboundedReceiver<Order>,
+    /// The slots that it should hold, of those that it does.
+    pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
+    /// Whose transactions its are.
+    pub(crate) who: Who,
+    pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
+    pub(crate) stats: Arc<LaneStats>,
+    /// How heavy each slot is.
+    pub(crate) counts: Arc<FeedStats>,
+    /// How long a transaction may be open without a statement.
+    pub(crate) idle: Duration,
+    /// How soon to look for new rows when no signal comes.
+    pub(crate) poll: Duration,
+    /// Told whenever the lane has come further.
+    pub(crate) moved: Arc<Notify>,
+}
+
+/// How a commit went.
+#[derive(Debug)]
+pub enum Commit {
+    /// It is stored.
+    Done,
+    /// Somebody else owns the slots now: nothing is stored, and nothing is held.
+    Lost,
+    /// The database is away or busy: nothing is stored, as far as anybody knows.
+    Away(StoreError),
+    /// A statement was refused: nothing is stored.
+    Refused {
+        /// The item whose statement it was: see [`Tx::at`].
+        item: Option<usize>,
+        /// What the database said.
+        error: String,
+    },
+}
+
+impl Commit {
+    fn of(failure: Failure) -> Self {
+        match failure.failed.reason {
+            Reason::Store(error) if lane::is_worth_waiting(&error) => Self::Away(error),
+            reason => Self::Refused { item: failure.event, error: reason.to_string() },
+        }
+    }
+}
+
+/// Runs a lane of rows.
+pub(crate) async fn run(code: Arc<dyn RowsCode>, setup: HoldingSetup) {
+    let (reports, of) = (setup.reports.clone(), setup.of);
+    let consumer = setup.consumer.name.clone();
+    let outage = Backoff::default();
+    let mut holding =
+        Holding { setup, parts: Parts::default(), paused: false, stopping: false, outage };
+    let ended = AssertUnwindSafe(code.look_after(&mut holding)).catch_unwind().await;
+    let ended = ended.unwrap_or_else(|_| {
+        let problem = "its code panicked; correct it and start again".to_owned();
+        Err(RunError::refused(&consumer, problem))
+    });
+    if let Err(error) = ended {
+        let _ = reports.send((of, Report::Failed(error)));
+    }
+}
+
+impl Holding {
+    /// The log.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.setup.log
+    }
+
+    /// The database, on the connections of this replica set.
+    #[must_use]
+    pub fn database(&self) -> &Arc<dyn Database> {
+        &self.setup.tables.database
+    }
+
+    /// The number of the lane.
+    #[must_use]
+    pub fn lane(&self) -> usize {
+        self.setup.number
+    }
+
+    /// How soon to look for new rows when no signal comes.
+    #[must_use]
+    pub fn poll(&self) -> Duration {
+        self.setup.poll
+    }
+
+    /// The slots that it holds.
+    #[must_use]
+    pub fn slots(&self) -> SlotSet {
+        self.parts.slots()
+    }
+
+    /// Those of them for which something may be begun: the others are about to be let go. None while the
+    /// consumer is paused, or told to stop.
+    #[must_use]
+    pub fn keep(&self) -> SlotSet {
+        match self.paused || self.stopping {
+            true => SlotSet::empty(),
+            false => self.parts.slots().intersection(&self.setup.keep.borrow()),
+        }
+    }
+
+    /// Raised whenever everything that it held is lost: what was begun before is not to be committed.
+    #[must_use]
+    pub fn tenure(&self) -> u64 {
+        self.parts.tenure()
+    }
+
+    /// Whether it should finish what it has begun, and return.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// Resolves when something has changed: the slots that it holds or should keep, a pause, the order
+    /// to stop. May be dropped and called again at any time.
+    pub async fn news(&mut self) {
+        tokio::select! {
+            biased;
+            order = self.setup.orders.recv() => self.obey(order),
+            Ok(()) = self.setup.keep.changed() => {}
+        }
+        while let Ok(order) = self.setup.orders.try_recv() {
+            self.obey(Some(order));
+        }
+    }
+
+    fn obey(&mut self, order: Option<Order>) {
+        match order {
+            Some(Order::Take { cursors, losses }) => {
+                if losses != self.setup.stats.losses.load(Ordering::Relaxed) {
+                    return;
+                }
+                if self.parts.has_lost(&cursors) {
+                    self.forget();
+                }
+                let mut numbers = self.parts.numbers();
+                for cursor in self.parts.unknown(cursors) {
+                    numbers.push(self.parts.add(cursor));
+                }
+                self.parts.merge(&numbers);
+                self.publish();
+            }
+            Some(Order::Forget) => self.forget(),
+            Some(Order::Serve(who)) => self.setup.who = who,
+            Some(Order::Pause(paused)) => self.paused = paused,
+            // What is wanted of single rows is written into them.
+            Some(Order::Asked { .. }) => {}
+            Some(Order::Stop) | None => self.stopping = true,
+        }
+    }
+
+    /// A transaction of this lane.
+    #[must_use]
+    pub fn begin(&self) -> Tx<'static> {
+        let (tables, suffix) = (&self.setup.tables, self.setup.consumer.suffix);
+        Tx::begin_as(&tables.database, suffix, self.setup.idle, &self.setup.who)
+    }
+
+    /// Commits a transaction that writes rows of the slots `of`, if the lane still owns them. Slots that
+    /// others should own are let go with it, unless they are in `busy`: something of them is in work.
+    pub async fn commit(
+        &mut self,
+        tx: Tx<'_>,
+        of: &SlotSet,
+        busy: &SlotSet,
+    ) -> Result<Commit, RunError> {
+        let tables = self.setup.tables.clone();
+        let numbers = self.parts.numbers();
+        if numbers.is_empty() || !of.is_subset(&self.parts.slots()) {
+            // Without a row there is no fence.
+            return Ok(Commit::Lost);
+        }
+        let keep = self.setup.keep.borrow().union(busy);
+        let moves = self.parts.moves(&numbers, self.parts.reached(&numbers), Some(&keep));
+        let name = &self.setup.consumer.name;
+        let mut fence: Vec<Statement> =
+            moves.iter().flat_map(|step| tables.move_cursor(name, step)).collect();
+        let is_moved = |part: &usize| moves.iter().any(|step| step.part == *part);
+        let held: Vec<usize> = numbers.into_iter().filter(|part| !is_moved(part)).collect();
+        fence.extend(self.parts.holds(&held).map(|(id, epoch)| tables.hold(id, epoch)));
+        let lets_go = moves.iter().any(Move::lets_go);
+        if lets_go {
+            fence.push(Statement::signal(Topic::Workers));
+        }
+        self.setup.stats.does(Doing::Handling, false);
+        let failed = match tx.commit(fence).await {
+            Ended::Committed => {
+                self.outage.end();
+                self.setup.stats.does(Doing::Idle, true);
+                self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
+                self.parts.moved(&moves);
+                self.parts.compact();
+                self.publish();
+                return Ok(Commit::Done);
+            }
+            Ended::Fenced => {
+                self.lost();
+                return Ok(Commit::Lost);
+            }
+            Ended::Broken(failed) => {
+                let error = failed.into_store_error(tables.at());
+                if !lane::is_worth_waiting(&error) {
+                    return Err(error.into());
+                }
+                Commit::Away(error)
+            }
+            Ended::Failed(failure) => Commit::of(failure),
+        };
+        if let Commit::Away(error) = &failed
+            && lets_go
+        {
+            // It may be stored, and then others own those slots: only the tables know.
+            tracing::info!(%error, "nobody knows whether slots were let go");
+            self.lost();
+            return Ok(Commit::Lost);
+        }
+        Ok(failed)
+    }
+
+    /// What the database has said to a statement of a transaction that is not committed yet, if it has
+    /// refused one: that counts, whatever the code that got the error has made of it.
+    pub fn refusal(&self, tx: &mut Tx<'_>) -> Option<Commit> {
+        tx.failure().map(Commit::of)
+    }
+
+    /// Lets go of the slots that others should own, unless they are in `busy`.
+    pub async fn let_go(&mut self, busy: &SlotSet) -> Result<(), RunError> {
+        loop {
+            let keep = self.setup.keep.borrow_and_update().union(busy);
+            if self.parts.beyond(&keep).is_empty() {
+                return Ok(());
+            }
+            let tx = self.begin();
+            match self.commit(tx, &SlotSet::empty(), busy).await? {
+                Commit::Done | Commit::Lost => {}
+                Commit::Away(error) if self.stopping => {
+                    tracing::debug!(%error, "slots are let go by the lease");
+                    return Ok(());
+                }
+                Commit::Away(error) => self.wait_out(error).await?,
+                Commit::Refused { error, .. } => {
+                    tracing::warn!(error, "cannot let go of slots");
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Waits a while for a database that is away, or fails if it never will be back.
+    pub async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
+        if !lane::is_worth_waiting(&error) {
+            return Err(error.into());
+        }
+        let wait = self.outage.wait();
+        if self.outage.complains() {
+            let consumer = &self.setup.consumer.name;
+            tracing::warn!(consumer, lane = self.setup.number, %error, "a lane waits");
+        }
+        self.setup.stats.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
+        let _ = tokio::time::timeout(wait, async {
+            while !self.stopping {
+                self.news().await;
+            }
+        })
+        .await;
+        Ok(())
+    }
+
+    /// A stop because of what a row is or does.
+    #[must_use]
+    pub fn refuse(&self, problem: impl Into<String>) -> RunError {
+        RunError::refused(&self.setup.consumer.name, problem.into())
+    }
+
+    /// So many rows of a slot are done: that is how heavy it is.
+    pub fn count(&self, slot: Slot, rows: u32) {
+        self.setup.stats.handled.fetch_add(u64::from(rows), Ordering::Relaxed);
+        self.setup.counts.count(slot, rows);
+    }
+
+    /// Says how its rows stand: whether there is something to do now, how many wait to be tried again by
+    /// themselves, and how many keys wait for somebody.
+    pub fn stands(&self, has_work: bool, retrying: usize, parked: usize) {
+        let stats = &self.setup.stats;
+        stats.retrying.store(retrying, Ordering::Relaxed);
+        stats.parked.store(parked, Ordering::Relaxed);
+        let position = if has_work { 0 } else { u64::MAX };
+        if stats.position.swap(position, Ordering::Relaxed) != position {
+            self.setup.moved.notify_one();
+        }
+    }
+
+    /// Says that a row fails; it is shown until something works.
+    pub fn is_failing(&self, error: &str) {
+        self.setup.stats.does(Doing::Failing { error: Doing::cut(error) }, false);
+    }
+
+    /// Everything is lost: somebody else may have it now.
+    fn forget(&mut self) {
+        self.parts.clear();
+        self.publish();
+    }
+
+    /// It was fenced: nothing that it did since its last commit is stored.
+    fn lost(&mut self) {
+        let consumer = &self.setup.consumer.name;
+        tracing::info!(
+            consumer,
+            lane = self.setup.number,
+            "fenced: its cursors have another owner"
+        );
+        self.forget();
+        self.setup.stats.losses.fetch_add(1, Ordering::Relaxed);
+        let _ = self.setup.reports.send((self.setup.of, Report::Lost));
+    }
+
+    fn publish(&self) {
+        // Not before it has looked at the rows of these slots.
+        self.setup.stats.position.store(0, Ordering::Relaxed);
+        self.setup.stats.holds(&self.parts);
+        self.setup.moved.notify_one();
+    }
+}

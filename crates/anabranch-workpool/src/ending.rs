@@ -1,0 +1,94 @@
+//! How tasks end, as statements of the transaction that stores it: done, to be tried again, dead.
+
+use crate::new_task::{NewTask, Outcome};
+use crate::pool::{GaveUp, PoolSettings};
+use crate::tables::{Tables, Why};
+use crate::task::Task;
+use anabranch_core::{Failure, HashRule};
+use anabranch_store::database::Statement;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+/// A task that was run, with its result as JSON and what is to follow.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) task: Task,
+    pub(crate) result: String,
+    pub(crate) then: Vec<(String, NewTask)>,
+}
+
+/// The statements that store the end of tasks that were run.
+pub(crate) fn done(tables: &Tables, rule: HashRule, tasks: &[Done]) -> Vec<Statement> {
+    if tasks.is_empty() {
+        return Vec::new();
+    }
+    let results = tasks.iter().map(|done| (done.task.id, done.result.clone())).collect();
+    let mut statements = tables.done(results);
+    let mut follow: Vec<(String, NewTask)> = Vec::new();
+    for done in tasks {
+        follow.extend(done.task.follower(Outcome::Done, Some(&done.result), None));
+        follow.extend(done.then.iter().cloned());
+    }
+    statements.extend(enqueue(tables, rule, &follow));
+    statements
+}
+
+fn enqueue(tables: &Tables, rule: HashRule, tasks: &[(String, NewTask)]) -> Vec<Statement> {
+    if tasks.is_empty() {
+        return Vec::new();
+    }
+    let tasks: Vec<(&str, &NewTask)> =
+        tasks.iter().map(|(pool, task)| (pool.as_str(), task)).collect();
+    tables.enqueue(rule, &tasks)
+}
+
+/// What becomes of a task that has failed.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// It is tried again after a while.
+    Again(Duration),
+    /// It is dead and its key is held.
+    Park,
+    /// It is dead and its key goes on.
+    GoOn,
+    /// The replica set stops.
+    Stop,
+}
+
+/// What becomes of a task that has failed, and the statements that store it.
+pub(crate) fn failed(
+    tables: &Tables,
+    (rule, pool): (HashRule, &str),
+    settings: &PoolSettings,
+    (task, error): (&Task, &str),
+    gave_up: impl FnOnce() -> GaveUp,
+) -> (Verdict, Vec<Statement>) {
+    let attempts = task.attempts + 1;
+    if let Some(wait) = settings.retry.delay(attempts, random()) {
+        return (Verdict::Again(wait), vec![tables.failed(task.id, attempts, error, wait)]);
+    }
+    let (verdict, then) = match gave_up() {
+        GaveUp::Park => (Verdict::Park, Vec::new()),
+        GaveUp::GoOn(then) => (Verdict::GoOn, then),
+        GaveUp::AsSet => match settings.then() {
+            Failure::Park => (Verdict::Park, Vec::new()),
+            Failure::Skip => (Verdict::GoOn, Vec::new()),
+            Failure::Stop => return (Verdict::Stop, Vec::new()),
+        },
+    };
+    let mut statements = vec![tables.dead(task.id, attempts, error)];
+    if matches!(verdict, Verdict::Park) {
+        statements.push(tables.hold(pool, &task.key, task.slot, Why::Dead));
+    } else {
+        let mut follow = then;
+        follow.extend(task.follower(Outcome::Dead, None, Some(error)));
+        statements.extend(enqueue(tables, rule, &follow));
+    }
+    (verdict, statements)
+}
+
+/// A random number from 0 to 1, for jitter.
+fn random() -> f64 {
+    let number = RandomState::new().build_hasher().finish();
+    (number >> 11) as f64 / (1u64 << 53) as f64
+}

@@ -1,0 +1,357 @@
+//! A lane of a pool whose effects are in the database: tasks one after the other, in one transaction.
+
+use crate::ending::{self, Done, Verdict};
+use crate::pool::{GaveUp, Pool, PoolSettings};
+use crate::queue::Queue;
+use crate::reader::Reader;
+use crate::task::Task;
+use anabranch_core::{SlotSet, StoreError};
+use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError, Tx};
+use anabranch_store::database::End;
+use futures_util::FutureExt;
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+/// How long one transaction takes tasks: then it commits, so that others see the effects.
+const MAX_RUNNING: Duration = Duration::from_millis(500);
+/// How often to forget tasks that have ended.
+const PRUNE: Duration = Duration::from_secs(30);
+/// How many of them at a time.
+const PRUNED: usize = 5_000;
+
+/// A [`Pool`] as a replica set runs it.
+pub(crate) struct Inside<P> {
+    pool: P,
+    settings: PoolSettings,
+    permits: Arc<Semaphore>,
+}
+
+impl<P: Pool> Inside<P> {
+    pub(crate) fn new(pool: P) -> Self {
+        let settings = pool.settings();
+        let permits = Arc::new(Semaphore::new(settings.max_parallelism));
+        Self { pool, settings, permits }
+    }
+}
+
+impl<P: Pool> RowConsumer for Inside<P> {
+    fn name(&self) -> &str {
+        self.pool.name()
+    }
+
+    fn kind(&self) -> &'static str {
+        "pool"
+    }
+
+    async fn look_after(&self, holding: &mut Holding) -> Result<(), RunError> {
+        let reader = Reader::new(self.pool.name(), holding);
+        let queue = Queue::new(true);
+        Lane { inside: self, holding, reader, queue }.run().await
+    }
+}
+
+struct Lane<'a, P> {
+    inside: &'a Inside<P>,
+    holding: &'a mut Holding,
+    reader: Reader,
+    queue: Queue,
+}
+
+/// How far a batch got.
+enum Got {
+    /// All of these are run.
+    Through(Vec<Done>),
+    /// One has failed; nothing is stored.
+    Failed { task: Option<usize>, error: String },
+    /// The database is away; nothing is stored.
+    Away(StoreError),
+}
+
+impl<P: Pool> Lane<'_, P> {
+    async fn run(&mut self) -> Result<(), RunError> {
+        let nothing = SlotSet::empty();
+        let mut pruned = Instant::now();
+        loop {
+            self.holding.let_go(&nothing).await?;
+            if self.holding.is_stopping() {
+                return Ok(());
+            }
+            self.reader.follow(self.holding, &mut self.queue).await?;
+            let batch = self.queue.take(self.inside.settings.batch_size);
+            if !batch.is_empty() {
+                let permits = Arc::clone(&self.inside.permits);
+                let _permit = permits.acquire().await;
+                self.run_batch(batch).await?;
+                // Orders come in between.
+                self.holding.news().now_or_never();
+                continue;
+            }
+            if pruned.elapsed() >= PRUNE {
+                pruned = Instant::now();
+                prune(&self.reader, self.holding, &self.inside.settings).await;
+            }
+            tokio::select! {
+                () = self.holding.news() => {}
+                () = self.reader.wake(&self.queue) => {}
+            }
+        }
+    }
+
+    /// Runs tasks to their end, whatever fails in between.
+    async fn run_batch(&mut self, mut batch: Vec<Task>) -> Result<(), RunError> {
+        let tenure = self.holding.tenure();
+        let mut count = batch.len();
+        while !batch.is_empty() {
+            let (tx, got) = self.call(&batch[..count]).await;
+            let (ran, outcome) = match got {
+                Got::Through(done) => {
+                    let rest = batch[done.len()..].iter().map(|task| task.slot).collect();
+                    (done.len(), self.store(tx, &done, &rest).await?)
+                }
+                Got::Failed { task, error } => (0, Commit::Refused { item: task, error }),
+                Got::Away(error) => (0, Commit::Away(error)),
+            };
+            match outcome {
+                Commit::Done => {
+                    for task in batch.drain(..ran) {
+                        self.holding.count(task.slot, 1);
+                        self.queue.ended(&task);
+                    }
+                    if count > ran || self.holding.is_stopping() {
+                        // It took long: the others' turn comes again.
+                        self.queue.put_back(batch);
+                        return Ok(());
+                    }
+                    count = batch.len();
+                }
+                Commit::Lost => {
+                    self.lost();
+                    return Ok(());
+                }
+                Commit::Away(error) => {
+                    self.holding.wait_out(error).await?;
+                    if self.holding.tenure() != tenure || self.holding.is_stopping() {
+                        return Ok(());
+                    }
+                    // Perhaps it was stored, and only the answer was lost.
+                    self.drop_ended(&mut batch).await?;
+                    count = batch.len();
+                }
+                // What stands before it is stored first.
+                Commit::Refused { item: Some(item), .. } if item > 0 => count = item,
+                Commit::Refused { item: Some(_), error } => {
+                    let rest = batch.split_off(1);
+                    self.queue.put_back(rest);
+                    return match batch.pop() {
+                        Some(task) => self.fail(task, &error).await,
+                        None => Ok(()),
+                    };
+                }
+                Commit::Refused { item: None, error } => {
+                    // Somebody may have cancelled one; else nobody knows which it was: halve the batch
+                    // until it is alone.
+                    if self.drop_ended(&mut batch).await? {
+                        count = batch.len();
+                    } else if count > 1 {
+                        count /= 2;
+                    } else {
+                        self.queue.put_back(batch.split_off(1));
+                        if let Some(task) = batch.pop() {
+                            self.fail(task, &error).await?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs tasks in a transaction, one after the other.
+    async fn call(&mut self, tasks: &[Task]) -> (Tx<'static>, Got) {
+        let mut tx = self.holding.begin();
+        let started = Instant::now();
+        let mut done = Vec::with_capacity(tasks.len());
+        for (number, task) in tasks.iter().enumerate() {
+            tx.at(number);
+            let ran = AssertUnwindSafe(self.inside.pool.run(task, &mut tx)).catch_unwind().await;
+            let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+            let result = ran.and_then(|output| Ok(serde_json::to_string(&output)?));
+            match self.holding.refusal(&mut tx) {
+                Some(Commit::Away(error)) => return (tx, Got::Away(error)),
+                Some(Commit::Refused { item, error }) => {
+                    return (tx, Got::Failed { task: item.or(Some(number)), error });
+                }
+                _ => {}
+            }
+            match result {
+                Ok(result) => done.push(Done { task: task.clone(), result, then: Vec::new() }),
+                Err(error) => {
+                    let error = error.to_string();
+                    return (tx, Got::Failed { task: Some(number), error });
+                }
+            }
+            if started.elapsed() > MAX_RUNNING {
+                break;
+            }
+        }
+        tx.at_several();
+        (tx, Got::Through(done))
+    }
+
+    /// Stores the end of tasks; of the slots `busy` others are still to be run.
+    async fn store(
+        &mut self,
+        mut tx: Tx<'_>,
+        done: &[Done],
+        busy: &SlotSet,
+    ) -> Result<Commit, RunError> {
+        let rule = self.holding.log().hash_rule();
+        for statement in ending::done(&self.reader.tables, rule, done) {
+            if tx.push(statement).await.is_err() {
+                break; // The commit says why.
+            }
+        }
+        let of = done.iter().map(|done| done.task.slot).collect();
+        self.holding.commit(tx, &of, busy).await
+    }
+
+    /// What it has read may be somebody else's.
+    fn lost(&mut self) {
+        self.queue.clear();
+        self.reader.forget();
+    }
+
+    /// Removes tasks that have ended meanwhile. Says whether there were any.
+    async fn drop_ended(&mut self, batch: &mut Vec<Task>) -> Result<bool, RunError> {
+        let open = match open(&self.reader, self.holding, batch.iter().map(|task| task.id)).await {
+            Ok(open) => open,
+            Err(error) => {
+                self.holding.wait_out(error).await?;
+                return Ok(false);
+            }
+        };
+        let (still, ended): (Vec<_>, Vec<_>) =
+            std::mem::take(batch).into_iter().partition(|task| open.contains(&task.id));
+        *batch = still;
+        ended.iter().for_each(|task| self.queue.ended(task));
+        Ok(!ended.is_empty())
+    }
+
+    /// A task has failed.
+    async fn fail(&mut self, task: Task, error: &str) -> Result<(), RunError> {
+        let (pool, settings) = (&self.inside.pool, &self.inside.settings);
+        let gave_up = || pool.gave_up(&task, error);
+        let holding = &mut *self.holding;
+        let busy = self.queue.busy();
+        match fail(&mut self.reader, holding, settings, (&task, error, &busy), gave_up).await? {
+            Failed::Again(until) => self.queue.failed(task, until),
+            Failed::Held => {
+                self.queue.ended(&task);
+                self.queue.forget_key(&task.key);
+            }
+            Failed::Ended => self.queue.ended(&task),
+            Failed::Lost => self.lost(),
+        }
+        Ok(())
+    }
+}
+
+/// What has become of a task that failed.
+pub(crate) enum Failed {
+    /// It waits for another attempt.
+    Again(Instant),
+    /// It is dead, and its key is held.
+    Held,
+    /// It has ended, one way or another.
+    Ended,
+    /// It is somebody else's.
+    Lost,
+}
+
+/// Stores that a task has failed; of the slots `busy` something is in work.
+pub(crate) async fn fail(
+    reader: &mut Reader,
+    holding: &mut Holding,
+    settings: &PoolSettings,
+    (task, error, busy): (&Task, &str, &SlotSet),
+    gave_up: impl Fn() -> GaveUp,
+) -> Result<Failed, RunError> {
+    let (id, key, pool) = (task.id, task.key(), reader.pool.clone());
+    let rule = holding.log().hash_rule();
+    loop {
+        let (verdict, statements) =
+            ending::failed(&reader.tables, (rule, &pool), settings, (task, error), &gave_up);
+        tracing::warn!(pool, key, task = %id, error, ?verdict, "a task has failed");
+        if matches!(verdict, Verdict::Stop) {
+            return Err(holding.refuse(format!(
+                "task {id} of key `{key}` failed ({error}), and its policy is to stop; correct it, then \
+                 start again: it goes on with this task"
+            )));
+        }
+        holding.is_failing(error);
+        let mut tx = holding.begin();
+        for statement in statements {
+            if tx.push(statement).await.is_err() {
+                break; // The commit says why.
+            }
+        }
+        let tenure = holding.tenure();
+        let of = [task.slot].into_iter().collect();
+        match holding.commit(tx, &of, busy).await? {
+            Commit::Done => {
+                return Ok(match verdict {
+                    Verdict::Again(wait) => Failed::Again(Instant::now() + wait),
+                    Verdict::Park => {
+                        reader.hold(key);
+                        Failed::Held
+                    }
+                    Verdict::GoOn | Verdict::Stop => Failed::Ended,
+                });
+            }
+            Commit::Lost => return Ok(Failed::Lost),
+            Commit::Away(error) => {
+                holding.wait_out(error).await?;
+                if holding.tenure() != tenure || holding.is_stopping() {
+                    return Ok(Failed::Lost);
+                }
+            }
+            // Somebody has cancelled it.
+            Commit::Refused { .. } => return Ok(Failed::Ended),
+        }
+    }
+}
+
+/// Those of some tasks that are open.
+pub(crate) async fn open(
+    reader: &Reader,
+    holding: &Holding,
+    tasks: impl Iterator<Item = Uuid>,
+) -> Result<HashSet<Uuid>, StoreError> {
+    let (database, select) = (holding.database(), reader.tables.open(tasks));
+    let answers = database.begin().run(vec![select], End::Commit).await;
+    let answers = answers.map_err(|failed| failed.into_store_error(database.at()))?;
+    let rows = answers.iter().flat_map(|answer| &answer.rows);
+    rows.map(|row| crate::tables::column(database.at(), row, "id")).collect()
+}
+
+/// Forgets tasks that ended long ago. Whoever holds slot 0 does it.
+pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSettings) {
+    if !holding.slots().contains(anabranch_core::Slot::ZERO) {
+        return;
+    }
+    let prune = reader.tables.prune(&reader.pool, settings.keep, PRUNED);
+    if let Err(error) = holding.database().begin().run(vec![prune], End::Commit).await {
+        tracing::debug!(pool = reader.pool, %error, "cannot forget tasks that have ended");
+    }
+}
+
+/// What a task that panicked has said.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> HandlerError {
+    let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+    let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+    HandlerError::new(format!("the task panicked: {}", said.unwrap_or_default()))
+}

@@ -1,0 +1,71 @@
+//! Work pools: durable tasks, run one at a time and in order for each key, in parallel across keys, by
+//! as many processes as there are.
+//!
+//! A task is a row, and its key has a slot: whoever owns the slot runs the task. So there is nobody to
+//! compete with for it, and what holds for consumers holds for tasks: order is kept across processes,
+//! crashes and rescaling, and a process that has lost its slots stores nothing.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`new_task`] | [`NewTask`]: key, payload, when, unique, what follows |
+//! | [`task`] | [`Task`] as it is run, [`TaskStatus`] as others see it |
+//! | [`tasks`] | [`Tasks`]: enqueue, status, cancel, retry |
+//! | [`pool`] | [`Pool`] (exactly once) and [`OutsidePool`] (at least once) |
+//! | [`mod@run`] | [`Run`]: checkpoints, and what is to follow |
+//! | `queue` | what a lane has read, key by key: pure |
+//! | `reader` | how a lane finds its tasks |
+//! | `inside`, `outside` | the lanes of the two kinds of pools |
+//! | `ending` | how tasks end |
+//! | `tables` | the statements |
+//!
+//! It stands on consumers of rows ([`RowConsumer`](anabranch_runtime::RowConsumer)) and uses their public
+//! API only.
+
+mod ending;
+mod inside;
+pub mod new_task;
+mod outside;
+pub mod pool;
+mod queue;
+mod reader;
+pub mod run;
+mod tables;
+pub mod task;
+pub mod tasks;
+
+pub use new_task::{Completed, NewTask, Outcome};
+pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
+pub use run::Run;
+pub use task::{Task, TaskState, TaskStatus};
+pub use tasks::{Enqueued, PoolCounts, TaskError, Tasks};
+
+use anabranch_runtime::ReplicaSet;
+
+/// Adds pools to a replica set.
+///
+/// ```
+/// # use anabranch_runtime::{ReplicaSet, RunError};
+/// # use anabranch_workpool::{Pool, PoolSet};
+/// # async fn f<P: Pool>(log: anabranch_store::Log, payouts: P) -> Result<(), RunError> {
+/// ReplicaSet::new("payouts").pool(payouts).lanes(4).run(&log).await?;
+/// # Ok(()) }
+/// ```
+pub trait PoolSet {
+    /// Adds a pool whose effects are in the database, exactly once.
+    #[must_use]
+    fn pool(self, pool: impl Pool) -> Self;
+
+    /// Adds a pool whose effects are outside, at least once.
+    #[must_use]
+    fn outside_pool(self, pool: impl OutsidePool) -> Self;
+}
+
+impl PoolSet for ReplicaSet {
+    fn pool(self, pool: impl Pool) -> Self {
+        self.rows(inside::Inside::new(pool))
+    }
+
+    fn outside_pool(self, pool: impl OutsidePool) -> Self {
+        self.rows(outside::Outside::new(pool))
+    }
+}

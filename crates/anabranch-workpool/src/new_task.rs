@@ -1,0 +1,148 @@
+//! The task to enqueue.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A task that is about to be enqueued. Whatever is wrong with it, a payload that cannot be JSON among
+/// that, is reported by enqueueing it.
+///
+/// ```
+/// use anabranch_workpool::NewTask;
+/// use std::time::Duration;
+/// let remind = NewTask::new("cust-7", &serde_json::json!({ "invoice": 42 }))
+///     .run_after(Duration::from_secs(7 * 86_400))
+///     .unique("reminder-42");
+/// assert_eq!(remind.key(), "cust-7");
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a task does nothing until it is enqueued"]
+pub struct NewTask {
+    pub(crate) id: Uuid,
+    /// Whether the caller chose the id, so that it may be there already.
+    pub(crate) id_is_callers: bool,
+    pub(crate) key: String,
+    /// JSON, or what is wrong with it.
+    pub(crate) payload: Result<String, String>,
+    pub(crate) due: Due,
+    pub(crate) unique: Option<String>,
+    pub(crate) then: Option<Then>,
+}
+
+/// When a task is to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Now,
+    /// By the database's clock.
+    After(Duration),
+    At(Timestamp),
+}
+
+/// The task that follows another one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Then {
+    pub(crate) pool: String,
+    pub(crate) key: String,
+    pub(crate) payload: serde_json::Value,
+}
+
+/// What the task that follows another one is told: the payload of an
+/// [on-complete task](NewTask::on_complete).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Completed<P = serde_json::Value, R = serde_json::Value> {
+    /// The task that has ended.
+    pub task: Uuid,
+    /// How it has ended.
+    pub outcome: Outcome,
+    /// Its result, if it is done.
+    pub result: Option<R>,
+    /// What it said when it failed last, if it did.
+    pub error: Option<String>,
+    /// What was handed to `on_complete`.
+    pub payload: P,
+}
+
+/// How a task has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was run.
+    Done,
+    /// Its attempts are used up.
+    Dead,
+    /// Somebody has cancelled it.
+    Cancelled,
+}
+
+impl NewTask {
+    /// A task of a key: tasks of one key are run one at a time, in the order in which they were
+    /// enqueued.
+    pub fn new(key: impl Into<String>, payload: &impl Serialize) -> Self {
+        Self {
+            id: Uuid::now_v7(),
+            id_is_callers: false,
+            key: key.into(),
+            payload: serde_json::to_string(payload).map_err(|error| error.to_string()),
+            due: Due::Now,
+            unique: None,
+            then: None,
+        }
+    }
+
+    /// The id of the task. Enqueueing the same id again changes nothing and succeeds, for as long as
+    /// the task is kept.
+    pub fn with_id(mut self, id: Uuid) -> Self {
+        self.id = id;
+        self.id_is_callers = true;
+        self
+    }
+
+    /// Not before this time. Until then it holds back nobody.
+    pub fn run_at(mut self, time: Timestamp) -> Self {
+        self.due = Due::At(time);
+        self
+    }
+
+    /// Not before so much time has passed, by the database's clock. Until then it holds back nobody.
+    pub fn run_after(mut self, delay: Duration) -> Self {
+        self.due = Due::After(delay);
+        self
+    }
+
+    /// Only if the pool has no open task with this unique key; else that one is meant.
+    pub fn unique(mut self, key: impl Into<String>) -> Self {
+        self.unique = Some(key.into());
+        self
+    }
+
+    /// Enqueues another task in the transaction that ends this one: when it is done, when it is
+    /// cancelled, or when its attempts are used up and it is let go. Its payload is a [`Completed`] with
+    /// this one inside.
+    pub fn on_complete(
+        mut self,
+        pool: impl Into<String>,
+        key: impl Into<String>,
+        payload: &impl Serialize,
+    ) -> Self {
+        match serde_json::to_value(payload) {
+            Ok(payload) => {
+                self.then = Some(Then { pool: pool.into(), key: key.into(), payload });
+            }
+            Err(error) => self.payload = Err(format!("on_complete: {error}")),
+        }
+        self
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}

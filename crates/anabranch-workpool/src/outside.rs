@@ -1,0 +1,268 @@
+//! A lane of a pool whose effects are outside: tasks of different keys at the same time, their ends
+//! stored together.
+
+use crate::ending::{self, Done};
+use crate::inside::{Failed, fail, open, panicked, prune};
+use crate::pool::{OutsidePool, PoolSettings};
+use crate::queue::Queue;
+use crate::reader::Reader;
+use crate::run::{Run, Save};
+use crate::task::Task;
+use anabranch_core::SlotSet;
+use anabranch_runtime::{Commit, Holding, RowConsumer, RunError};
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+/// How often to forget tasks that have ended.
+const PRUNE: Duration = Duration::from_secs(30);
+
+/// An [`OutsidePool`] as a replica set runs it.
+pub(crate) struct Outside<P> {
+    pool: Arc<P>,
+    settings: PoolSettings,
+    permits: Arc<Semaphore>,
+}
+
+impl<P: OutsidePool> Outside<P> {
+    pub(crate) fn new(pool: P) -> Self {
+        let settings = pool.settings();
+        let permits = Arc::new(Semaphore::new(settings.max_parallelism));
+        Self { pool: Arc::new(pool), settings, permits }
+    }
+}
+
+impl<P: OutsidePool> RowConsumer for Outside<P> {
+    fn name(&self) -> &str {
+        self.pool.name()
+    }
+
+    fn kind(&self) -> &'static str {
+        "pool"
+    }
+
+    async fn look_after(&self, holding: &mut Holding) -> Result<(), RunError> {
+        let (reader, queue) = (Reader::new(self.pool.name(), holding), Queue::new(false));
+        let (saver, saves) = mpsc::unbounded_channel();
+        let (running, ended) = (JoinSet::new(), Vec::new());
+        let mut lane = Lane { outside: self, reader, queue, running, ended, saver, saves };
+        lane.run(holding).await
+    }
+}
+
+/// A task that was run: its result as JSON, or what it said.
+struct Ended {
+    task: Task,
+    run: Run,
+    outcome: Result<String, String>,
+}
+
+struct Lane<'a, P> {
+    outside: &'a Outside<P>,
+    reader: Reader,
+    queue: Queue,
+    running: JoinSet<Ended>,
+    ended: Vec<Ended>,
+    saver: mpsc::UnboundedSender<Save>,
+    saves: mpsc::UnboundedReceiver<Save>,
+}
+
+impl<P: OutsidePool> Lane<'_, P> {
+    async fn run(&mut self, holding: &mut Holding) -> Result<(), RunError> {
+        let mut pruned = Instant::now();
+        loop {
+            holding.let_go(&self.queue.busy()).await?;
+            if self.reader.follow(holding, &mut self.queue).await? {
+                self.forget().await;
+            }
+            while let Some(Ok(ended)) = self.running.try_join_next() {
+                self.ended.push(ended);
+            }
+            let mut saves = Vec::new();
+            while let Ok(save) = self.saves.try_recv() {
+                saves.push(save);
+            }
+            if !self.ended.is_empty() || !saves.is_empty() {
+                self.store(holding, saves).await?;
+                holding.news().now_or_never();
+                continue;
+            }
+            if holding.is_stopping() && self.running.is_empty() {
+                return Ok(());
+            }
+            self.start();
+            if pruned.elapsed() >= PRUNE {
+                pruned = Instant::now();
+                prune(&self.reader, holding, &self.outside.settings).await;
+            }
+            let waits_for_room = self.queue.has_turn();
+            tokio::select! {
+                Some(ended) = self.running.join_next() => self.ended.extend(ended.ok()),
+                Some(save) = self.saves.recv() => self.store(holding, vec![save]).await?,
+                () = holding.news() => {}
+                () = self.reader.wake(&self.queue) => {}
+                _ = self.outside.permits.acquire(), if waits_for_room => {}
+            }
+        }
+    }
+
+    /// Starts what can be started.
+    fn start(&mut self) {
+        while self.queue.has_turn() {
+            let permits = Arc::clone(&self.outside.permits);
+            let Ok(permit) = permits.try_acquire_owned() else { return };
+            match self.queue.take(1).pop() {
+                Some(task) => self.spawn(task, permit),
+                None => return,
+            }
+        }
+    }
+
+    fn spawn(&mut self, task: Task, permit: OwnedSemaphorePermit) {
+        let pool = Arc::clone(&self.outside.pool);
+        let (checkpoint, saves) = (task.checkpoint.clone(), self.saver.clone());
+        let mut run = Run { task: task.id, checkpoint, saves, then: Vec::new() };
+        self.running.spawn(async move {
+            let ran = AssertUnwindSafe(pool.run(&task, &mut run)).catch_unwind().await;
+            let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+            let result = ran.and_then(|output| Ok(serde_json::to_string(&output)?));
+            drop(permit);
+            Ended { task, run, outcome: result.map_err(|error| error.to_string()) }
+        });
+    }
+
+    /// Somebody else has what it had: what runs is given up.
+    async fn forget(&mut self) {
+        self.running.shutdown().await;
+        self.ended.clear();
+        // Those who wait for a checkpoint learn that it was not saved.
+        while self.saves.try_recv().is_ok() {}
+    }
+
+    /// Stores the ends of tasks, and checkpoints.
+    async fn store(&mut self, holding: &mut Holding, mut saves: Vec<Save>) -> Result<(), RunError> {
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for Ended { mut task, run, outcome } in self.ended.drain(..) {
+            match outcome {
+                Ok(result) => done.push(Done { task, result, then: run.then }),
+                Err(error) => {
+                    // The next attempt begins where this one came to.
+                    task.checkpoint = run.checkpoint;
+                    failed.push((task, error));
+                }
+            }
+        }
+        let rule = holding.log().hash_rule();
+        let mut count = done.len();
+        let tenure = holding.tenure();
+        while !done.is_empty() || !saves.is_empty() {
+            let mut tx = holding.begin();
+            let mut statements = ending::done(&self.reader.tables, rule, &done[..count]);
+            statements.extend(
+                saves
+                    .iter()
+                    .map(|save| self.reader.tables.checkpoint(save.task, save.checkpoint.clone())),
+            );
+            for statement in statements {
+                if tx.push(statement).await.is_err() {
+                    break; // The commit says why.
+                }
+            }
+            let of: SlotSet = done[..count].iter().map(|done| done.task.slot).collect();
+            match holding.commit(tx, &of, &self.queue.busy()).await? {
+                Commit::Done => {
+                    for done in done.drain(..count) {
+                        holding.count(done.task.slot, 1);
+                        self.queue.ended(&done.task);
+                    }
+                    for save in saves.drain(..) {
+                        let _ = save.saved.send(());
+                    }
+                    count = done.len();
+                }
+                Commit::Lost => {
+                    self.lost().await;
+                    return Ok(());
+                }
+                Commit::Away(error) => {
+                    holding.wait_out(error).await?;
+                    if holding.tenure() != tenure {
+                        return Ok(());
+                    }
+                    self.drop_ended(holding, &mut done, &mut saves).await?;
+                    count = done.len();
+                }
+                Commit::Refused { error, .. } => {
+                    if self.drop_ended(holding, &mut done, &mut saves).await? {
+                        count = done.len();
+                    } else if count > 1 {
+                        // One of them cannot be stored: whichever it is, the others can.
+                        count /= 2;
+                    } else if count == 1 {
+                        failed.push((done.remove(0).task, error));
+                        count = done.len();
+                    } else {
+                        // Checkpoints that the database refuses: whoever waits for them is told.
+                        tracing::warn!(pool = self.reader.pool, error, "cannot save a checkpoint");
+                        saves.clear();
+                        count = done.len();
+                    }
+                }
+            }
+        }
+        for (task, error) in failed {
+            let (pool, settings) = (&self.outside.pool, &self.outside.settings);
+            let gave_up = || pool.gave_up(&task, &error);
+            let (busy, reader) = (self.queue.busy(), &mut self.reader);
+            match fail(reader, holding, settings, (&task, &error, &busy), gave_up).await? {
+                Failed::Again(until) => self.queue.failed(task, until),
+                Failed::Held => {
+                    self.queue.ended(&task);
+                    self.queue.forget_key(&task.key);
+                }
+                Failed::Ended => self.queue.ended(&task),
+                Failed::Lost => {
+                    self.lost().await;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn lost(&mut self) {
+        self.forget().await;
+        self.queue.clear();
+        self.reader.forget();
+    }
+
+    /// Removes tasks that have ended meanwhile: they were cancelled. Says whether there were any.
+    async fn drop_ended(
+        &mut self,
+        holding: &mut Holding,
+        done: &mut Vec<Done>,
+        saves: &mut Vec<Save>,
+    ) -> Result<bool, RunError> {
+        let ids = done.iter().map(|done| done.task.id).chain(saves.iter().map(|save| save.task));
+        let open = match open(&self.reader, holding, ids).await {
+            Ok(open) => open,
+            Err(error) => {
+                holding.wait_out(error).await?;
+                return Ok(false);
+            }
+        };
+        let before = done.len() + saves.len();
+        done.retain(|done| {
+            let is_open = open.contains(&done.task.id);
+            if !is_open {
+                self.queue.ended(&done.task);
+            }
+            is_open
+        });
+        saves.retain(|save| open.contains(&save.task));
+        Ok(before > done.len() + saves.len())
+    }
+}

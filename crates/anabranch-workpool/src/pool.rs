@@ -1,0 +1,156 @@
+//! What a pool does with its tasks: two traits, by where the effects are.
+
+use crate::new_task::NewTask;
+use crate::run::Run;
+use crate::task::Task;
+use anabranch_core::{Failure, Retry};
+use anabranch_runtime::{Result, Tx};
+use serde::Serialize;
+use std::future::Future;
+use std::time::Duration;
+
+/// Tasks whose effects are in the database that holds the log, **exactly once**: what a task writes
+/// through its [`Tx`] commits together with its end, or not at all.
+///
+/// Tasks of one key are run one at a time, in order. Several tasks share a transaction, so a task should
+/// not take long; for one that does, or has effects elsewhere, there is [`OutsidePool`].
+///
+/// ```
+/// use anabranch_runtime::{Result, Tx};
+/// use anabranch_store::params;
+/// use anabranch_workpool::{Pool, Task};
+///
+/// struct Payouts;
+///
+/// impl Pool for Payouts {
+///     type Output = i64;
+///     fn name(&self) -> &str {
+///         "payouts"
+///     }
+///     async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<i64> {
+///         let cents: i64 = task.payload()?;
+///         let pay = "UPDATE accounts SET cents = cents - $1 WHERE id = $2";
+///         tx.execute(pay, params![cents, task.key()]).await?;
+///         Ok(cents)
+///     }
+/// }
+/// ```
+pub trait Pool: Send + Sync + 'static {
+    /// What a task returns. It is kept with the task.
+    type Output: Serialize + Send;
+
+    /// Its name: lower-case letters, digits, `_`, `-` and `.`.
+    fn name(&self) -> &str;
+
+    /// What else it chooses.
+    fn settings(&self) -> PoolSettings {
+        PoolSettings::default()
+    }
+
+    /// Runs one task. An error rolls back what it wrote.
+    fn run(
+        &self,
+        task: &Task,
+        tx: &mut Tx<'_>,
+    ) -> impl Future<Output = Result<Self::Output>> + Send;
+
+    /// The attempts of a task are used up.
+    fn gave_up(&self, _task: &Task, _error: &str) -> GaveUp {
+        GaveUp::AsSet
+    }
+}
+
+/// Tasks with effects outside the database, **at least once**: a crash after the effect and before the
+/// task's end is stored repeats it, under the same [idempotency key](Task::idempotency_key).
+///
+/// Tasks of one key are run one at a time, in order, and the next begins when the end of the one before
+/// is stored. Tasks of different keys run at the same time, up to
+/// [`max_parallelism`](PoolSettings::max_parallelism) in each process.
+pub trait OutsidePool: Send + Sync + 'static {
+    /// What a task returns. It is kept with the task.
+    type Output: Serialize + Send;
+
+    /// Its name: lower-case letters, digits, `_`, `-` and `.`.
+    fn name(&self) -> &str;
+
+    /// What else it chooses.
+    fn settings(&self) -> PoolSettings {
+        PoolSettings::default()
+    }
+
+    /// Runs one task.
+    fn run(&self, task: &Task, run: &mut Run) -> impl Future<Output = Result<Self::Output>> + Send;
+
+    /// The attempts of a task are used up.
+    fn gave_up(&self, _task: &Task, _error: &str) -> GaveUp {
+        GaveUp::AsSet
+    }
+}
+
+/// What becomes of a task whose attempts are used up, and of its key.
+#[derive(Debug)]
+pub enum GaveUp {
+    /// What the [retry](PoolSettings::retry) of the pool says.
+    AsSet,
+    /// It is dead, and its key is held until somebody retries or discards it.
+    Park,
+    /// It is dead; its key goes on, and these tasks are enqueued, each with its pool, in the same
+    /// transaction.
+    GoOn(Vec<(String, NewTask)>),
+}
+
+/// What a pool may choose. The defaults suit most.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct PoolSettings {
+    pub(crate) retry: Retry,
+    pub(crate) max_parallelism: usize,
+    pub(crate) batch_size: usize,
+    pub(crate) keep: Duration,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            retry: Retry::default(),
+            max_parallelism: 64,
+            batch_size: 1_000,
+            keep: Duration::from_secs(86_400),
+        }
+    }
+}
+
+impl PoolSettings {
+    /// How often a failing task is tried, and what happens then: its key is held until somebody
+    /// [retries or discards](crate::Tasks::retry) it ([`Failure::Park`], the default), the key goes on
+    /// without it ([`Failure::Skip`]), or the replica set stops ([`Failure::Stop`]). While it waits for
+    /// its next attempt it holds back the later tasks of its key, and nobody else.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// How many tasks run at the same time in each process, at the most. Default 64. Tasks of a
+    /// [`Pool`] share transactions, one for each lane; there it is how many lanes run at the same time.
+    pub fn max_parallelism(mut self, tasks: usize) -> Self {
+        self.max_parallelism = tasks.max(1);
+        self
+    }
+
+    /// The most tasks that end in one transaction. Default 1,000.
+    pub fn batch_size(mut self, tasks: usize) -> Self {
+        self.batch_size = tasks.max(1);
+        self
+    }
+
+    /// How long a task that has ended is kept, with its result. Default one day.
+    pub fn keep(mut self, time: Duration) -> Self {
+        self.keep = time;
+        self
+    }
+
+    /// What becomes of a task whose attempts are used up, if the pool has not said so itself.
+    pub(crate) fn then(&self) -> Failure {
+        self.retry.then
+    }
+}

@@ -1,0 +1,474 @@
+//! The rows of tasks and held keys. The statements run on every database; what differs is here too.
+
+use crate::new_task::{Due, NewTask};
+use crate::task::{Task, TaskState, TaskStatus};
+use anabranch_core::{HashRule, Slot, SlotSet, StoreError};
+use anabranch_store::database::{Dialect, Kind, Statement, Topic};
+use anabranch_store::value::{ColumnError, FromValue};
+use anabranch_store::{Row, Value, params};
+use jiff::Timestamp;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// What a lane reads of a task.
+const COLUMNS: &str = "id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run";
+/// What others read of a task.
+const STATUS: &str =
+    "id, pool, key, state, attempts, due_us, error, result, enqueued_us, finished_us";
+
+/// The tables of tasks, as statements write them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    kind: Kind,
+    tasks: String,
+    held: String,
+    now: &'static str,
+    for_update: &'static str,
+}
+
+/// A key of which nothing is run, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Dead,
+    Paused,
+}
+
+impl Why {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dead => "dead",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+impl Tables {
+    pub(crate) fn of(dialect: &Dialect) -> Self {
+        Self {
+            kind: dialect.kind,
+            tasks: dialect.table("tasks"),
+            held: dialect.table("held_keys"),
+            now: dialect.now_us(),
+            for_update: dialect.for_update(),
+        }
+    }
+
+    /// Whether a column is one of several values.
+    fn is_any(&self, column: &str, place: u8) -> String {
+        match self.kind {
+            Kind::Postgres => format!("{column} = ANY (${place})"),
+            _ => format!("{column} IN (SELECT value FROM json_each(${place}))"),
+        }
+    }
+
+    /// Enqueues tasks, each with its pool. Those that are there already are left as they are.
+    pub(crate) fn enqueue(&self, rule: HashRule, tasks: &[(&str, &NewTask)]) -> Vec<Statement> {
+        let rows = tasks.iter().map(|(pool, task)| self.values(rule, pool, task));
+        let (table, now) = (&self.tasks, self.now);
+        let columns =
+            "id, pool, key, slot, state, due_us, unique_key, payload, then_run, enqueued_us";
+        let state = "CASE WHEN d.due_us > d.now_us THEN 1 ELSE 0 END";
+        let mut statements: Vec<Statement> = match self.kind {
+            Kind::Postgres => {
+                let insert = format!(
+                    "INSERT INTO {table} ({columns}) SELECT id, pool, key, slot, {state}, due_us, \
+                     unique_key, payload, then_run, now_us FROM (SELECT t.id, t.pool, t.key, t.slot, \
+                     coalesce(t.at_us, n.now_us + t.delay_us, 0) AS due_us, t.unique_key, t.payload, \
+                     t.then_run, n.now_us FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], \
+                     $5::bigint[], $6::bigint[], $7::text[], $8::json[], $9::json[]) AS t (id, pool, \
+                     key, slot, delay_us, at_us, unique_key, payload, then_run), \
+                     (SELECT {now} AS now_us) AS n) AS d ON CONFLICT DO NOTHING"
+                );
+                let rows: Vec<Vec<Value>> = rows.collect();
+                let column = |place: usize| rows.iter().map(|row| row[place].clone()).collect();
+                vec![Statement::new(insert, (0..9).map(column).collect())]
+            }
+            _ => {
+                let insert = format!(
+                    "INSERT INTO {table} ({columns}) SELECT $1, $2, $3, $4, {state}, d.due_us, $7, \
+                     $8, $9, d.now_us FROM (SELECT coalesce($6, {now} + $5, 0) AS due_us, \
+                     {now} AS now_us) AS d WHERE true ON CONFLICT DO NOTHING"
+                );
+                rows.map(|row| Statement::new(insert.clone(), row)).collect()
+            }
+        };
+        statements.push(Statement::signal(Topic::Tasks));
+        statements
+    }
+
+    fn values(&self, rule: HashRule, pool: &str, task: &NewTask) -> Vec<Value> {
+        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4);
+        let (delay, at) = match task.due {
+            Due::Now => (None, None),
+            Due::After(delay) => (Some(micros(delay).min(i64::MAX / 4)), None),
+            Due::At(time) => (None, Some(time.as_microsecond())),
+        };
+        let then = task.then.as_ref().and_then(|then| serde_json::to_string(then).ok());
+        let payload = task.payload.clone().unwrap_or_default();
+        params![
+            task.id,
+            pool,
+            task.key.as_str(),
+            rule.slot(&task.key).get(),
+            delay,
+            at,
+            task.unique.clone(),
+            Value::Json(payload),
+            then.map(Value::Json).unwrap_or(Value::Null),
+        ]
+    }
+
+    /// The tasks that have one of these ids, or are open under one of these unique keys.
+    pub(crate) fn existing(&self, pool: &str, tasks: &[NewTask]) -> Statement {
+        let (ids, unique) = (self.is_any("id", 1), self.is_any("unique_key", 3));
+        let select = format!(
+            "SELECT id, unique_key FROM {t} WHERE {ids} UNION ALL SELECT id, unique_key FROM {t} \
+             WHERE pool = $2 AND unique_key IS NOT NULL AND state < 3 AND {unique}",
+            t = self.tasks
+        );
+        let ids = tasks.iter().map(|task| Value::from(task.id)).collect();
+        let unique = tasks.iter().filter_map(|task| task.unique.clone()).map(Value::from).collect();
+        Statement::query(select, vec![ids, pool.into(), unique])
+    }
+
+    /// Only one plan reads the beginning of a queue in order: the planner cannot know how few rows are
+    /// open, or of these slots.
+    pub(crate) fn plan(&self) -> Option<Statement> {
+        let off = |name: &str| format!("set_config('{name}', 'off', true)");
+        let all = ["enable_seqscan", "enable_sort", "enable_bitmapscan", "jit"].map(off).join(", ");
+        (self.kind == Kind::Postgres).then(|| Statement::new(format!("SELECT {all}"), vec![]))
+    }
+
+    /// The next tasks that are ready, after one, up to another, without those that are known.
+    pub(crate) fn ready(&self, look: &Look<'_>) -> Statement {
+        let (slots, known, now) = (self.of_slots(6), self.not_known(5), self.now);
+        let select = format!(
+            "SELECT {COLUMNS}, {now} AS now_us FROM {} WHERE pool = $1 AND state = 0 AND seq > $2 \
+             AND seq <= $3{known}{slots} ORDER BY seq LIMIT $4",
+            self.tasks
+        );
+        let known = look.known.iter().map(|id| Value::from(*id)).collect();
+        let mut values = params![look.pool, look.after, look.up_to, look.limit];
+        values.push(known);
+        if self.kind == Kind::Postgres {
+            values.push(look.slots.to_bytes().into());
+        }
+        Statement::query(select, values)
+    }
+
+    /// Tasks whose time has come, and the next one whose time will.
+    pub(crate) fn scheduled(&self, look: &Look<'_>) -> [Statement; 2] {
+        let (tasks, now) = (&self.tasks, self.now);
+        let (slots, known) = (self.of_slots(4), self.not_known(3));
+        let due = format!(
+            "SELECT {COLUMNS}, {now} AS now_us FROM {tasks} WHERE pool = $1 AND state = 1 AND \
+             due_us <= {now}{known}{slots} ORDER BY due_us LIMIT $2"
+        );
+        let known = look.known.iter().map(|id| Value::from(*id)).collect();
+        let mut values = vec![look.pool.into(), look.limit.into(), known];
+        let next_slots = self.of_slots(2);
+        let next = format!(
+            "SELECT due_us - {now} AS wait_us, slot FROM {tasks} WHERE pool = $1 AND state = 1 AND \
+             due_us > {now}{next_slots} ORDER BY due_us LIMIT 1"
+        );
+        let mut next_values = params![look.pool];
+        if self.kind == Kind::Postgres {
+            values.push(look.slots.to_bytes().into());
+            next_values.push(look.slots.to_bytes().into());
+        }
+        [Statement::query(due, values), Statement::query(next, next_values)]
+    }
+
+    fn of_slots(&self, place: u8) -> String {
+        match self.kind {
+            Kind::Postgres => format!(" AND get_bit(${place}::bytea, slot) = 1"),
+            // Filtered by whoever reads them: there is no network to save.
+            _ => String::new(),
+        }
+    }
+
+    fn not_known(&self, place: u8) -> String {
+        match self.kind {
+            Kind::Postgres => format!(" AND id <> ALL (${place})"),
+            _ => format!(" AND id NOT IN (SELECT value FROM json_each(${place}))"),
+        }
+    }
+
+    /// The next ready tasks of one key.
+    pub(crate) fn ready_of(&self, pool: &str, key: &str, after: i64, up_to: i64) -> Statement {
+        let now = self.now;
+        let select = format!(
+            "SELECT {COLUMNS}, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 AND state < 4 \
+             AND state = 0 AND seq > $3 AND seq <= $4 ORDER BY seq LIMIT $5",
+            self.tasks
+        );
+        Statement::query(select, params![pool, key, after, up_to, crate::queue::LINE])
+    }
+
+    /// A task from its row.
+    pub(crate) fn task(&self, row: &Row) -> Result<Task, ColumnError> {
+        let (due, now): (i64, i64) = (row.get("due_us")?, row.get("now_us")?);
+        let slot: u16 = row.get("slot")?;
+        let then: Option<String> = row.get("then_run")?;
+        let wait = u64::try_from(due - now).ok().filter(|wait| *wait > 0);
+        Ok(Task {
+            id: row.get("id")?,
+            seq: row.get("seq")?,
+            key: row.get::<String>("key")?.into(),
+            slot: Slot::new(slot).unwrap_or(Slot::ZERO),
+            attempts: row.get("attempts")?,
+            payload: row.get("payload")?,
+            checkpoint: row.get("checkpoint")?,
+            then: then.and_then(|json| serde_json::from_str(&json).ok()),
+            wait: wait.map(Duration::from_micros),
+        })
+    }
+
+    /// These tasks are done. All of them must still be open: one that was cancelled meanwhile, or is
+    /// done already, fails the transaction.
+    pub(crate) fn done(&self, results: Vec<(Uuid, String)>) -> Vec<Statement> {
+        let (tasks, now, count) = (&self.tasks, self.now, results.len() as u64);
+        let set = format!("SET state = 4, finished_us = {now}, error = NULL");
+        if self.kind == Kind::Postgres {
+            let update = format!(
+                "UPDATE {tasks} AS t {set}, result = d.result FROM unnest($1::uuid[], $2::json[]) \
+                 AS d (id, result) WHERE t.id = d.id AND t.state < 3"
+            );
+            let (ids, results): (Vec<Value>, Vec<Value>) = results
+                .into_iter()
+                .map(|(id, result)| (Value::Uuid(id), Value::Json(result)))
+                .unzip();
+            let values = vec![Value::Array(ids), Value::Array(results)];
+            return vec![Statement::fence(update, values, count)];
+        }
+        let update = format!("UPDATE {tasks} {set}, result = $2 WHERE id = $1 AND state < 3");
+        let one = |(id, result)| {
+            Statement::fence(update.clone(), params![Value::Uuid(id), Value::Json(result)], 1)
+        };
+        results.into_iter().map(one).collect()
+    }
+
+    /// Those of some tasks that are open.
+    pub(crate) fn open(&self, tasks: impl Iterator<Item = Uuid>) -> Statement {
+        let ids = self.is_any("id", 1);
+        let select = format!("SELECT id FROM {} WHERE {ids} AND state < 3", self.tasks);
+        Statement::query(select, vec![tasks.map(Value::from).collect()])
+    }
+
+    /// A task has failed, and is tried again after a while.
+    pub(crate) fn failed(
+        &self,
+        task: Uuid,
+        attempts: u32,
+        error: &str,
+        wait: Duration,
+    ) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = 0, attempts = $2, error = $3, due_us = {} + $4 \
+             WHERE id = $1 AND state < 3",
+            self.tasks, self.now
+        );
+        let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX / 4);
+        Statement::fence(update, params![task, attempts, plain(error), wait], 1)
+    }
+
+    /// The attempts of a task are used up.
+    pub(crate) fn dead(&self, task: Uuid, attempts: u32, error: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = 3, attempts = $2, error = $3, finished_us = {} \
+             WHERE id = $1 AND state < 3",
+            self.tasks, self.now
+        );
+        Statement::fence(update, params![task, attempts, plain(error)], 1)
+    }
+
+    /// Saves how far a task is.
+    pub(crate) fn checkpoint(&self, task: Uuid, json: String) -> Statement {
+        let update =
+            format!("UPDATE {} SET checkpoint = $2 WHERE id = $1 AND state < 3", self.tasks);
+        Statement::fence(update, params![task, Value::Json(json)], 1)
+    }
+
+    /// Nothing of a key is run from now on.
+    pub(crate) fn hold(&self, pool: &str, key: &str, slot: Slot, why: Why) -> Statement {
+        let insert = format!(
+            "INSERT INTO {} (pool, key, slot, why, since_us) VALUES ($1, $2, $3, $4, {}) \
+             ON CONFLICT DO NOTHING",
+            self.held, self.now
+        );
+        Statement::new(insert, params![pool, key, slot.get(), why.name()])
+    }
+
+    /// A key is held for one reason less; without any, what waits behind it is ready again.
+    pub(crate) fn release(&self, pool: &str, key: &str, why: Why) -> Vec<Statement> {
+        let (held, tasks) = (&self.held, &self.tasks);
+        let delete = format!("DELETE FROM {held} WHERE pool = $1 AND key = $2 AND why = $3");
+        let ready = format!(
+            "UPDATE {tasks} SET state = 0 WHERE pool = $1 AND key = $2 AND state = 2 AND NOT EXISTS \
+             (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = $2)"
+        );
+        vec![
+            Statement::new(delete, params![pool, key, why.name()]),
+            Statement::new(ready, params![pool, key]),
+            Statement::signal(Topic::Tasks),
+        ]
+    }
+
+    /// The keys that are held.
+    pub(crate) fn held(&self, pool: &str) -> Statement {
+        let select = format!("SELECT DISTINCT key, slot FROM {} WHERE pool = $1", self.held);
+        Statement::query(select, params![pool])
+    }
+
+    /// Those of some keys that are held, and stay so until the transaction ends.
+    pub(crate) fn lock_held(&self, pool: &str, keys: &[&str]) -> Statement {
+        let any = self.is_any("key", 2);
+        let select = format!(
+            "SELECT key FROM {} WHERE pool = $1 AND {any} ORDER BY key, why{}",
+            self.held, self.for_update
+        );
+        Statement::query(select, vec![pool.into(), keys.iter().map(Value::from).collect()])
+    }
+
+    /// What there would be to do of held keys waits behind them.
+    pub(crate) fn put_behind(&self, pool: &str, keys: &[String]) -> Statement {
+        let any = self.is_any("key", 2);
+        let update = format!(
+            "UPDATE {} SET state = 2 WHERE pool = $1 AND {any} AND \
+             (state = 0 OR (state = 1 AND due_us <= {}))",
+            self.tasks, self.now
+        );
+        Statement::new(update, vec![pool.into(), keys.iter().map(Value::from).collect()])
+    }
+
+    /// Forgets tasks that ended longer ago than this.
+    pub(crate) fn prune(&self, pool: &str, keep: Duration, limit: usize) -> Statement {
+        let tasks = &self.tasks;
+        let delete = format!(
+            "DELETE FROM {tasks} WHERE id IN (SELECT id FROM {tasks} WHERE pool = $1 AND state > 3 \
+             AND finished_us < {} - $2 ORDER BY finished_us LIMIT $3)",
+            self.now
+        );
+        let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX / 4);
+        Statement::new(delete, params![pool, keep, limit])
+    }
+
+    /// Cancels a task that has not ended, and says what follows it.
+    pub(crate) fn cancel(&self, task: Uuid, dead_too: bool) -> Statement {
+        let below = if dead_too { 4 } else { 3 };
+        let now = self.now;
+        let update = format!(
+            "UPDATE {} SET state = 5, finished_us = {now} WHERE id = $1 AND state < {below} \
+             RETURNING {COLUMNS}, {now} AS now_us, pool, error",
+            self.tasks
+        );
+        Statement::query(update, params![task])
+    }
+
+    /// Cancels what is open of a key.
+    pub(crate) fn cancel_key(&self, pool: &str, key: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = 5, finished_us = {} WHERE pool = $1 AND key = $2 AND state < 3",
+            self.tasks, self.now
+        );
+        Statement::new(update, params![pool, key])
+    }
+
+    /// Cancels what is open under a unique key.
+    pub(crate) fn cancel_unique(&self, pool: &str, unique: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = 5, finished_us = {} \
+             WHERE pool = $1 AND unique_key = $2 AND state < 3",
+            self.tasks, self.now
+        );
+        Statement::new(update, params![pool, unique])
+    }
+
+    /// Tries a dead task again, as if it had never failed.
+    pub(crate) fn revive(&self, task: Uuid) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = 0, attempts = 0, due_us = 0, finished_us = NULL \
+             WHERE id = $1 AND state = 3 RETURNING pool, key",
+            self.tasks
+        );
+        Statement::query(update, params![task])
+    }
+
+    /// How a task stands.
+    pub(crate) fn status(&self, task: Uuid) -> Statement {
+        Statement::query(
+            format!("SELECT {STATUS} FROM {} WHERE id = $1", self.tasks),
+            params![task],
+        )
+    }
+
+    /// The tasks of a pool that stand so, the oldest first.
+    pub(crate) fn list(&self, pool: &str, state: TaskState, limit: usize) -> Statement {
+        let select = format!(
+            "SELECT {STATUS} FROM {} WHERE pool = $1 AND state = $2 ORDER BY seq LIMIT $3",
+            self.tasks
+        );
+        Statement::query(select, params![pool, state as u8, limit])
+    }
+
+    /// Whether something of a key is open.
+    pub(crate) fn is_open(&self, pool: &str, key: &str) -> Statement {
+        let select = format!(
+            "SELECT 1 AS one FROM {} WHERE pool = $1 AND key = $2 AND state < 4 AND state < 3 LIMIT 1",
+            self.tasks
+        );
+        Statement::query(select, params![pool, key])
+    }
+
+    /// How many tasks of each pool stand how.
+    pub(crate) fn counts(&self) -> Statement {
+        let select = format!(
+            "SELECT pool, state, count(*) AS tasks FROM {} GROUP BY pool, state ORDER BY pool, state",
+            self.tasks
+        );
+        Statement::query(select, vec![])
+    }
+
+    pub(crate) fn task_status(&self, row: &Row) -> Result<TaskStatus, ColumnError> {
+        let time = |micros: i64| Timestamp::from_microsecond(micros).unwrap_or_default();
+        let due: i64 = row.get("due_us")?;
+        let result: Option<String> = row.get("result")?;
+        let finished: Option<i64> = row.get("finished_us")?;
+        Ok(TaskStatus {
+            id: row.get("id")?,
+            pool: row.get("pool")?,
+            key: row.get("key")?,
+            state: TaskState::of(row.get("state")?).unwrap_or(TaskState::Dead),
+            attempts: row.get("attempts")?,
+            run_at: (due > 0).then(|| time(due)),
+            error: row.get("error")?,
+            result: result.and_then(|json| serde_json::from_str(&json).ok()),
+            enqueued_at: time(row.get("enqueued_us")?),
+            finished_at: finished.map(time),
+        })
+    }
+}
+
+/// What a lane looks for.
+pub(crate) struct Look<'a> {
+    pub(crate) pool: &'a str,
+    pub(crate) slots: &'a SlotSet,
+    pub(crate) after: i64,
+    pub(crate) up_to: i64,
+    pub(crate) known: &'a [Uuid],
+    pub(crate) limit: usize,
+}
+
+/// A column, or an error of the store.
+pub(crate) fn column<T: FromValue>(at: &str, row: &Row, name: &str) -> Result<T, StoreError> {
+    row.get(name).map_err(|error| corrupt(at, error))
+}
+
+pub(crate) fn corrupt(at: &str, error: ColumnError) -> StoreError {
+    StoreError::Corrupt { at: at.to_owned(), what: error.to_string() }
+}
+
+/// Text that every database can hold.
+fn plain(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}

@@ -1,0 +1,165 @@
+//! A task as it is run, and as others see it.
+
+use crate::new_task::{Completed, NewTask, Outcome, Then};
+use anabranch_core::Slot;
+use anabranch_runtime::HandlerError;
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A task, as whoever runs it sees it.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub(crate) id: Uuid,
+    pub(crate) seq: i64,
+    pub(crate) key: Arc<str>,
+    pub(crate) slot: Slot,
+    /// How often it has failed.
+    pub(crate) attempts: u32,
+    pub(crate) payload: String,
+    pub(crate) checkpoint: Option<String>,
+    pub(crate) then: Option<Then>,
+    /// How long it still has to wait for its next attempt.
+    pub(crate) wait: Option<Duration>,
+}
+
+impl Task {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Its payload.
+    pub fn payload<P: DeserializeOwned>(&self) -> Result<P, HandlerError> {
+        serde_json::from_str(&self.payload)
+            .map_err(|error| HandlerError::new(format!("the payload does not fit: {error}")))
+    }
+
+    /// Its payload, as JSON text.
+    #[must_use]
+    pub fn payload_json(&self) -> &str {
+        &self.payload
+    }
+
+    /// Which attempt this is: 1 for the first.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempts + 1
+    }
+
+    /// The same for every attempt of this task, and for no other task. Hand it to whoever is called
+    /// outside, so that a repeated call can be recognised.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        format!("task:{}", self.id)
+    }
+
+    /// What follows it, now that it has ended so.
+    pub(crate) fn follower(
+        &self,
+        outcome: Outcome,
+        result: Option<&str>,
+        error: Option<&str>,
+    ) -> Option<(String, NewTask)> {
+        let Then { pool, key, payload } = self.then.clone()?;
+        let completed: Completed = Completed {
+            task: self.id,
+            outcome,
+            result: result.and_then(|json| serde_json::from_str(json).ok()),
+            error: error.map(str::to_owned),
+            payload,
+        };
+        Some((pool, NewTask::new(key, &completed)))
+    }
+}
+
+/// How a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskState {
+    /// It is run as soon as its turn comes, or is being run; after a failure, as soon as its wait is
+    /// over.
+    Ready,
+    /// Its time has not come.
+    Scheduled,
+    /// It waits behind a dead task of its key, or its key is paused.
+    Held,
+    /// Its attempts are used up.
+    Dead,
+    /// It was run.
+    Done,
+    /// Somebody has cancelled it.
+    Cancelled,
+}
+
+impl TaskState {
+    const ALL: [Self; 6] =
+        [Self::Ready, Self::Scheduled, Self::Held, Self::Dead, Self::Done, Self::Cancelled];
+
+    /// As it is stored.
+    pub(crate) fn of(number: i64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
+    /// Whether it has not ended.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Ready | Self::Scheduled | Self::Held)
+    }
+}
+
+impl fmt::Display for TaskState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ready => "ready",
+            Self::Scheduled => "scheduled",
+            Self::Held => "held",
+            Self::Dead => "dead",
+            Self::Done => "done",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// How a task stands, for whoever asks.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskStatus {
+    /// Its id.
+    pub id: Uuid,
+    /// Its pool.
+    pub pool: String,
+    /// Its key.
+    pub key: String,
+    /// How it stands.
+    pub state: TaskState,
+    /// How often it has failed.
+    pub attempts: u32,
+    /// When it is run, if that is not at once.
+    pub run_at: Option<Timestamp>,
+    /// What it said when it failed last.
+    pub error: Option<String>,
+    /// What it returned.
+    pub result: Option<serde_json::Value>,
+    /// When it was enqueued.
+    pub enqueued_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+}
+
+impl TaskStatus {
+    /// Its result, typed.
+    pub fn result<R: DeserializeOwned>(&self) -> Result<Option<R>, HandlerError> {
+        self.result.clone().map(serde_json::from_value).transpose().map_err(HandlerError::from)
+    }
+}

@@ -1,0 +1,347 @@
+//! The handle of a pool: enqueue tasks, ask how they stand, cancel, retry.
+
+use crate::new_task::{NewTask, Outcome};
+use crate::tables::{Tables, Why, column, corrupt};
+use crate::task::{TaskState, TaskStatus};
+use anabranch_core::StoreError;
+use anabranch_core::limits::{self, MAX_NAME_BYTES};
+use anabranch_core::{InputError, InputProblem};
+use anabranch_runtime::{HandlerError, Tx};
+use anabranch_store::database::{Answer, End, Statement, Topic};
+use anabranch_store::{Database, Log, Row};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use uuid::Uuid;
+
+/// How soon to look again whether a task has ended, at first and at most.
+const LOOK: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
+/// How many tasks one statement enqueues.
+const PAGE: usize = 5_000;
+
+/// The tasks of a pool. Cheap to clone.
+///
+/// ```
+/// # use anabranch_store::Log;
+/// # use anabranch_workpool::{NewTask, Tasks};
+/// # async fn f(log: Log) -> Result<(), Box<dyn std::error::Error>> {
+/// let payouts = Tasks::of(&log, "payouts");
+/// let id = payouts.enqueue(NewTask::new("cust-7", &4_000)).await?.id;
+/// println!("{}", payouts.status(id).await?.unwrap().state);
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Tasks {
+    log: Log,
+    database: Arc<dyn Database>,
+    tables: Tables,
+    pool: String,
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Its id.
+    pub id: Uuid,
+    /// Whether it was not there before, under its id or its unique key.
+    pub is_new: bool,
+}
+
+/// Why tasks could not be enqueued, looked at or changed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// A task is not one that can be stored.
+    #[error(transparent)]
+    Invalid(#[from] InputError),
+    /// There is no such task, or it does not stand so that this can be done.
+    #[error("task {task}: {problem}")]
+    NotSo {
+        /// Which one.
+        task: Uuid,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// The database could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// How many tasks of a pool stand how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// The pool.
+    pub pool: String,
+    /// How many are ready, scheduled, and so on.
+    pub tasks: Vec<(TaskState, u64)>,
+}
+
+impl Tasks {
+    /// The tasks of a pool.
+    #[must_use]
+    pub fn of(log: &Log, pool: impl Into<String>) -> Self {
+        let database = log.store().database();
+        let tables = Tables::of(database.dialect());
+        Self { log: log.clone(), database, tables, pool: pool.into() }
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// Enqueues a task. It is stored when this returns.
+    pub async fn enqueue(&self, task: NewTask) -> Result<Enqueued, TaskError> {
+        let mut all = self.enqueue_all(vec![task]).await?;
+        Ok(all.remove(0))
+    }
+
+    /// Enqueues tasks, all or none: those of one key in this order.
+    pub async fn enqueue_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Enqueued>, TaskError> {
+        let mut statements = Vec::new();
+        for page in tasks.chunks(PAGE) {
+            statements.extend(self.statements(page)?);
+        }
+        let may_exist = tasks.iter().any(|task| task.id_is_callers || task.unique.is_some());
+        let chosen: Vec<NewTask> = match may_exist {
+            true => tasks.clone(),
+            false => Vec::new(),
+        };
+        if may_exist {
+            // What is there already, before and after.
+            statements.insert(0, self.tables.existing(&self.pool, &chosen));
+            statements.push(self.tables.existing(&self.pool, &chosen));
+        }
+        let answers = self.run(statements).await?;
+        if !may_exist {
+            return Ok(tasks.iter().map(|task| Enqueued { id: task.id, is_new: true }).collect());
+        }
+        let (before, after) = (self.ids(answers.first())?, self.ids(answers.last())?);
+        let find = |task: &NewTask| {
+            let by_unique =
+                || after.iter().find(|(_, unique)| unique.is_some() && *unique == task.unique);
+            let found = after.iter().find(|(id, _)| *id == task.id).or_else(by_unique);
+            let id = found.map_or(task.id, |(id, _)| *id);
+            Enqueued { id, is_new: id == task.id && before.iter().all(|(old, _)| *old != id) }
+        };
+        Ok(tasks.iter().map(find).collect())
+    }
+
+    fn ids(&self, answer: Option<&Answer>) -> Result<Vec<(Uuid, Option<String>)>, StoreError> {
+        let at = self.database.at();
+        let rows = answer.map(|answer| answer.rows.as_slice()).unwrap_or_default();
+        rows.iter()
+            .map(|row| Ok((column(at, row, "id")?, column(at, row, "unique_key")?)))
+            .collect()
+    }
+
+    /// Enqueues tasks in the transaction of a handler: they are there if and when it commits.
+    pub async fn enqueue_in(&self, tx: &mut Tx<'_>, tasks: &[NewTask]) -> Result<(), HandlerError> {
+        for statement in self.statements(tasks)? {
+            tx.push(statement).await?;
+        }
+        Ok(())
+    }
+
+    /// The statements that enqueue tasks, for a transaction of your own: see
+    /// `Postgres::run_in` and `Sqlite::run_in`.
+    pub fn statements(&self, tasks: &[NewTask]) -> Result<Vec<Statement>, InputError> {
+        tasks.iter().try_for_each(|task| self.check(task))?;
+        let tasks: Vec<(&str, &NewTask)> =
+            tasks.iter().map(|task| (self.pool.as_str(), task)).collect();
+        Ok(match tasks.is_empty() {
+            true => Vec::new(),
+            false => self.tables.enqueue(self.log.hash_rule(), &tasks),
+        })
+    }
+
+    /// Refuses what no database should see.
+    fn check(&self, task: &NewTask) -> Result<(), InputError> {
+        let whose = |part: &str| format!("{part} of a task of pool `{}`", self.pool.escape_debug());
+        limits::check_name(&self.pool, MAX_NAME_BYTES, || "name of a pool".to_owned())?;
+        limits::check_name(&task.key, MAX_NAME_BYTES, || whose("key"))?;
+        if let Some(unique) = &task.unique {
+            limits::check_name(unique, MAX_NAME_BYTES, || whose("unique key"))?;
+        }
+        let limit = self.log.limits().data_bytes;
+        let problem = match &task.payload {
+            Err(problem) => InputProblem::NotJson(problem.clone()),
+            Ok(json) if json.len() > limit => InputProblem::TooLarge { bytes: json.len(), limit },
+            Ok(json) if json.contains("\\u0000") => {
+                InputProblem::NotJson("it holds a NUL character".to_owned())
+            }
+            Ok(_) => return Ok(()),
+        };
+        Err(InputError { subject: whose("payload"), problem })
+    }
+
+    /// How a task stands, if it is known: one that has ended is kept for a while.
+    pub async fn status(&self, task: Uuid) -> Result<Option<TaskStatus>, TaskError> {
+        let answers = self.run(vec![self.tables.status(task)]).await?;
+        Ok(self.statuses(&answers)?.into_iter().next())
+    }
+
+    /// Waits until a task has ended, though not longer than this. Returns how it stands then.
+    pub async fn wait(&self, task: Uuid, at_most: Duration) -> Result<TaskStatus, TaskError> {
+        let (until, mut pause) = (Instant::now() + at_most, LOOK.0);
+        loop {
+            let status = self.status(task).await?;
+            let status = status.ok_or_else(|| not_so(task, "there is none with this id"))?;
+            if !status.state.is_open() || Instant::now() >= until {
+                return Ok(status);
+            }
+            tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now()))).await;
+            pause = (pause * 2).min(LOOK.1);
+        }
+    }
+
+    /// The tasks of the pool that stand so, the oldest first.
+    pub async fn list(&self, state: TaskState, limit: usize) -> Result<Vec<TaskStatus>, TaskError> {
+        let answers = self.run(vec![self.tables.list(&self.pool, state, limit)]).await?;
+        Ok(self.statuses(&answers)?)
+    }
+
+    /// How many tasks of each pool stand how.
+    pub async fn counts(log: &Log) -> Result<Vec<PoolCounts>, TaskError> {
+        let tasks = Self::of(log, "");
+        let answers = tasks.run(vec![tasks.tables.counts()]).await?;
+        let mut counts: Vec<PoolCounts> = Vec::new();
+        for row in answers.iter().flat_map(|answer| &answer.rows) {
+            let get = |name: &str| column::<i64>(log.at(), row, name);
+            let pool: String = column(log.at(), row, "pool")?;
+            let Some(state) = TaskState::of(get("state")?) else { continue };
+            if counts.last().is_none_or(|last| last.pool != pool) {
+                counts.push(PoolCounts { pool, tasks: Vec::new() });
+            }
+            let number = get("tasks")?.unsigned_abs();
+            counts.last_mut().into_iter().for_each(|last| last.tasks.push((state, number)));
+        }
+        Ok(counts)
+    }
+
+    /// Cancels a task that has not ended: it will not be run, or what it does is not stored. Says
+    /// whether it was in time.
+    ///
+    /// A task of an [`OutsidePool`](crate::OutsidePool) that runs at this moment may finish; nothing
+    /// follows from it.
+    pub async fn cancel(&self, task: Uuid) -> Result<bool, TaskError> {
+        self.end(task, false).await
+    }
+
+    /// Lets go of a dead task; what its key held back goes on.
+    pub async fn discard(&self, task: Uuid) -> Result<(), TaskError> {
+        match self.end(task, true).await? {
+            true => Ok(()),
+            false => Err(not_so(task, "it has ended, or there is none with this id")),
+        }
+    }
+
+    async fn end(&self, task: Uuid, dead_too: bool) -> Result<bool, TaskError> {
+        let mut session = self.database.begin();
+        let idle = Duration::from_secs(2);
+        let cancel = vec![self.tables.cancel(task, dead_too)];
+        let answers = session.run(cancel, End::Open { idle }).await;
+        let answers = answers.map_err(|failed| failed.into_store_error(self.database.at()))?;
+        let Some(row) = answers.iter().find_map(|answer| answer.rows.first()) else {
+            return Ok(false);
+        };
+        let at = self.database.at();
+        let ended = self.tables.task(row).map_err(|error| corrupt(at, error))?;
+        let error: Option<String> = column(at, row, "error")?;
+        let mut statements = Vec::new();
+        if let Some((pool, task)) = ended.follower(Outcome::Cancelled, None, error.as_deref()) {
+            statements.extend(self.tables.enqueue(self.log.hash_rule(), &[(&pool, &task)]));
+        }
+        if dead_too {
+            let pool: String = column(at, row, "pool")?;
+            statements.extend(self.tables.release(&pool, &ended.key, Why::Dead));
+        }
+        let done = session.run(statements, End::Commit).await;
+        done.map_err(|failed| failed.into_store_error(at))?;
+        Ok(true)
+    }
+
+    /// Tries a dead task again, as if it had never failed.
+    pub async fn retry(&self, task: Uuid) -> Result<(), TaskError> {
+        let mut session = self.database.begin();
+        let idle = Duration::from_secs(2);
+        let at = self.database.at();
+        let answers = session.run(vec![self.tables.revive(task)], End::Open { idle }).await;
+        let answers = answers.map_err(|failed| failed.into_store_error(at))?;
+        let Some(row) = answers.iter().find_map(|answer| answer.rows.first()) else {
+            return Err(not_so(task, "it is not dead, or there is none with this id"));
+        };
+        let (pool, key): (String, String) = (column(at, row, "pool")?, column(at, row, "key")?);
+        let mut release = self.tables.release(&pool, &key, Why::Dead);
+        release.push(Statement::signal(Topic::Tasks));
+        let done = session.run(release, End::Commit).await;
+        done.map(drop).map_err(|failed| failed.into_store_error(at).into())
+    }
+
+    /// Runs nothing of a key from now on; what runs at this moment is finished.
+    pub async fn pause_key(&self, key: &str) -> Result<(), TaskError> {
+        let slot = self.log.hash_rule().slot(key);
+        let hold = self.tables.hold(&self.pool, key, slot, Why::Paused);
+        self.run(vec![hold, Statement::signal(Topic::Tasks)]).await.map(drop)
+    }
+
+    /// Goes on with a paused key.
+    pub async fn resume_key(&self, key: &str) -> Result<(), TaskError> {
+        self.run(self.tables.release(&self.pool, key, Why::Paused)).await.map(drop)
+    }
+
+    /// [`pause_key`](Self::pause_key) in the transaction of a handler.
+    pub async fn pause_key_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+        let slot = self.log.hash_rule().slot(key);
+        tx.push(self.tables.hold(&self.pool, key, slot, Why::Paused)).await?;
+        tx.push(Statement::signal(Topic::Tasks)).await
+    }
+
+    /// [`resume_key`](Self::resume_key) in the transaction of a handler.
+    pub async fn resume_key_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+        for statement in self.tables.release(&self.pool, key, Why::Paused) {
+            tx.push(statement).await?;
+        }
+        Ok(())
+    }
+
+    /// Cancels everything of a key that has not ended, in the transaction of a handler. No on-complete
+    /// tasks follow.
+    pub async fn cancel_key_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+        tx.push(self.tables.cancel_key(&self.pool, key)).await
+    }
+
+    /// Cancels what is open under a unique key, in the transaction of a handler. No on-complete task
+    /// follows.
+    pub async fn cancel_unique_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+        tx.push(self.tables.cancel_unique(&self.pool, key)).await
+    }
+
+    /// Whether something of a key has not ended.
+    pub async fn is_open(&self, key: &str) -> Result<bool, TaskError> {
+        let answers = self.run(vec![self.tables.is_open(&self.pool, key)]).await?;
+        Ok(answers.iter().any(|answer| !answer.rows.is_empty()))
+    }
+
+    async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Answer>, TaskError> {
+        let answers = self.database.begin().run(statements, End::Commit).await;
+        answers.map_err(|failed| failed.into_store_error(self.database.at()).into())
+    }
+
+    fn statuses(&self, answers: &[Answer]) -> Result<Vec<TaskStatus>, StoreError> {
+        let at = self.database.at();
+        let status = |row: &Row| self.tables.task_status(row).map_err(|error| corrupt(at, error));
+        answers.iter().flat_map(|answer| &answer.rows).map(status).collect()
+    }
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+fn not_so(task: Uuid, problem: &str) -> TaskError {
+    TaskError::NotSo { task, problem: problem.to_owned() }
+}
