@@ -12,7 +12,7 @@ use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
     Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason, Session,
-    Statement, Who, Work,
+    Statement, Topic, Who, Work,
 };
 use anabranch_store::{Row, Value};
 use deadpool_postgres::{Object, Pool};
@@ -66,8 +66,9 @@ impl Effects {
 
     fn session(&self, pool: &Pool, who: &Who) -> Box<dyn Session> {
         let (server, pool) = (self.server.clone(), pool.clone());
-        let (signal, begin) = (self.wake.signal_statement(), begin(who));
-        Box::new(PostgresSession { server, pool, signal, begin, open: None })
+        let (wake, begin) = (Arc::clone(&self.wake), begin(who));
+        let signal = wake.signal_statement(Topic::Workers);
+        Box::new(PostgresSession { server, pool, wake, signal, begin, open: None, tasks: false })
     }
 
     fn life(&self) -> Life {
@@ -110,8 +111,8 @@ impl Database for Effects {
         Box::pin(activity::blocked(&self.control, &self.server))
     }
 
-    fn signals(&self) -> watch::Receiver<u64> {
-        self.wake.signals()
+    fn signals(&self, topic: Topic) -> watch::Receiver<u64> {
+        self.wake.signals(topic)
     }
 
     fn dialect(&self) -> &Dialect {
@@ -126,11 +127,15 @@ impl Database for Effects {
 struct PostgresSession {
     server: Server,
     pool: Pool,
+    wake: Arc<Wake>,
     /// The statement that tells all workers.
     signal: String,
     /// How a transaction begins.
     begin: String,
     open: Option<Lease>,
+    /// Whether there are tasks to tell of once it is committed. That is done afterwards, since a NOTIFY
+    /// takes a lock of the whole server, and there may be many.
+    tasks: bool,
 }
 
 impl PostgresSession {
@@ -141,6 +146,7 @@ impl PostgresSession {
             None => (Lease::of(&self.pool).await.map_err(|e| Failed::store(e.at(at)))?, false),
         };
         let session = lease.session();
+        self.tasks |= statements.iter().any(|one| matches!(one.work, Work::Signal(Topic::Tasks)));
         let own = Own { signal: &self.signal, begin: &self.begin };
         let work = batch(session, own, &statements, begun, end);
         let Ok(result) = tokio::time::timeout(PATIENCE, work).await else {
@@ -149,7 +155,12 @@ impl PostgresSession {
         match result {
             Ok(answers) => {
                 match end {
-                    End::Commit => lease.give_back(),
+                    End::Commit => {
+                        lease.give_back();
+                        if std::mem::take(&mut self.tasks) {
+                            self.wake.announce(Topic::Tasks);
+                        }
+                    }
                     End::Open { .. } => self.open = Some(lease),
                 }
                 Ok(answers)
@@ -363,7 +374,8 @@ impl Ready {
                 prepare(session, &sql).await.map(Self::Plain)
             }
             (Work::Sql(sql, _), _) => prepare(session, sql).await.map(Self::Plain),
-            (Work::Signal, _) => prepare(session, signal).await.map(Self::Plain),
+            (Work::Signal(Topic::Workers), _) => prepare(session, signal).await.map(Self::Plain),
+            (Work::Signal(Topic::Tasks), _) => Ok(Self::Nothing),
             (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
             (Work::Rows(insert), _) => {
                 let sql = set_wise(session, insert).await?;

@@ -22,6 +22,7 @@ pub const MIGRATIONS: Migrations = Migrations {
             name: "replica sets",
             sql: include_str!("../migrations/0003_replica_sets.sql"),
         },
+        Migration { version: 4, name: "work", sql: include_str!("../migrations/0004_work.sql") },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
 };

@@ -6,6 +6,7 @@
 
 use crate::connection::Server;
 use crate::error::Failure;
+use anabranch_store::database::Topic;
 use anabranch_store::{Backoff, Namespace};
 use futures_util::{StreamExt, stream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,10 +26,9 @@ const RECONNECT_WAIT: Duration = Duration::from_millis(100);
 /// Wakes readers of this process and of others.
 pub(crate) struct Wake {
     server: Server,
-    channel: String,
-    signal: String,
+    namespace: Namespace,
     local: Arc<watch::Sender<u64>>,
-    signals: Arc<watch::Sender<u64>>,
+    signals: [Arc<watch::Sender<u64>>; Topic::ALL.len()],
     to_notify: Arc<ToNotify>,
     listener: OnceLock<Task>,
     hears: Arc<AtomicBool>,
@@ -39,10 +39,9 @@ impl Wake {
     pub(crate) fn new(server: &Server, namespace: &Namespace) -> Self {
         Self {
             server: server.clone(),
-            channel: channel(namespace),
-            signal: format!("{namespace}_signal"),
+            namespace: namespace.clone(),
             local: Arc::new(watch::Sender::new(0)),
-            signals: Arc::new(watch::Sender::new(0)),
+            signals: Topic::ALL.map(|_| Arc::new(watch::Sender::new(0))),
             to_notify: Arc::default(),
             listener: OnceLock::new(),
             hears: Arc::default(),
@@ -54,10 +53,21 @@ impl Wake {
     pub(crate) fn appended(&self) {
         self.local.send_modify(|count| *count += 1);
         self.to_notify.asked.fetch_add(1, Ordering::Relaxed);
+        self.start_notifying();
+    }
+
+    /// Something has been committed that those who care for a topic should look at.
+    pub(crate) fn announce(&self, topic: Topic) {
+        self.signals[topic as usize].send_modify(|count| *count += 1);
+        self.to_notify.topics[topic as usize].store(true, Ordering::Relaxed);
+        self.start_notifying();
+    }
+
+    fn start_notifying(&self) {
         self.to_notify.wanted.notify_one();
         self.notifier.get_or_init(|| {
-            let (server, channel) = (self.server.clone(), self.channel.clone());
-            Task::spawn(notify(server, channel, Arc::clone(&self.to_notify)))
+            let (server, namespace) = (self.server.clone(), self.namespace.clone());
+            Task::spawn(notify(server, namespace, Arc::clone(&self.to_notify)))
         });
     }
 
@@ -75,10 +85,10 @@ impl Wake {
         self.local.subscribe()
     }
 
-    /// Changes when a worker has signalled something.
-    pub(crate) fn signals(&self) -> watch::Receiver<u64> {
+    /// Changes when somebody has signalled something on a topic.
+    pub(crate) fn signals(&self, topic: Topic) -> watch::Receiver<u64> {
         self.listen();
-        self.signals.subscribe()
+        self.signals[topic as usize].subscribe()
     }
 
     /// Whether what other processes send arrives.
@@ -86,17 +96,19 @@ impl Wake {
         self.hears.load(Ordering::Relaxed)
     }
 
-    /// The statement that signals to all workers when it commits.
-    pub(crate) fn signal_statement(&self) -> String {
-        format!("SELECT pg_notify('{}', '')", self.signal)
+    /// The statement that signals when it commits.
+    pub(crate) fn signal_statement(&self, topic: Topic) -> String {
+        format!("SELECT pg_notify('{}', '')", topic_channel(&self.namespace, topic))
     }
 
     fn listen(&self) {
         self.listener.get_or_init(|| {
-            let channels = [
-                (self.channel.clone(), Arc::clone(&self.local)),
-                (self.signal.clone(), Arc::clone(&self.signals)),
-            ];
+            let topics = Topic::ALL.map(|topic| {
+                let channel = topic_channel(&self.namespace, topic);
+                (channel, Arc::clone(&self.signals[topic as usize]))
+            });
+            let mut channels = vec![(channel(&self.namespace), Arc::clone(&self.local))];
+            channels.extend(topics);
             Task::spawn(listen(self.server.clone(), channels, Arc::clone(&self.hears)))
         });
     }
@@ -105,19 +117,28 @@ impl Wake {
 /// What the notifier has to do, and what it has done.
 struct ToNotify {
     wanted: Notify,
+    /// How many appends are to be told of.
     asked: AtomicU64,
+    /// Of how many others have been told.
     sent: watch::Sender<u64>,
+    topics: [AtomicBool; Topic::ALL.len()],
 }
 
 impl Default for ToNotify {
     fn default() -> Self {
-        Self { wanted: Notify::new(), asked: AtomicU64::new(0), sent: watch::Sender::new(0) }
+        let (asked, sent) = (AtomicU64::new(0), watch::Sender::new(0));
+        Self { wanted: Notify::new(), asked, sent, topics: Default::default() }
     }
 }
 
 /// The channel of a log.
 pub(crate) fn channel(namespace: &Namespace) -> String {
     format!("{namespace}_appended")
+}
+
+/// The channel of a topic.
+fn topic_channel(namespace: &Namespace, topic: Topic) -> String {
+    format!("{namespace}_{}", topic.name())
 }
 
 /// A task that ends with its owner.
@@ -136,7 +157,7 @@ impl Drop for Task {
 }
 
 /// Sends notifications as they are asked for, over a session of its own.
-async fn notify(server: Server, channel: String, to_notify: Arc<ToNotify>) {
+async fn notify(server: Server, namespace: Namespace, to_notify: Arc<ToNotify>) {
     let mut session: Option<(Client, Task)> = None;
     loop {
         to_notify.wanted.notified().await;
@@ -155,7 +176,15 @@ async fn notify(server: Server, channel: String, to_notify: Arc<ToNotify>) {
             },
         };
         // Nothing is stored, so there is nothing to wait for on disk.
-        let send = format!("SET synchronous_commit = off; NOTIFY {channel}");
+        let mut send = "SET synchronous_commit = off".to_owned();
+        if *to_notify.sent.borrow() < asked {
+            send += &format!("; NOTIFY {}", channel(&namespace));
+        }
+        for topic in Topic::ALL {
+            if to_notify.topics[topic as usize].swap(false, Ordering::Relaxed) {
+                send += &format!("; NOTIFY {}", topic_channel(&namespace, topic));
+            }
+        }
         if client.batch_execute(&send).await.is_ok() {
             session = Some((client, driver));
             to_notify.sent.send_replace(asked);
@@ -165,7 +194,7 @@ async fn notify(server: Server, channel: String, to_notify: Arc<ToNotify>) {
 }
 
 /// Channels, and who is told of what arrives on them.
-type Channels = [(String, Arc<watch::Sender<u64>>); 2];
+type Channels = Vec<(String, Arc<watch::Sender<u64>>)>;
 
 /// Listens for ever, with a new session whenever the old one ends.
 async fn listen(server: Server, channels: Channels, hears: Arc<AtomicBool>) {

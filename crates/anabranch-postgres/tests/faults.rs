@@ -103,7 +103,7 @@ async fn a_newer_schema_is_left_alone() {
     client().await.execute(&newer, &[]).await.unwrap();
     let options = Options { namespace: namespace.clone(), ..Options::default() };
     let error = Postgres::connect(&url(), &options).await.err().unwrap();
-    assert!(matches!(error, StoreError::SchemaTooNew { found: 99, known: 3, .. }), "{error:?}");
+    assert!(matches!(error, StoreError::SchemaTooNew { found: 99, known: 4, .. }), "{error:?}");
     assert!(error.to_string().contains("upgrade this program"), "{error}");
 }
 

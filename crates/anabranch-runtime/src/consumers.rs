@@ -7,7 +7,7 @@ use crate::tables::replica_sets::Generation;
 use crate::tx::{Ended, Tx};
 use anabranch_core::{Event, Position, Query, Slot, StoreError};
 use anabranch_store::Log;
-use anabranch_store::database::{End, Statement};
+use anabranch_store::database::{End, Statement, Topic};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -194,7 +194,7 @@ impl Consumers {
         // A claim at the same time would add cursors of nobody.
         self.tables.lock_consumer(session.as_mut(), name).await?;
         let mut statements = self.tables.forget(name);
-        statements.push(Statement::signal());
+        statements.push(Statement::signal(Topic::Workers));
         let done = session.run(statements, End::Commit).await;
         done.map(drop).map_err(|failed| self.tables.error(failed))
     }

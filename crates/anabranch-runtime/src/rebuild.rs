@@ -3,7 +3,7 @@
 use crate::consumer::NEXT;
 use crate::tables::{IDLE, Tables};
 use anabranch_core::{Cursor, Position, StoreError};
-use anabranch_store::database::{Dialect, End, Kind, Statement};
+use anabranch_store::database::{Dialect, End, Kind, Statement, Topic};
 use anabranch_store::{Log, Row};
 use serde::Serialize;
 use thiserror::Error;
@@ -196,7 +196,7 @@ impl Rebuild {
         statements.extend(self.tables.rename(&next_name, &self.name));
         // Its workers run it under the old name: their cursors are gone from under them.
         statements.extend(self.tables.fence_all(&self.name));
-        statements.push(Statement::signal());
+        statements.push(Statement::signal(Topic::Workers));
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| self.tables.error(failed))?;
         tracing::info!(consumer = self.name, at = self.log.at(), "switched to the new version");

@@ -233,7 +233,7 @@ impl Tx<'_> {
         self.queued_bytes += match &statement.work {
             Work::Sql(_, values) => values.iter().map(Value::bytes).sum::<usize>(),
             Work::Rows(insert) => insert.rows.iter().flatten().map(Value::bytes).sum(),
-            Work::Signal => 0,
+            Work::Signal(_) => 0,
         };
         self.queued.push(statement);
         self.blame.push(self.current);

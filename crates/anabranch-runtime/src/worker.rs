@@ -26,6 +26,7 @@ use crate::tuning::Tuning;
 use anabranch_core::generation::Rollout;
 use anabranch_core::{Position, SlotSet, StoreError, Weights};
 use anabranch_store::Log;
+use anabranch_store::database::Topic;
 use heartbeat::{Heartbeat, Rhythm};
 use membership::Membership;
 use peers::Peers;
@@ -114,7 +115,7 @@ impl Keeper {
             membership: Membership::new(plan.rollout),
             peers: Peers::new(&tables),
             // Heard from before it joins: what others let go for it must not be missed.
-            signals: tables.database.signals(),
+            signals: tables.database.signals(Topic::Workers),
             tables,
             plan,
             worker,

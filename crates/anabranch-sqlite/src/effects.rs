@@ -8,10 +8,11 @@ use crate::connection::{Job, Place, Writer};
 use crate::error::store_error;
 use crate::life::Life;
 use crate::schema;
+use crate::watch::Signals;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
     Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason, Session,
-    Statement, Who, Work,
+    Statement, Topic, Who, Work,
 };
 use anabranch_store::value::time_text;
 use anabranch_store::{Row, Value};
@@ -28,17 +29,12 @@ pub(crate) struct Effects {
     writer: Writer,
     dialect: Dialect,
     at: Arc<str>,
-    signals: Arc<watch::Sender<u64>>,
+    signals: Signals,
     life: Life,
 }
 
 impl Effects {
-    pub(crate) fn new(
-        writer: Writer,
-        dialect: Dialect,
-        place: &Place,
-        signals: Arc<watch::Sender<u64>>,
-    ) -> Self {
+    pub(crate) fn new(writer: Writer, dialect: Dialect, place: &Place, signals: Signals) -> Self {
         let life = Life::beside(place.path.as_deref(), &dialect.namespace);
         Self { writer, dialect, at: place.at.clone().into(), signals, life }
     }
@@ -48,7 +44,7 @@ impl Database for Effects {
     fn begin_as(&self, _: &Who) -> Box<dyn Session> {
         let shared = Arc::new(Shared {
             at: Arc::clone(&self.at),
-            signal: schema::signal(&self.dialect.namespace),
+            signal: Topic::ALL.map(|topic| schema::signal(&self.dialect.namespace, topic)),
             signals: Arc::clone(&self.signals),
         });
         Box::new(SqliteSession { writer: self.writer.clone(), shared, open: None })
@@ -64,8 +60,8 @@ impl Database for Effects {
         Ok(Arc::new(self.clone()))
     }
 
-    fn signals(&self) -> watch::Receiver<u64> {
-        self.signals.subscribe()
+    fn signals(&self, topic: Topic) -> watch::Receiver<u64> {
+        self.signals[topic as usize].subscribe()
     }
 
     fn hears(&self) -> bool {
@@ -115,10 +111,10 @@ struct Batch {
 /// What the writing thread needs to know.
 struct Shared {
     at: Arc<str>,
-    /// The statement that tells other processes.
-    signal: String,
+    /// The statements that tell other processes, topic by topic.
+    signal: [String; Topic::ALL.len()],
     /// Those of this process.
-    signals: Arc<watch::Sender<u64>>,
+    signals: Signals,
 }
 
 struct SqliteSession {
@@ -187,7 +183,7 @@ fn serve(
 ) {
     let at = &shared.at;
     let mut batch = first;
-    let mut signals = false;
+    let mut signals = [false; Topic::ALL.len()];
     // What only reads needs no write lock, and may read a file that it cannot write.
     let reads = |one: &Statement| {
         matches!(&one.work, Work::Sql(sql, _) if one.expect == Expect::Rows
@@ -200,7 +196,11 @@ fn serve(
     }
     loop {
         let mut answers = run(connection, shared, &batch.statements);
-        signals |= batch.statements.iter().any(|one| matches!(one.work, Work::Signal));
+        for statement in &batch.statements {
+            if let Work::Signal(topic) = statement.work {
+                signals[topic as usize] = true;
+            }
+        }
         if answers.is_ok() && batch.end == End::Commit {
             let committed = connection.execute_batch("COMMIT");
             answers = committed.map_err(|error| Failed::store(store_error(at, error))).and(answers);
@@ -208,8 +208,9 @@ fn serve(
         let End::Open { idle } = batch.end else {
             if answers.is_err() {
                 roll_back(connection);
-            } else if signals {
-                shared.signals.send_modify(|count| *count += 1);
+            } else {
+                let told = shared.signals.iter().zip(signals).filter(|(_, tell)| *tell);
+                told.for_each(|(sender, _)| sender.send_modify(|count| *count += 1));
             }
             return answer(batch.reply, answers);
         };
@@ -246,7 +247,9 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
         let answer = match &statement.work {
             Work::Sql(sql, values) => one(prepared.get(sql), values, statement.expect),
             Work::Rows(rows) => many(connection, rows),
-            Work::Signal => one(prepared.get(&shared.signal), &[], Expect::Nothing),
+            Work::Signal(topic) => {
+                one(prepared.get(&shared.signal[*topic as usize]), &[], Expect::Nothing)
+            }
         };
         let answer = answer.map_err(|error| failed(reason(&shared.at, error)))?;
         if matches!(statement.expect, Expect::Changes(changes) if changes != answer.changed) {

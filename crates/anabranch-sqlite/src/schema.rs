@@ -2,6 +2,7 @@
 
 use crate::error::store_error;
 use anabranch_core::{HashRule, StoreError};
+use anabranch_store::database::Topic;
 use anabranch_store::migration::{Migration, Migrations};
 use anabranch_store::{Namespace, Options};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
@@ -20,6 +21,7 @@ pub const MIGRATIONS: Migrations = Migrations {
             name: "replica sets",
             sql: include_str!("../migrations/0003_replica_sets.sql"),
         },
+        Migration { version: 4, name: "work", sql: include_str!("../migrations/0004_work.sql") },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
 };
@@ -45,14 +47,26 @@ impl Sql {
     }
 }
 
-/// The statement that raises the count of signals.
-pub(crate) fn signal(namespace: &Namespace) -> String {
-    format!("UPDATE {namespace}_settings SET value = value + 1 WHERE name = 'signals'")
+/// The statement that raises the count of a topic's signals.
+pub(crate) fn signal(namespace: &Namespace, topic: Topic) -> String {
+    let name = counter(topic);
+    format!("UPDATE {namespace}_settings SET value = value + 1 WHERE name = '{name}'")
 }
 
-/// The query for the count of signals.
+/// The query for the counts of signals, in the order of the topics.
 pub(crate) fn signals(namespace: &Namespace) -> String {
-    format!("SELECT CAST(value AS INTEGER) FROM {namespace}_settings WHERE name = 'signals'")
+    let count = |topic| {
+        let name = counter(topic);
+        format!("(SELECT CAST(value AS INTEGER) FROM {namespace}_settings WHERE name = '{name}')")
+    };
+    format!("SELECT {}", Topic::ALL.map(count).join(", "))
+}
+
+fn counter(topic: Topic) -> &'static str {
+    match topic {
+        Topic::Workers => "signals",
+        Topic::Tasks => "tasks",
+    }
 }
 
 /// Brings the log up to date, or checks that it is, and returns its hash rule.

@@ -11,7 +11,7 @@ use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
     StoreError,
 };
-use anabranch_store::database::{Dialect, Kind};
+use anabranch_store::database::{Dialect, Kind, Topic};
 use anabranch_store::{Database, Head, LogStore, Options, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ impl Sqlite {
         let readers = Readers::new(&place, options.readers, &writer);
         let wake = Arc::new(watch::Sender::new(0));
         let dialect = Dialect { kind: Kind::Sqlite, namespace: options.namespace.clone() };
-        let signals = Arc::new(watch::Sender::new(0));
+        let signals = Arc::new(Topic::ALL.map(|_| watch::Sender::new(0)));
         if place.path.is_some() {
             let query = schema::signals(&options.namespace);
             watcher::start(place.clone(), query, &wake, &signals).map_err(no_thread)?;

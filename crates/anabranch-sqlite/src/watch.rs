@@ -1,6 +1,7 @@
 //! Notices what other processes append.
 
 use crate::connection::Place;
+use anabranch_store::database::Topic;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -11,14 +12,17 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 type Sender = watch::Sender<u64>;
 
+/// Who is told of what is signalled, topic by topic.
+pub(crate) type Signals = Arc<[Sender; Topic::ALL.len()]>;
+
 /// Starts a thread that changes `wake` whenever another connection has committed, and `signals`
-/// whenever the count that `query` reads has grown. It ends when the store is gone. If the file
+/// whenever a count that `query` reads has grown. It ends when the store is gone. If the file
 /// cannot be opened again, readers still poll.
 pub(crate) fn start(
     place: Place,
     query: String,
     wake: &Arc<Sender>,
-    signals: &Arc<Sender>,
+    signals: &Signals,
 ) -> std::io::Result<()> {
     let (wake, signals) = (Arc::downgrade(wake), Arc::downgrade(signals));
     let look = move || {
@@ -34,10 +38,10 @@ fn run(
     place: &Place,
     query: &str,
     wake: &Weak<Sender>,
-    signals: &Weak<Sender>,
+    signals: &Weak<[Sender; Topic::ALL.len()]>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let connection = place.open()?;
-    let mut count: i64 = -1;
+    let mut counts = [-1_i64; Topic::ALL.len()];
     let mut version = connection.prepare("PRAGMA data_version")?;
     let mut last: i64 = -1;
     loop {
@@ -45,7 +49,8 @@ fn run(
         let (Some(wake), Some(signals)) = (wake.upgrade(), signals.upgrade()) else {
             return Ok(());
         };
-        if wake.receiver_count() + signals.receiver_count() == 0 {
+        let listeners: usize = signals.iter().map(Sender::receiver_count).sum();
+        if wake.receiver_count() + listeners == 0 {
             continue;
         }
         // A look that fails, since the file is busy, is made up for by the next one.
@@ -53,12 +58,15 @@ fn run(
         if now != last {
             last = now;
             wake.send_modify(|count| *count += 1);
-            let counted = connection.prepare_cached(query)?.query_row((), |row| row.get(0));
-            if let Ok(counted) = counted
-                && counted != count
-            {
-                count = counted;
-                signals.send_modify(|count| *count += 1);
+            for topic in Topic::ALL {
+                let place = topic as usize;
+                let count = connection.prepare_cached(query)?.query_row((), |row| row.get(place));
+                if let Ok(count) = count
+                    && count != counts[place]
+                {
+                    counts[place] = count;
+                    signals[place].send_modify(|count| *count += 1);
+                }
             }
         }
     }

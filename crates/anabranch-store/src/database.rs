@@ -32,9 +32,9 @@ pub trait Database: Send + Sync {
     /// The same on a connection that handlers never hold: for heartbeats and claims.
     fn control(&self) -> Box<dyn Session>;
 
-    /// Changes when somebody, here or in another process, has committed a [`Work::Signal`]. One may
-    /// be lost, so who waits for something looks now and then by itself.
-    fn signals(&self) -> watch::Receiver<u64>;
+    /// Changes when somebody, here or in another process, has committed a [`Work::Signal`] on this
+    /// topic. One may be lost, so who waits for something looks now and then by itself.
+    fn signals(&self, topic: Topic) -> watch::Receiver<u64>;
 
     /// Whether signals and wakes of other processes arrive at once; else they are found by looking
     /// now and then.
@@ -173,9 +173,32 @@ pub enum Work {
     Sql(Cow<'static, str>, Vec<Value>),
     /// Rows for a table, in one go.
     Rows(InsertRows),
-    /// Tells all who wait for [`Database::signals`], in every process, once it is committed: cursors
-    /// have become free, or somebody asks for something.
-    Signal,
+    /// Tells all who wait for [`Database::signals`], in every process, once it is committed. Several
+    /// may become one.
+    Signal(Topic),
+}
+
+/// What a signal is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Cursors have become free, or somebody asks a worker for something.
+    Workers,
+    /// There are tasks to run.
+    Tasks,
+}
+
+impl Topic {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Workers, Self::Tasks];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Workers => "signal",
+            Self::Tasks => "tasks",
+        }
+    }
 }
 
 /// Rows for a table, in one go.
@@ -214,10 +237,10 @@ impl Statement {
         Self { work: Work::Sql(sql.into(), values), expect: Expect::Rows }
     }
 
-    /// Tells all workers that there is something to look at.
+    /// Tells all who care for a topic that there is something to look at.
     #[must_use]
-    pub fn signal() -> Self {
-        Self { work: Work::Signal, expect: Expect::Nothing }
+    pub fn signal(topic: Topic) -> Self {
+        Self { work: Work::Signal(topic), expect: Expect::Nothing }
     }
 
     /// An INSERT, UPDATE or DELETE without RETURNING that must change exactly so many rows.

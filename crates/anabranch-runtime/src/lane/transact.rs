@@ -6,7 +6,7 @@ use crate::report::Doing;
 use crate::tx::{Ended, Failure, Tx};
 use anabranch_core::cursor::Move;
 use anabranch_core::{Event, StoreError};
-use anabranch_store::database::{Reason, Statement};
+use anabranch_store::database::{Reason, Statement, Topic};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Lane {
         let moves = self.parts.moves(&batch.parts, up_to, keep.as_deref());
         fence.extend(moves.iter().flat_map(|step| tables.move_cursor(&name, step)));
         if moves.iter().any(Move::lets_go) {
-            fence.push(Statement::signal());
+            fence.push(Statement::signal(Topic::Workers));
         }
         if self.parts.slots_of(&batch.parts).is_empty() {
             // Nothing of it is this lane's: without a row there is no fence.

@@ -4,7 +4,7 @@ use super::Tables;
 use super::parked::plain;
 use anabranch_core::cursor::Change;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
-use anabranch_store::database::{End, Session, Statement};
+use anabranch_store::database::{End, Session, Statement, Topic};
 use anabranch_store::params;
 
 /// What is kept about a consumer.
@@ -118,7 +118,10 @@ impl Tables {
              WHERE name = $1",
             self.consumers
         );
-        vec![Statement::new(update, params![consumer, plain(problem)]), Statement::signal()]
+        vec![
+            Statement::new(update, params![consumer, plain(problem)]),
+            Statement::signal(Topic::Workers),
+        ]
     }
 
     /// The statements that put all cursors of a locked consumer to one position and take them from
@@ -160,7 +163,7 @@ impl Tables {
             self.consumers
         );
         statements.push(Statement::fence(raise, params![consumer], 1));
-        statements.push(Statement::signal());
+        statements.push(Statement::signal(Topic::Workers));
         statements
     }
 
@@ -206,7 +209,7 @@ impl Tables {
 
     /// Runs a statement that needs the consumer to exist; says whether it does.
     pub(crate) async fn on_existing(&self, statement: Statement) -> Result<bool, StoreError> {
-        let statements = vec![statement, Statement::signal()];
+        let statements = vec![statement, Statement::signal(Topic::Workers)];
         match self.database.control().run(statements, End::Commit).await {
             Ok(_) => Ok(true),
             Err(failed) if failed.is_unmatched() => Ok(false),

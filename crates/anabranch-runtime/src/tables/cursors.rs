@@ -6,7 +6,7 @@
 use super::Tables;
 use anabranch_core::cursor::{self, Change, Move};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
-use anabranch_store::database::{End, Session, Statement};
+use anabranch_store::database::{End, Session, Statement, Topic};
 use anabranch_store::{Row, params};
 use std::collections::HashSet;
 
@@ -187,7 +187,7 @@ impl Tables {
         after.retain(|cursor| !change.delete.contains(&cursor.id) && !written.contains(&cursor.id));
         let (mut statements, inserts) = self.write(consumer, &change);
         if signal {
-            statements.push(Statement::signal());
+            statements.push(Statement::signal(Topic::Workers));
         }
         let answers = session.run(statements, End::Commit).await;
         let answers = answers.map_err(|failed| self.error(failed))?;

@@ -5,7 +5,7 @@ use crate::report::Report;
 use anabranch_core::generation::{self, Known, Next, Rollout};
 use anabranch_core::plan::{self, Assignment};
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
-use anabranch_store::database::{End, InsertRows, Session, Statement, Work};
+use anabranch_store::database::{End, InsertRows, Session, Statement, Topic, Work};
 use anabranch_store::{Row, params};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -124,7 +124,7 @@ impl Tables {
                 let reason = locked.reason(next);
                 statements.extend(self.new_generation(set, &locked, &next.assignment, &reason));
             }
-            None if !gone.is_empty() => statements.push(Statement::signal()),
+            None if !gone.is_empty() => statements.push(Statement::signal(Topic::Workers)),
             None => {}
         }
         session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
@@ -340,10 +340,10 @@ impl Tables {
         };
         let mut statements = vec![
             Statement::new(insert, params![set, generation, reason]),
-            Statement { work: Work::Rows(rows), ..Statement::signal() },
+            Statement { work: Work::Rows(rows), ..Statement::signal(Topic::Workers) },
             Statement::new(update, params![set, generation]),
             self.bury(),
-            Statement::signal(),
+            Statement::signal(Topic::Workers),
         ];
         for table in [generations, assignments] {
             let delete = format!("DELETE FROM {table} WHERE replica_set = $1 AND generation <= $2");

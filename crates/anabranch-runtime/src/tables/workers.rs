@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::status::WorkerStatus;
 use anabranch_core::generation::Rollout;
 use anabranch_core::{SlotSet, StoreError};
-use anabranch_store::database::{End, Statement};
+use anabranch_store::database::{End, Statement, Topic};
 use anabranch_store::params;
 use std::time::Duration;
 
@@ -180,7 +180,7 @@ impl Tables {
     pub(crate) async fn settle(&self, worker: &str, generation: i64) -> Result<(), StoreError> {
         let update = format!("UPDATE {} SET settled = $2 WHERE id = $1", self.workers);
         let settle = Statement::new(update, params![worker, generation]);
-        self.commit(vec![settle, Statement::signal()]).await.map(drop)
+        self.commit(vec![settle, Statement::signal(Topic::Workers)]).await.map(drop)
     }
 
     /// A worker is about to leave: others should own what it does.
@@ -216,8 +216,11 @@ impl Tables {
     /// Removes a worker that has released everything.
     pub(crate) async fn dismiss(&self, worker: &str) -> Result<(), StoreError> {
         let delete = format!("DELETE FROM {} WHERE id = $1", self.workers);
-        let statements =
-            vec![Statement::new(delete, params![worker]), self.bury(), Statement::signal()];
+        let statements = vec![
+            Statement::new(delete, params![worker]),
+            self.bury(),
+            Statement::signal(Topic::Workers),
+        ];
         self.commit(statements).await.map(drop)
     }
 }

@@ -1,7 +1,7 @@
 //! Transactions of statements: all or nothing, fenced, and the same values on every database.
 
 use super::{Harness, soon};
-use crate::database::{Answer, End, Expect, InsertRows, Reason, Statement, Work};
+use crate::database::{Answer, End, Expect, InsertRows, Reason, Statement, Topic, Work};
 use crate::value::time_text;
 use crate::{Database, Log, Value, params};
 use std::borrow::Cow;
@@ -194,13 +194,16 @@ pub async fn values_are_numbered(harness: &Harness) {
 pub async fn signals_are_heard_everywhere(harness: &Harness) {
     let log = harness.log().await;
     let other = harness.again(&log).await;
-    let mut heard = [log.store().database().signals(), other.store().database().signals()];
+    let mut heard = [
+        log.store().database().signals(Topic::Workers),
+        other.store().database().signals(Topic::Workers),
+    ];
     // Whatever is heard when listening begins.
     let quiet = Statement::new("SELECT 1", vec![]);
     log.store().database().begin().run(vec![quiet], End::Commit).await.unwrap();
     for _ in 0..3 {
         heard.iter_mut().for_each(|signals| drop(signals.borrow_and_update()));
-        let signal = vec![Statement::signal()];
+        let signal = vec![Statement::signal(Topic::Workers)];
         log.store().database().begin().run(signal, End::Commit).await.unwrap();
         for signals in &mut heard {
             soon(signals.changed()).await.unwrap();
