@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 const MAX_LINES: usize = 500;
 
 /// The layers from the bottom up: a crate depends only on those before it.
-const LAYERS: [&str; 7] = [
+const LAYERS: [&str; 8] = [
     "anabranch-core",
     "anabranch-store",
     "anabranch-runtime",
+    "anabranch-workflow",
     "anabranch-sqlite",
     "anabranch-postgres",
     "anabranch",
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(broken("xtask/src/a.rs", &format!("//! A.{}", "\n".repeat(501))), 1);
         let upwards = "[dependencies]\nanabranch-sqlite.workspace = true";
         assert_eq!(layer_problems("anabranch-core", 0, upwards).len(), 1);
-        assert_eq!(layer_problems("anabranch-postgres", 3, upwards).len(), 1);
-        assert_eq!(layer_problems("anabranch", 4, upwards).len(), 0);
+        assert_eq!(layer_problems("anabranch-postgres", 5, upwards).len(), 1);
+        assert_eq!(layer_problems("anabranch", 6, upwards).len(), 0);
     }
 }

@@ -131,6 +131,8 @@ pub use anabranch_store::{
     migration, params, value,
 };
 
+pub use anabranch_workflow as workflow;
+
 #[cfg(feature = "postgres")]
 pub use anabranch_postgres as postgres;
 #[cfg(feature = "sqlite")]
@@ -145,6 +147,7 @@ pub mod prelude {
         Options, Partition, Position, Projection, Query, ReplicaSet, Result, Scope, Settings,
         StoreError, StreamId, Subscriber, Tx, View, params,
     };
+    pub use anabranch_workflow::{ActionRun, GaveUp, Reactions, Schedule, Workflow};
 }
 
 /// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
