@@ -25,13 +25,14 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
 /// compares them with, and the demo and the chaos, which are
 /// users of the library.
-const SQL_PLACES: [&str; 10] = [
+const SQL_PLACES: [&str; 11] = [
     "crates/anabranch-store/src/contract/effects.rs",
     "crates/anabranch-cli/src/demo/",
     "crates/anabranch-cli/src/chaos/",
     "crates/anabranch-runtime/src/tables/",
     "crates/anabranch-runtime/src/view.rs",
     "crates/anabranch-runtime/src/rebuild.rs",
+    "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",
     "crates/anabranch-store/src/sql.rs",

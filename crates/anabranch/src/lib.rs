@@ -147,7 +147,7 @@ pub mod prelude {
         Options, Partition, Position, Projection, Query, ReplicaSet, Result, Scope, Settings,
         StoreError, StreamId, Subscriber, Tx, View, params,
     };
-    pub use anabranch_workflow::{ActionRun, GaveUp, Reactions, Schedule, Workflow};
+    pub use anabranch_workflow::{ActionRun, GaveUp, Reactions, Schedule, Workflow, Workflows};
 }
 
 /// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
