@@ -27,7 +27,8 @@ pub struct Sent {
     pub version: u64,
     /// How many events it led to.
     pub events: usize,
-    /// Whether it had been carried out before; then this is what it did at that time.
+    /// Whether it had been carried out before; then this is what it did at that time. Of processes
+    /// that send it at the same moment, more than one may be told that it was the first.
     pub repeated: bool,
 }
 

@@ -11,6 +11,7 @@
 //! | [`load`] | from events, or a snapshot and what follows it, to a state |
 //! | [`lifecycle`] | pause, resume, cancel |
 //! | [`what_if`] | commands that are only imagined, and the past |
+//! | [`kit`] | [`Kit`]: given, when, then, without a database |
 //! | [`error`] | what can go wrong |
 //! | `cache` | states kept in memory |
 //! | `snapshots` | states kept in the database |
@@ -23,6 +24,7 @@ pub mod action;
 mod cache;
 pub mod commands;
 pub mod error;
+pub mod kit;
 pub mod lifecycle;
 pub mod load;
 pub mod reactions;
@@ -36,6 +38,7 @@ pub mod workflows;
 pub use action::{ActionRun, GaveUp, Journal, MemoryJournal};
 pub use commands::Sent;
 pub use error::{LifecycleError, LoadError, SendError};
+pub use kit::Kit;
 pub use lifecycle::Lifecycle;
 pub use load::Mode;
 pub use reactions::{Due, Reaction, Reactions};
