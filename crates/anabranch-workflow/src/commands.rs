@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 /// How often a command is decided before it is given up. The tasks of one process take turns, so this
 /// counts the times that another process was faster.
-pub(crate) const ATTEMPTS: u32 = 16;
+const ATTEMPTS: u32 = 16;
 /// The wait after the first conflict. It doubles up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(64);
@@ -239,7 +239,7 @@ fn event_id(stream: &StreamId, command_id: Uuid, number: usize) -> Uuid {
 }
 
 /// Waits before the next attempt, for a while that others do not choose as well.
-pub(crate) async fn pause_before(attempt: u32) {
+async fn pause_before(attempt: u32) {
     let longest = FIRST_WAIT.saturating_mul(1 << attempt.min(16)).min(LONGEST_WAIT);
     let random = RandomState::new().hash_one(attempt) as u32;
     tokio::time::sleep(longest.mul_f64(f64::from(random) / f64::from(u32::MAX))).await;

@@ -1,11 +1,14 @@
 //! Pause, resume, cancel: events of ours in the stream of an instance.
 
-use crate::commands::{ATTEMPTS, pause_before};
-use crate::error::LifecycleError;
+use crate::error::{LifecycleError, LoadError};
 use crate::load::Mode;
 use crate::{Workflow, Workflows};
-use anabranch_core::{DecodeError, Event, Expected, NewEvent};
+use anabranch_core::{Append, DecodeError, Event, Expected, NewEvent, Position, Query, StreamId};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// How often a change is tried while others change the same instance.
+const ATTEMPTS: u32 = 16;
 
 /// What the types of our own events begin with.
 const PREFIX: &str = "workflow.";
@@ -92,36 +95,51 @@ impl<W: Workflow> Workflows<W> {
         self.change(id, Lifecycle::Cancelled { why: why.into() }).await
     }
 
+    /// Stores the event if nobody else has changed the mode since it was looked at. Commands play no
+    /// part: however many come in, they never keep an instance from being paused.
     async fn change(&self, id: &str, to: Lifecycle) -> Result<u64, LifecycleError> {
         let inner = &self.inner;
         let stream = inner.stream(id)?;
         let names = || (inner.workflow.name().to_owned(), id.to_owned());
-        let _turn = inner.turns.take(id).await;
-        let mut loaded = match inner.cached(id) {
-            Some(cached) => inner.read_on(&stream, cached).await?,
-            None => inner.load(&stream).await?,
-        };
-        for attempt in 1..=ATTEMPTS {
-            if loaded.version == 0 {
+        let changes = Query::types([PAUSED, RESUMED, CANCELLED]).tagged([tag(&stream)]);
+        for _ in 0..ATTEMPTS {
+            let last = inner.log.read(changes.clone()).backwards().limit(1).collect().await;
+            let last = last.map_err(LoadError::from)?.pop();
+            let mode = match &last {
+                Some(event) => {
+                    let change = Lifecycle::decode(event);
+                    change.map_err(|error| inner.unreadable(event, error))?.mode()
+                }
+                None => Mode::Running,
+            };
+            let newest = inner.log.read_stream(&stream).backwards().limit(1).collect().await;
+            let Some(newest) = newest.map_err(LoadError::from)?.pop() else {
                 let (workflow, id) = names();
                 return Err(LifecycleError::Missing { workflow, id });
+            };
+            if mode == to.mode() {
+                return Ok(newest.version());
             }
-            if loaded.mode == to.mode() {
-                return Ok(loaded.version);
-            }
-            if loaded.mode == Mode::Cancelled {
+            if mode == Mode::Cancelled {
                 let (workflow, id) = names();
                 return Err(LifecycleError::Cancelled { workflow, id });
             }
-            let expected = Expected::Exact(loaded.version);
-            match inner.log.append(&stream, expected, [to.event()]).await {
+            let seen = last.as_ref().map_or(Position::START, Event::position);
+            let event = to.event().tag(tag(&stream));
+            let append =
+                Append::new().to(&stream, Expected::Any, [event]).unless(changes.clone(), seen);
+            match inner.log.append_all(append).await {
                 Ok(appended) => return Ok(appended.version()),
-                Err(error) if !error.is_conflict() => return Err(error.into()),
-                Err(_) => pause_before(attempt).await,
+                Err(error) if error.is_conflict() => {}
+                Err(error) => return Err(error.into()),
             }
-            loaded = inner.read_on(&stream, loaded).await?;
         }
         let (workflow, id) = names();
         Err(LifecycleError::Contended { workflow, id, attempts: ATTEMPTS })
     }
+}
+
+/// What the changes of an instance are found by. It has a fixed length, however long the id is.
+fn tag(stream: &StreamId) -> String {
+    format!("{PREFIX}{}", Uuid::new_v5(&Uuid::NAMESPACE_URL, stream.to_string().as_bytes()))
 }

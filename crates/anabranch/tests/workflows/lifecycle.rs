@@ -3,10 +3,12 @@
 use crate::on_both;
 use crate::support::{Command, Db, SendError, accounts};
 use anabranch::workflow::{Lifecycle, LifecycleError, Mode, Past};
+use futures_util::future::join_all;
 
 on_both!(
     a_paused_instance_waits_and_a_cancelled_one_is_over,
-    pausing_races_with_commands,
+    commands_never_keep_an_instance_from_being_paused,
+    changes_at_once_happen_once,
     the_mode_survives_snapshots,
 );
 
@@ -46,7 +48,7 @@ async fn a_paused_instance_waits_and_a_cancelled_one_is_over(db: Db) {
     assert_eq!(past[3].what, Past::Lifecycle(Lifecycle::Resumed));
 }
 
-async fn pausing_races_with_commands(db: Db) {
+async fn commands_never_keep_an_instance_from_being_paused(db: Db) {
     let (here, there) = (accounts(&db.log().await), accounts(&db.log().await));
     here.send("a", Command::Put(1)).await.unwrap();
     let sending = tokio::spawn(async move {
@@ -62,6 +64,33 @@ async fn pausing_races_with_commands(db: Db) {
     let account = here.state("a").await.unwrap().unwrap();
     assert_eq!((account.version, account.mode), (paused_at, Mode::Paused));
     assert_eq!(account.state.balance, sent + 1);
+}
+
+async fn changes_at_once_happen_once(db: Db) {
+    let (here, there) = (accounts(&db.log().await), accounts(&db.log().await));
+    here.send("a", Command::Put(1)).await.unwrap();
+    let changes = (0..16).map(|task| {
+        let accounts = if task % 2 == 0 { here.clone() } else { there.clone() };
+        tokio::spawn(async move { accounts.pause("a", "test").await.unwrap() })
+    });
+    for version in join_all(changes).await {
+        assert_eq!(version.unwrap(), 2);
+    }
+    let ends = (0..16).map(|task| {
+        let accounts = if task % 2 == 0 { here.clone() } else { there.clone() };
+        tokio::spawn(async move {
+            match task {
+                7 => drop(accounts.cancel("a", "test").await.unwrap()),
+                // It may come before or after the end.
+                _ => drop(accounts.resume("a").await),
+            }
+        })
+    });
+    join_all(ends).await.into_iter().for_each(Result::unwrap);
+    let past = here.events("a").await.unwrap();
+    let last = &past.last().unwrap().what;
+    assert!(matches!(last, Past::Lifecycle(Lifecycle::Cancelled { .. })), "{last:?}");
+    assert!(past.len() <= 4, "{past:?}");
 }
 
 async fn the_mode_survives_snapshots(db: Db) {
