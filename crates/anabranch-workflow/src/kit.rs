@@ -4,6 +4,7 @@ mod expect;
 mod run;
 
 use crate::{Reactions, Workflow};
+use anabranch_core::NewEvent;
 use jiff::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -156,7 +157,7 @@ impl<W: Workflow> Kit<W> {
     }
 
     /// The same with another id, which is `kit` unless said otherwise. Say it first.
-    pub fn id(mut self, id: impl Into<String>) -> Self {
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = id.into();
         self.start_schedules();
         self
@@ -180,11 +181,13 @@ impl<W: Workflow> Kit<W> {
         self
     }
 
-    /// An event of somebody else, which the workflow [hears](Workflow::hear).
+    /// An event of somebody else on a stream such as `Order:7`, which the workflow
+    /// [hears](Workflow::hear). Whether it asks for such events is not looked at.
     #[track_caller]
-    pub fn hears(mut self, event: &anabranch_core::Event) -> Self {
+    pub fn hears(mut self, stream: &str, event: &NewEvent) -> Self {
         self.step = Step::default();
-        let commands = match self.workflow.hear(event) {
+        let event = run::recorded(stream, event, self.clock);
+        let commands = match self.workflow.hear(&event) {
             Ok(commands) => commands,
             Err(error) => panic!("the workflow could not hear {event:?}: {error}"),
         };

@@ -3,6 +3,7 @@
 use super::{Kit, Step, Timer, Told};
 use crate::reactions::Shown;
 use crate::{GaveUp, Reaction, Workflow};
+use anabranch_core::{Event, NewEvent, Position, Slot, Slots, StreamId};
 use jiff::Timestamp;
 use std::collections::VecDeque;
 
@@ -165,4 +166,16 @@ pub(super) fn json(value: &impl serde::Serialize) -> String {
         Ok(json) => json,
         Err(error) => panic!("it cannot be made into JSON, so it could not be stored: {error}"),
     }
+}
+
+/// An event as the log would hand it out.
+#[track_caller]
+pub(super) fn recorded(stream: &str, event: &NewEvent, time: Timestamp) -> Event {
+    let stream: StreamId = match stream.parse() {
+        Ok(stream) => stream,
+        Err(error) => panic!("{error}"),
+    };
+    let slots = Slots { entity: Slot::ZERO, customer: None, saga: None };
+    let body = event.body(&stream);
+    Event::from_row(Position::new(1), 1, event.id(), time.as_microsecond(), slots, &body)
 }
