@@ -24,11 +24,13 @@
 //! | [`rates`] | how busy and how heavy each slot is |
 //! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
+//! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
 //! | [`error`] | what can go wrong |
 
 pub mod append;
+pub mod cron;
 pub mod cursor;
 pub mod decide;
 pub mod error;
@@ -51,6 +53,7 @@ pub mod slot_set;
 pub mod stream;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
+pub use cron::{Cron, CronError};
 pub use cursor::Cursor;
 pub use error::{AppendError, InputError, InputProblem, StoreError};
 pub use event::Event;

@@ -8,7 +8,8 @@ use crate::schema::{self, Sql};
 use crate::{read, watch as watcher};
 use anabranch_core::decide::Ids;
 use anabranch_core::{
-    Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
+    Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
+    StoreError,
 };
 use anabranch_store::database::{Dialect, Kind, Topic};
 use anabranch_store::{Database, Head, LogStore, Options, Page, ReadRequest, Ticket};
@@ -16,6 +17,7 @@ use futures_util::future::BoxFuture;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 /// A log in a SQLite database.
 #[derive(Debug)]
@@ -151,6 +153,15 @@ impl LogStore for Sqlite {
         let job = move |connection: &rusqlite::Connection| {
             let page = read::read(connection, &shared.sql, &request);
             page.map_err(|error| store_error(&shared.at, error))
+        };
+        Box::pin(async { self.readers.run(job).await? })
+    }
+
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Event>, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move |connection: &rusqlite::Connection| {
+            let event = read::find(connection, &shared.sql, id);
+            event.map_err(|error| store_error(&shared.at, error))
         };
         Box::pin(async { self.readers.run(job).await? })
     }
