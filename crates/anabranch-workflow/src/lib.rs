@@ -11,6 +11,7 @@
 //! | [`load`] | from events, or a snapshot and what follows it, to a state |
 //! | [`lifecycle`] | pause, resume, cancel |
 //! | [`what_if`] | commands that are only imagined, and the past |
+//! | [`running`] | [`WorkflowSet`]: reactions, actions, timers and schedules in a replica set |
 //! | [`kit`] | [`Kit`]: given, when, then, without a database |
 //! | [`error`] | what can go wrong |
 //! | `cache` | states kept in memory |
@@ -28,6 +29,7 @@ pub mod kit;
 pub mod lifecycle;
 pub mod load;
 pub mod reactions;
+pub mod running;
 pub mod schedule;
 mod snapshots;
 mod turns;
@@ -42,6 +44,7 @@ pub use kit::Kit;
 pub use lifecycle::Lifecycle;
 pub use load::Mode;
 pub use reactions::{Due, Reaction, Reactions};
+pub use running::WorkflowSet;
 pub use schedule::Schedule;
 pub use what_if::{Past, PastEvent, WhatIf};
 pub use workflow::Workflow;

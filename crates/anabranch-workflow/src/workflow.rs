@@ -153,6 +153,11 @@ pub trait Workflow: Send + Sync + Sized + 'static {
         Retry::default()
     }
 
+    /// How many actions run at the same time in each process, at the most.
+    fn max_parallelism(&self) -> usize {
+        64
+    }
+
     /// After how many events of an instance its state is kept, so that loading it reads few events.
     fn snapshot_every(&self) -> Option<u64> {
         Some(1_000)

@@ -205,7 +205,9 @@ pub mod prelude {
         ReplicaSet, Result, Run, Scope, Settings, StoreError, StreamId, Subscriber, Task, Tasks,
         Tx, View, params,
     };
-    pub use anabranch_workflow::{ActionRun, GaveUp, Reactions, Schedule, Workflow, Workflows};
+    pub use anabranch_workflow::{
+        ActionRun, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
+    };
 }
 
 /// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
