@@ -14,7 +14,7 @@ use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
     Query, StoreError,
 };
-use anabranch_store::database::{Dialect, Kind};
+use anabranch_store::database::{Dialect, Kind, Topic};
 use anabranch_store::{
     Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket,
 };
@@ -153,6 +153,16 @@ impl Postgres {
         let notify = format!("NOTIFY {}", wake::channel(&self.inner.namespace));
         tx.batch_execute(&notify).await.map_err(failed)?;
         Ok(answer)
+    }
+}
+
+impl Postgres {
+    pub(crate) fn at_server(&self) -> &str {
+        &self.inner.server.at
+    }
+
+    pub(crate) fn signal_statement(&self, topic: Topic) -> String {
+        self.inner.wake.signal_statement(topic)
     }
 }
 

@@ -11,7 +11,7 @@ use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
     StoreError,
 };
-use anabranch_store::database::{Dialect, Kind, Topic};
+use anabranch_store::database::{Dialect, Kind, Statement, Topic};
 use anabranch_store::{Database, Head, LogStore, Options, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
@@ -110,6 +110,29 @@ impl Sqlite {
         let mut answers = append::append_in(tx, sql, *rule, &[&append], Ids::All)
             .map_err(|error| store_error(at, error))?;
         answers.remove(0)
+    }
+
+    /// Runs statements of ours inside a transaction of yours, on a connection of yours to the same file:
+    /// what they do is done if and when that transaction commits. This is how tasks are enqueued together
+    /// with whatever else it does: the statements are `Tasks::statements`'.
+    ///
+    /// ```
+    /// # use anabranch_sqlite::{Sqlite, rusqlite};
+    /// # use anabranch_store::database::Statement;
+    /// # fn f(log: &Sqlite, connection: &mut rusqlite::Connection, tasks: Vec<Statement>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tx = connection.transaction()?;
+    /// tx.execute("UPDATE stock SET left = left - 1 WHERE sku = 'sku-9'", ())?;
+    /// log.run_in(&tx, &tasks)?;
+    /// tx.commit()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn run_in(
+        &self,
+        tx: &rusqlite::Transaction<'_>,
+        statements: &[Statement],
+    ) -> Result<(), StoreError> {
+        let ran = self.effects.run_in(tx, statements);
+        ran.map_err(|failed| failed.into_store_error(&self.shared.at))
     }
 
     async fn append_batch(&self, batch: Vec<Ticket>) {
