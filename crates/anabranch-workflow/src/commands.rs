@@ -14,10 +14,11 @@ use uuid::Uuid;
 
 /// How often a command is decided before it is given up. The tasks of one process take turns, so this
 /// counts the times that another process was faster.
-const ATTEMPTS: u32 = 16;
-/// The wait after the first conflict. It doubles up to the longest.
+const ATTEMPTS: u32 = 64;
+/// The wait after the first conflict. It doubles up to the longest, which is short: whoever has just lost
+/// must have as good a chance as whoever has just come.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
-const LONGEST_WAIT: Duration = Duration::from_millis(64);
+const LONGEST_WAIT: Duration = Duration::from_millis(8);
 
 /// What a command did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ impl<W: Workflow> Workflows<W> {
     /// Sends a command to an instance, which begins with its first event.
     ///
     /// The answer comes once its events are durable. It was decided on the newest state: if somebody
-    /// else was faster, it is decided anew, up to 16 times. A rejected command leaves no trace; one
+    /// else was faster, it is decided anew, up to 64 times. A rejected command leaves no trace; one
     /// that decides on no events succeeds and stores nothing.
     pub async fn send(
         &self,
