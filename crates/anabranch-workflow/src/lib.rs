@@ -14,6 +14,7 @@
 //! | [`kit`] | [`Kit`]: given, when, then, without a database |
 //! | [`error`] | what can go wrong |
 //! | `cache` | states kept in memory |
+//! | `pace` | processes that want the same instance get their turns |
 //! | `snapshots` | states kept in the database |
 //! | `turns` | who wants the same instance takes turns |
 //! | [`schedule`] | [`Schedule`]: commands that come again and again |
@@ -27,6 +28,7 @@ pub mod error;
 pub mod kit;
 pub mod lifecycle;
 pub mod load;
+mod pace;
 pub mod reactions;
 pub mod schedule;
 mod snapshots;
