@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 const MAX_LINES: usize = 500;
 
 /// The layers from the bottom up: a crate depends only on those before it.
-const LAYERS: [&str; 9] = [
+const LAYERS: [&str; 10] = [
     "anabranch-core",
     "anabranch-store",
     "anabranch-runtime",
     "anabranch-workpool",
     "anabranch-workflow",
+    "anabranch-batch",
     "anabranch-sqlite",
     "anabranch-postgres",
     "anabranch",
@@ -26,7 +27,7 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
 /// compares them with, and the demo and the chaos, which are
 /// users of the library.
-const SQL_PLACES: [&str; 12] = [
+const SQL_PLACES: [&str; 13] = [
     "crates/anabranch-store/src/contract/effects.rs",
     "crates/anabranch-cli/src/demo/",
     "crates/anabranch-cli/src/chaos/",
@@ -35,6 +36,7 @@ const SQL_PLACES: [&str; 12] = [
     "crates/anabranch-runtime/src/rebuild.rs",
     "crates/anabranch-workpool/src/tables.rs",
     "crates/anabranch-workflow/src/snapshots.rs",
+    "crates/anabranch-batch/src/tables.rs",
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",
     "crates/anabranch-store/src/sql.rs",

@@ -77,7 +77,7 @@ pub enum Commit {
 }
 
 impl Commit {
-    fn of(failure: Failure) -> Self {
+    pub(crate) fn of(failure: Failure) -> Self {
         match failure.failed.reason {
             Reason::Store(error) if lane::is_worth_waiting(&error) => Self::Away(error),
             reason => Self::Refused { item: failure.event, error: reason.to_string() },

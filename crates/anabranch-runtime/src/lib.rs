@@ -69,5 +69,6 @@ pub use status::{ConsumerStatus, CursorStatus, Owner, WorkerStatus};
 pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::replica_sets::{Generation, GenerationMember};
 pub use tuning::Tuning;
-pub use tx::Tx;
+pub use tx::{Mark, Tx};
 pub use view::{View, ViewColumn, ViewReader};
+pub use worker::host;

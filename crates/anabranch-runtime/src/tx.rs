@@ -1,6 +1,7 @@
 //! The transaction that a handler writes in.
 
 use crate::handler::{HandlerError, Result};
+use crate::holding::Commit;
 use anabranch_store::database::{
     Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Who, Work,
 };
@@ -43,6 +44,8 @@ pub struct Tx<'a> {
     on_their_way: Option<Option<usize>>,
     /// How many events the handler took, if not all.
     cut: Option<usize>,
+    /// How often statements were sent.
+    sent: u64,
     suffix: &'static str,
     idle: Duration,
     lifetime: PhantomData<&'a mut ()>,
@@ -63,6 +66,21 @@ pub(crate) enum Ended {
     /// A statement that is not the handler's was refused.
     Broken(Failed),
     Failed(Failure),
+}
+
+/// A place in a transaction, to come back to: see [`Tx::undo`].
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    queued: usize,
+    sent: u64,
+}
+
+impl Tx<'static> {
+    /// A transaction of your own, on a database. It may be open for so long without a statement.
+    #[must_use]
+    pub fn on(database: &Arc<dyn Database>, idle: Duration) -> Self {
+        Self::begin_as(database, "", idle, &Who::hook())
+    }
 }
 
 impl Tx<'_> {
@@ -91,6 +109,7 @@ impl Tx<'_> {
             open_since: None,
             on_their_way: None,
             cut: None,
+            sent: 0,
             suffix,
             lifetime: PhantomData,
         }
@@ -255,6 +274,7 @@ impl Tx<'_> {
             return Err(HandlerError::new(failure.failed.to_string()));
         }
         self.queued_bytes = 0;
+        self.sent += 1;
         let statements = std::mem::take(&mut self.queued);
         let blame = std::mem::take(&mut self.blame);
         self.on_their_way = Some(self.current);
@@ -292,6 +312,41 @@ impl Tx<'_> {
         };
         let reason = Reason::Refused { said };
         self.failure = Some(Failure { event, failed: Failed { statement: None, reason } });
+    }
+
+    /// Where the transaction is now.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { queued: self.queued.len(), sent: self.sent }
+    }
+
+    /// Takes back what was written since a mark. Says whether it could: what was sent meanwhile, since
+    /// something was read or much was written, can only be rolled back with the whole transaction.
+    pub fn undo(&mut self, mark: Mark) -> bool {
+        if self.sent != mark.sent || self.failure.is_some() {
+            return false;
+        }
+        self.queued.truncate(mark.queued);
+        self.blame.truncate(mark.queued);
+        true
+    }
+
+    /// Commits, together with statements of which each must do what is
+    /// [expected](anabranch_store::database::Expect) of it: if one does not, somebody else was faster,
+    /// and nothing is stored.
+    pub async fn finish(self, fence: Vec<Statement>) -> Commit {
+        let at = self.database.at().to_owned();
+        match self.commit(fence).await {
+            Ended::Committed => Commit::Done,
+            Ended::Fenced => Commit::Lost,
+            Ended::Broken(failed) => match failed.reason {
+                Reason::Store(error) => Commit::Away(error),
+                _ => {
+                    Commit::Refused { item: None, error: failed.into_store_error(&at).to_string() }
+                }
+            },
+            Ended::Failed(failure) => Commit::of(failure),
+        }
     }
 
     /// What has failed before the end, if something has.

@@ -468,7 +468,9 @@ fn new_worker(plan: &Plan) -> Worker {
     }
 }
 
-fn host() -> String {
+/// The name of this machine.
+#[must_use]
+pub fn host() -> String {
     let file = std::fs::read_to_string("/etc/hostname").ok();
     let name = std::env::var("HOSTNAME").ok().or(file).unwrap_or_default();
     let name = name.trim();

@@ -1,0 +1,364 @@
+//! A batch: what is to be done with which rows, and how it is run.
+
+use crate::claimer::{Claimer, Seen};
+use crate::error::BatchError;
+use crate::handler::RowHandler;
+use crate::part::{Part, uneven};
+use crate::progress::{BatchProgress, Counts, Summary};
+use crate::session::{LEASES, Session};
+use crate::source::Source;
+use crate::tables::Tables;
+use crate::verify::{self, Verified};
+use crate::worker::Shared;
+use anabranch_core::StoreError;
+use anabranch_store::database::{End, Statement};
+use anabranch_store::{Database, Log, Row, Value};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::task::JoinSet;
+
+/// How often the tables are tried to be made.
+const CREATE_ATTEMPTS: u32 = 5;
+const MAX_WORKERS: usize = 256;
+const MAX_BATCH_SIZE: usize = 10_000;
+
+type Observer = Arc<dyn Fn(&BatchProgress) + Send + Sync>;
+
+/// Handles every row of a source once, with any number of instances of it at the same time.
+///
+/// ```
+/// # use anabranch_batch::{Batch, BatchError, Part, RowHandler, Source};
+/// # async fn f<H: RowHandler>(log: anabranch_store::Log, convert: H) -> Result<(), BatchError> {
+/// let batch = Batch::new("convert", Source::table("applications", "id")).workers(4);
+/// let summary = batch.run(&log, convert).await?;
+/// println!("{} rows, {} failed", summary.succeeded, summary.failed);
+/// assert!(batch.verify(&log).await?.is_sound());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[must_use = "a batch does nothing until it is run"]
+pub struct Batch {
+    pub(crate) job: String,
+    pub(crate) source: Source,
+    pub(crate) part: Part,
+    pub(crate) workers: usize,
+    pub(crate) batch_size: usize,
+    pub(crate) limit: Option<usize>,
+    pub(crate) retry_failed: bool,
+    pub(crate) continuous: Option<Duration>,
+    pub(crate) lease: Duration,
+    pub(crate) log_table: String,
+    pub(crate) schema: Option<String>,
+    pub(crate) observer: Option<Observer>,
+}
+
+impl Batch {
+    /// A batch of this name over a source. Entries of its processing log are kept under the name.
+    pub fn new(job: impl Into<String>, source: Source) -> Self {
+        Self {
+            job: job.into(),
+            source,
+            part: Part::Elastic,
+            workers: 4,
+            batch_size: 100,
+            limit: None,
+            retry_failed: false,
+            continuous: None,
+            lease: Duration::from_secs(5),
+            log_table: "processing_log".to_owned(),
+            schema: None,
+            observer: None,
+        }
+    }
+
+    /// Handles only a part of the rows. Default: all that nobody else has claimed.
+    pub fn part(mut self, part: Part) -> Self {
+        self.part = part;
+        self
+    }
+
+    /// How many rows are handled at the same time. Default 4.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// How many rows are claimed at a time, and the most of one transaction. Default 100.
+    pub fn batch_size(mut self, rows: usize) -> Self {
+        self.batch_size = rows;
+        self
+    }
+
+    /// Ends after so many rows.
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.limit = Some(rows);
+        self
+    }
+
+    /// Handles rows again that have failed before this run.
+    pub fn retry_failed(mut self, retry: bool) -> Self {
+        self.retry_failed = retry;
+        self
+    }
+
+    /// Goes on when everything is done, and looks for new rows this often.
+    pub fn continuous(mut self, every: Duration) -> Self {
+        self.continuous = Some(every);
+        self
+    }
+
+    /// How long others wait for an instance that shows no sign of life before they take over what it had
+    /// claimed. Default 5 s.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// The table of the processing log, with its schema before a dot if it has one. Default
+    /// `processing_log`. Tables with `_history` and `_sessions` behind that name belong to it.
+    pub fn log_table(mut self, name: impl Into<String>) -> Self {
+        self.log_table = name.into();
+        self
+    }
+
+    /// The schema of the processing log, made if it is not there (PostgreSQL).
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = Some(name.into());
+        self
+    }
+
+    /// Calls a function every now and then with how far it is.
+    pub fn observe(mut self, observer: impl Fn(&BatchProgress) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Runs until every row is done, here or by others.
+    pub async fn run(&self, log: &Log, handler: impl RowHandler) -> Result<Summary, BatchError> {
+        self.run_until(log, handler, std::future::pending()).await
+    }
+
+    /// Runs until every row is done, or a future resolves: then it finishes the rows that it has begun.
+    pub async fn run_until(
+        &self,
+        log: &Log,
+        handler: impl RowHandler,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Summary, BatchError> {
+        let started = Instant::now();
+        let (database, tables) = self.prepare(log)?;
+        self.create(&database, &tables).await?;
+        let is_integer = self.look_at_source(&database, &tables).await?;
+        let session = Session::begin(self, &tables, &database).await?;
+        tracing::info!(
+            job = self.job,
+            part = %self.part,
+            session = session.id(),
+            workers = self.workers,
+            "a batch begins"
+        );
+        let counts = Arc::new(Counts::new());
+        let (rows, taken) = mpsc::channel(self.batch_size);
+        let shared = Arc::new(Shared {
+            handler: Arc::new(handler),
+            tables: tables.clone(),
+            database: Arc::clone(&database),
+            part: self.part.to_string(),
+            rows: Mutex::new(taken),
+            counts: Arc::clone(&counts),
+            workers: self.workers,
+            batch_size: self.batch_size,
+            idle: self.lease / 2,
+            is_stopping: AtomicBool::new(false),
+        });
+        let mut workers = JoinSet::new();
+        for _ in 0..self.workers {
+            workers.spawn(Arc::clone(&shared).work());
+        }
+        let (stopper, stopped) = watch::channel(false);
+        let mut claimer = Claimer {
+            batch: self,
+            tables: &tables,
+            database: &database,
+            session: &session,
+            counts: &counts,
+            rows: Some(rows),
+            stop: stopped,
+            is_integer,
+            claimed: 0,
+            seen: Seen::default(),
+        };
+        let ended = {
+            let claiming = claimer.run();
+            tokio::pin!(claiming, stop);
+            tokio::select! {
+                ended = &mut claiming => ended,
+                failed = first_failure(&mut workers) => Err(failed.into()),
+                () = &mut stop => {
+                    stopper.send_replace(true);
+                    tokio::select! {
+                        ended = &mut claiming => ended,
+                        failed = first_failure(&mut workers) => Err(failed.into()),
+                    }
+                }
+            }
+        };
+        shared.is_stopping.store(*stopper.borrow() || ended.is_err(), Ordering::Relaxed);
+        claimer.rows = None;
+        while let Some(worker) = workers.join_next().await {
+            match worker {
+                Ok(done) => done?,
+                Err(error) => {
+                    return Err(BatchError::refused(&self.job, format!("a worker ended: {error}")));
+                }
+            }
+        }
+        if let Some(observer) = &self.observer {
+            observer(&claimer.look().await?);
+        }
+        let sessions = session.ids();
+        session.end().await?;
+        ended?;
+        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        Ok(Summary {
+            succeeded: get(&counts.succeeded),
+            failed: get(&counts.failed),
+            lost: get(&counts.lost),
+            sessions,
+            took_ms: started.elapsed().as_millis() as u64,
+        })
+    }
+
+    /// The proof of what was done: by whom, whether in its own part, what is doubled or missing.
+    pub async fn verify(&self, log: &Log) -> Result<Verified, BatchError> {
+        let (database, tables) = self.prepare(log)?;
+        self.create(&database, &tables).await?;
+        Ok(verify::verify(&tables, &database).await?)
+    }
+
+    /// Makes the tables of the log. Instances that start together may stand in each other's way.
+    async fn create(
+        &self,
+        database: &Arc<dyn Database>,
+        tables: &Tables,
+    ) -> Result<(), StoreError> {
+        for _ in 0..CREATE_ATTEMPTS {
+            if run(database, tables.create(self.schema.as_deref())).await.is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        run(database, tables.create(self.schema.as_deref())).await
+    }
+
+    /// Refuses what can never run.
+    fn prepare(&self, log: &Log) -> Result<(Arc<dyn Database>, Tables), BatchError> {
+        let refuse = |problem: String| Err(BatchError::refused(&self.job, problem));
+        if self.job.is_empty() || self.job.chars().any(char::is_control) || self.job.len() > 100 {
+            return refuse("its name is empty, too long or not plain text; rename it".to_owned());
+        }
+        if self.workers == 0 || self.workers > MAX_WORKERS {
+            return refuse(format!("it has {} workers; use 1 to {MAX_WORKERS}", self.workers));
+        }
+        if self.batch_size == 0 || self.batch_size > MAX_BATCH_SIZE {
+            let size = self.batch_size;
+            return refuse(format!("its batch size is {size}; use 1 to {MAX_BATCH_SIZE}"));
+        }
+        if !LEASES.contains(&self.lease) {
+            return refuse(format!("its lease is {:?}; use 0.5 s to 1 h", self.lease));
+        }
+        if let Part::Fixed { id, count, .. } = self.part
+            && let Err(error) = Part::of(Some(id), Some(count), false)
+        {
+            return refuse(error.to_string());
+        }
+        let database = log.store().database();
+        let log_table = match &self.schema {
+            Some(schema) if !self.log_table.contains('.') && has_schemas(&database) => {
+                format!("{schema}.{}", self.log_table)
+            }
+            _ => self.log_table.clone(),
+        };
+        let (dialect, source) = (database.dialect(), self.source.clone());
+        let tables = Tables::new(dialect, source, &self.job, &log_table);
+        Ok((database, tables))
+    }
+
+    /// Finds out what the keys are, and says so if the parts are uneven.
+    async fn look_at_source(
+        &self,
+        database: &Arc<dyn Database>,
+        tables: &Tables,
+    ) -> Result<bool, BatchError> {
+        let Source { name, key_name, .. } = &self.source;
+        let first = rows_of(database, tables.first_key()).await.map_err(|error| {
+            match error.is_transient() {
+                true => error.into(),
+                false => BatchError::refused(
+                    &self.job,
+                    format!("cannot read key `{key_name}` of {name}: {error}"),
+                ),
+            }
+        })?;
+        let key = first.first().and_then(|row| row.get::<Value>("batch_key").ok());
+        if matches!(key, Some(Value::Null)) {
+            let problem =
+                format!("a key `{key_name}` of {name} is NULL; use a column that is unique");
+            return Err(BatchError::refused(&self.job, problem));
+        }
+        let is_integer = matches!(key, Some(Value::Int(_)));
+        if let Part::Fixed { count, hashed: false, .. } = self.part
+            && is_integer
+        {
+            let mut parts = vec![0_u64; count as usize];
+            for row in rows_of(database, tables.parts(count)).await? {
+                let (part, rows) = (row.get::<usize>("part"), row.get::<u64>("n"));
+                if let (Ok(part), Ok(rows)) = (part, rows)
+                    && let Some(of) = parts.get_mut(part)
+                {
+                    *of = rows;
+                }
+            }
+            if let Some(said) = uneven(&parts) {
+                tracing::warn!(job = self.job, "{said}");
+            }
+        }
+        Ok(is_integer)
+    }
+}
+
+/// The first failure of a worker; never, if none fails.
+async fn first_failure(workers: &mut JoinSet<Result<(), StoreError>>) -> StoreError {
+    while let Some(ended) = workers.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error,
+            Err(_) => return StoreError::Closed,
+        }
+    }
+    std::future::pending().await
+}
+
+fn has_schemas(database: &Arc<dyn Database>) -> bool {
+    database.dialect().kind == anabranch_store::database::Kind::Postgres
+}
+
+pub(crate) async fn run(
+    database: &Arc<dyn Database>,
+    statements: Vec<Statement>,
+) -> Result<(), StoreError> {
+    let done = database.begin().run(statements, End::Commit).await;
+    done.map(drop).map_err(|failed| failed.into_store_error(database.at()))
+}
+
+pub(crate) async fn rows_of(
+    database: &Arc<dyn Database>,
+    statement: Statement,
+) -> Result<Vec<Row>, StoreError> {
+    let answers = database.begin().run(vec![statement], End::Commit).await;
+    let answers = answers.map_err(|failed| failed.into_store_error(database.at()))?;
+    Ok(answers.into_iter().next_back().unwrap_or_default().rows)
+}

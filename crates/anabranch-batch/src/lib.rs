@@ -1,0 +1,41 @@
+//! Batch records: every row of a table handled once, by any number of instances, with no collision.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`batch`] | [`Batch`]: what is to be done, and how |
+//! | [`source`] | [`Source`]: a table or a query with a unique key |
+//! | [`part`] | [`Part`]: all rows, or part I of N |
+//! | [`record`] | [`Record`]: one row |
+//! | [`handler`] | [`RowHandler`]: what is done with a row |
+//! | [`progress`] | how far it is, and what came of it |
+//! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
+//! | `claimer` | finds rows and claims them |
+//! | `worker` | runs the handler and stores how it went |
+//! | `session` | the lease of an instance |
+//! | `tables` | the statements |
+//!
+//! A row is **claimed** before it is handled: its entry in the processing log is inserted, and the primary key
+//! lets one instance win. Its effects commit together with the end of that entry, and only if the claim
+//! is still its own (law 2). An instance that dies leaves claims; others take them over when its lease is over.
+
+pub mod batch;
+mod claimer;
+pub mod error;
+pub mod handler;
+pub mod part;
+pub mod progress;
+pub mod record;
+mod session;
+pub mod source;
+mod tables;
+pub mod verify;
+mod worker;
+
+pub use batch::Batch;
+pub use error::BatchError;
+pub use handler::{RowHandler, SqlHandler};
+pub use part::Part;
+pub use progress::{BatchProgress, Summary};
+pub use record::Record;
+pub use source::Source;
+pub use verify::{SessionRows, Verified};

@@ -1,0 +1,72 @@
+//! How far a batch is, and what came of it.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How far a batch is, as this instance sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BatchProgress {
+    /// Rows that this instance has handled well.
+    pub succeeded: u64,
+    /// Rows that failed here.
+    pub failed: u64,
+    /// Rows that were done, here or elsewhere, when that was looked up last.
+    pub done: u64,
+    /// All rows there were then.
+    pub rows: u64,
+    /// Rows per second, of all instances, since this one began.
+    pub rate: f64,
+    /// How long the rest takes at that rate.
+    pub left: Option<Duration>,
+}
+
+/// What came of a batch in this instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// Rows that this instance has handled well.
+    pub succeeded: u64,
+    /// Rows that failed here.
+    pub failed: u64,
+    /// Rows whose claim somebody else had by the time that they were to be stored; nothing of them was.
+    pub lost: u64,
+    /// The sessions of this instance: one, unless its lease ran out.
+    pub sessions: Vec<String>,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// What workers have counted.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    pub(crate) succeeded: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) started: Instant,
+}
+
+impl Counts {
+    pub(crate) fn new() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { succeeded: zero(), failed: zero(), lost: zero(), started: Instant::now() }
+    }
+
+    pub(crate) fn add(counter: &AtomicU64, rows: usize) {
+        counter.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// With what the database knew: how many rows there were and how many were done, now and at first.
+    pub(crate) fn progress(&self, rows: u64, done: u64, done_at_first: u64) -> BatchProgress {
+        let seconds = self.started.elapsed().as_secs_f64().max(0.001);
+        let rate = done.saturating_sub(done_at_first) as f64 / seconds;
+        let behind = rows.saturating_sub(done) as f64;
+        BatchProgress {
+            succeeded: self.succeeded.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            done,
+            rows,
+            rate,
+            left: (rate > 0.1).then(|| Duration::from_secs_f64(behind / rate)),
+        }
+    }
+}

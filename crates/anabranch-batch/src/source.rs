@@ -1,0 +1,67 @@
+//! Where the rows are: a table, or a query.
+
+use std::fmt::Write;
+
+/// A table or a query with a unique key.
+///
+/// ```
+/// use anabranch_batch::Source;
+/// let all = Source::table("intake.applications", "id");
+/// let new = Source::query("SELECT id, xml FROM applications WHERE year = 2026", "id");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// As it stands behind FROM.
+    pub(crate) from: String,
+    /// The key, quoted.
+    pub(crate) key: String,
+    /// For messages.
+    pub(crate) name: String,
+    pub(crate) key_name: String,
+}
+
+impl Source {
+    /// A table, with its schema before a dot if it has one, and the column of its unique key.
+    #[must_use]
+    pub fn table(name: impl Into<String>, key: impl Into<String>) -> Self {
+        let (name, key_name) = (name.into(), key.into());
+        Self { from: quoted(&name), key: quoted_part(&key_name), name, key_name }
+    }
+
+    /// The rows of a query, and the column of its unique key.
+    #[must_use]
+    pub fn query(sql: impl Into<String>, key: impl Into<String>) -> Self {
+        let (sql, key_name) = (sql.into(), key.into());
+        let sql = sql.trim().trim_end_matches(';').to_owned();
+        let (from, name) = (format!("({sql})"), "the query".to_owned());
+        Self { from, key: quoted_part(&key_name), name, key_name }
+    }
+}
+
+/// A name, quoted part by part: `intake.log` is `"intake"."log"`.
+pub(crate) fn quoted(name: &str) -> String {
+    name.split('.').fold(String::new(), |mut text, part| {
+        if !text.is_empty() {
+            text.push('.');
+        }
+        let _ = write!(text, "{}", quoted_part(part));
+        text
+    })
+}
+
+fn quoted_part(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_whatever_they_hold() {
+        assert_eq!(quoted("intake.log"), "\"intake\".\"log\"");
+        assert_eq!(quoted("a\"; DROP TABLE b"), "\"a\"\"; DROP TABLE b\"");
+        let query = Source::query(" SELECT 1 AS id; ", "id");
+        assert_eq!((query.from.as_str(), query.key.as_str()), ("(SELECT 1 AS id)", "\"id\""));
+    }
+}

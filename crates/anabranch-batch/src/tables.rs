@@ -1,0 +1,404 @@
+//! The processing log, its sessions, and the rows of the source, as statements.
+
+use crate::part::Part;
+use crate::source::{Source, quoted};
+use anabranch_store::database::{Dialect, Kind, Statement};
+use anabranch_store::{Value, params};
+use std::time::Duration;
+
+/// How a row stands in the processing log.
+pub(crate) mod state {
+    pub(crate) const CLAIMED: &str = "claimed";
+    pub(crate) const SUCCESS: &str = "success";
+    pub(crate) const FAILED: &str = "failed";
+}
+
+/// The tables of a batch, as statements write them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tables {
+    kind: Kind,
+    now: &'static str,
+    source: Source,
+    pub(crate) job: String,
+    log: String,
+    /// Every success, also one that should not be: what the proof is made of.
+    history: String,
+    sessions: String,
+}
+
+impl Tables {
+    pub(crate) fn new(dialect: &Dialect, source: Source, job: &str, log: &str) -> Self {
+        Self {
+            kind: dialect.kind,
+            now: dialect.now_us(),
+            source,
+            job: job.to_owned(),
+            log: quoted(log),
+            history: quoted(&format!("{log}_history")),
+            sessions: quoted(&format!("{log}_sessions")),
+        }
+    }
+
+    /// Makes what is not there yet, the target schema among it.
+    pub(crate) fn create(&self, schema: Option<&str>) -> Vec<Statement> {
+        let Self { log, history, sessions, .. } = self;
+        let mut create = Vec::new();
+        if let Some(schema) = schema.filter(|_| self.kind == Kind::Postgres) {
+            create.push(format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema)));
+        }
+        create.push(format!(
+            "CREATE TABLE IF NOT EXISTS {log} (job text NOT NULL, key text NOT NULL, \
+             state text NOT NULL, session text NOT NULL, part text NOT NULL, \
+             attempts bigint NOT NULL, error text, claimed_us bigint NOT NULL, finished_us bigint, \
+             PRIMARY KEY (job, key))"
+        ));
+        create.push(format!(
+            "CREATE TABLE IF NOT EXISTS {history} (job text NOT NULL, key text NOT NULL, \
+             session text NOT NULL, part text NOT NULL, at_us bigint NOT NULL)"
+        ));
+        create.push(format!(
+            "CREATE TABLE IF NOT EXISTS {sessions} (id text NOT NULL PRIMARY KEY, \
+             job text NOT NULL, part text NOT NULL, host text NOT NULL, pid bigint NOT NULL, \
+             started_us bigint NOT NULL, lease_us bigint NOT NULL)"
+        ));
+        create.into_iter().map(|sql| Statement::new(sql, vec![])).collect()
+    }
+
+    /// Keys as text, whatever they are.
+    fn key_text(&self) -> String {
+        format!("CAST(s.{} AS text)", self.source.key)
+    }
+
+    /// Whether a row belongs to a part, where the database can tell.
+    fn of_part(&self, part: Part, is_integer: bool) -> String {
+        match part {
+            Part::Fixed { id, count, hashed: false } if is_integer => {
+                let key = &self.source.key;
+                // Also for keys below zero.
+                format!(" AND ((s.{key} % {count}) + {count}) % {count} = {id}")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// The first or the last key.
+    pub(crate) fn first_key(&self) -> Statement {
+        let Source { from, key, .. } = &self.source;
+        Statement::query(
+            format!("SELECT s.{key} AS batch_key FROM {from} AS s ORDER BY s.{key} LIMIT 1"),
+            vec![],
+        )
+    }
+
+    /// How the planner has to go about it: by the keys, a page at a time. It cannot know that a page is
+    /// all that is wanted of a large table.
+    fn plan(&self) -> Vec<Statement> {
+        let off = |name: &str| format!("set_config('{name}', 'off', true)");
+        let all = ["enable_hashjoin", "enable_mergejoin", "enable_material", "jit"].map(off);
+        match self.kind {
+            Kind::Postgres => vec![Statement::new(format!("SELECT {}", all.join(", ")), vec![])],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The next rows that nobody has claimed, after a key. The last of the statements answers.
+    pub(crate) fn unclaimed(
+        &self,
+        after: Option<&Value>,
+        part: (Part, bool),
+        limit: usize,
+    ) -> Vec<Statement> {
+        let (Source { from, key, .. }, log) = (&self.source, &self.log);
+        let (text, of_part) = (self.key_text(), self.of_part(part.0, part.1));
+        let mut values = params![self.job.as_str(), limit];
+        let after = match after {
+            Some(after) => {
+                values.push(after.clone());
+                format!(" AND s.{key} > $3")
+            }
+            None => String::new(),
+        };
+        let select = format!(
+            "SELECT s.*, s.{key} AS batch_key FROM {from} AS s WHERE NOT EXISTS (SELECT 1 FROM {log} \
+             AS l WHERE l.job = $1 AND l.key = {text}){after}{of_part} ORDER BY s.{key} LIMIT $2"
+        );
+        let mut statements = self.plan();
+        statements.push(Statement::query(select, values));
+        statements
+    }
+
+    /// Rows by their keys.
+    pub(crate) fn by_keys(&self, keys: Vec<Value>) -> Statement {
+        let Source { from, key, .. } = &self.source;
+        let any = self.is_any(&format!("s.{key}"), 1);
+        let select = format!(
+            "SELECT s.*, s.{key} AS batch_key FROM {from} AS s WHERE {any} ORDER BY s.{key}"
+        );
+        Statement::query(select, vec![Value::Array(keys)])
+    }
+
+    fn is_any(&self, column: &str, place: u8) -> String {
+        match self.kind {
+            Kind::Postgres => format!("{column} = ANY (${place})"),
+            _ => format!("{column} IN (SELECT value FROM json_each(${place}))"),
+        }
+    }
+
+    /// Claims rows: of several who try, one gets each.
+    pub(crate) fn claim(&self, session: &str, part: Part, keys: &[String]) -> Statement {
+        let each = match self.kind {
+            Kind::Postgres => "unnest($4::text[]) AS k (value)",
+            _ => "json_each($4) AS k",
+        };
+        let insert = format!(
+            "INSERT INTO {} (job, key, state, session, part, attempts, claimed_us) SELECT $1, k.value, \
+             '{}', $2, $3, 0, {} FROM {each} WHERE true ON CONFLICT DO NOTHING RETURNING key",
+            self.log,
+            state::CLAIMED,
+            self.now
+        );
+        let keys = keys.iter().map(Value::from).collect();
+        Statement::query(
+            insert,
+            vec![self.job.as_str().into(), session.into(), part.to_string().into(), keys],
+        )
+    }
+
+    /// Claims rows that have failed before this run began.
+    pub(crate) fn claim_failed(
+        &self,
+        session: &str,
+        part: Part,
+        before_us: i64,
+        limit: usize,
+    ) -> Statement {
+        let failed = format!("state = '{}' AND finished_us < $4", state::FAILED);
+        self.take(session, part, &failed, vec![before_us.into(), limit.into()])
+    }
+
+    /// Takes over what instances have claimed whose lease is over.
+    pub(crate) fn take_over(&self, session: &str, part: Part, limit: usize) -> Statement {
+        let left = format!(
+            "state = '{}' AND session <> $2 AND $4 = $4 AND session NOT IN (SELECT o.id FROM {} AS o \
+             WHERE o.lease_us > {})",
+            state::CLAIMED,
+            self.sessions,
+            self.now
+        );
+        self.take(session, part, &left, vec![0_i64.into(), limit.into()])
+    }
+
+    fn take(&self, session: &str, part: Part, which: &str, more: Vec<Value>) -> Statement {
+        let (log, now, claimed) = (&self.log, self.now, state::CLAIMED);
+        let own = if part == Part::Elastic { "" } else { " AND part = $3" };
+        // The condition stands twice: two who take the same rows wait for each other, and the second
+        // looks again.
+        let update = format!(
+            "UPDATE {log} SET state = '{claimed}', session = $2, part = CAST($3 AS text), \
+             claimed_us = {now} WHERE job = $1 AND {which} AND key IN (SELECT key FROM {log} \
+             WHERE job = $1 AND {which}{own} ORDER BY key LIMIT $5) RETURNING key, attempts"
+        );
+        let mut values = params![self.job.as_str(), session, part.to_string()];
+        values.extend(more);
+        Statement::query(update, values)
+    }
+
+    /// Rows are done, if they are still claimed by this session.
+    pub(crate) fn succeed(&self, session: &str, part: &str, keys: &[&str]) -> Vec<Statement> {
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let (log, history, now) = (&self.log, &self.history, self.now);
+        let any = self.is_any("key", 3);
+        let list: Value = keys.iter().map(Value::from).collect();
+        let update = format!(
+            "UPDATE {log} SET state = '{}', attempts = attempts + 1, error = NULL, finished_us = {now} \
+             WHERE job = $1 AND session = $2 AND state = '{}' AND {any}",
+            state::SUCCESS,
+            state::CLAIMED
+        );
+        let update = Statement::fence(
+            update,
+            vec![self.job.as_str().into(), session.into(), list.clone()],
+            keys.len() as u64,
+        );
+        let each = match self.kind {
+            Kind::Postgres => "unnest($4::text[]) AS k (value)",
+            _ => "json_each($4) AS k",
+        };
+        let note = format!(
+            "INSERT INTO {history} (job, key, session, part, at_us) \
+             SELECT $1, k.value, $2, $3, {now} FROM {each}"
+        );
+        let note =
+            Statement::new(note, vec![self.job.as_str().into(), session.into(), part.into(), list]);
+        vec![note, update]
+    }
+
+    /// A row has failed, if it is still claimed by this session.
+    pub(crate) fn fail(&self, session: &str, key: &str, error: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = '{}', attempts = attempts + 1, error = $4, finished_us = {} \
+             WHERE job = $1 AND session = $2 AND key = $3 AND state = '{}'",
+            self.log,
+            state::FAILED,
+            self.now,
+            state::CLAIMED
+        );
+        let error = error.replace('\0', "\u{fffd}");
+        Statement::fence(update, params![self.job.as_str(), session, key, error], 1)
+    }
+
+    /// How many of some rows this session has ended, and how.
+    pub(crate) fn ended(&self, session: &str, keys: &[&str]) -> Statement {
+        let any = self.is_any("key", 3);
+        let select = format!(
+            "SELECT state, count(*) AS n FROM {} WHERE job = $1 AND session = $2 AND {any} \
+             GROUP BY state",
+            self.log
+        );
+        let keys = keys.iter().map(Value::from).collect();
+        Statement::query(select, vec![self.job.as_str().into(), session.into(), keys])
+    }
+
+    /// Gives back what a session has claimed and not begun.
+    pub(crate) fn give_back(&self, session: &str) -> Vec<Statement> {
+        let (log, claimed, failed) = (&self.log, state::CLAIMED, state::FAILED);
+        let own = format!("job = $1 AND session = $2 AND state = '{claimed}'");
+        let delete = format!("DELETE FROM {log} WHERE {own} AND attempts = 0");
+        let again = format!("UPDATE {log} SET state = '{failed}' WHERE {own}");
+        let values = || params![self.job.as_str(), session];
+        vec![Statement::new(delete, values()), Statement::new(again, values())]
+    }
+
+    /// How many rows others are at work on, of this part.
+    pub(crate) fn in_work(&self, session: &str, part: Part) -> Statement {
+        let own = if part == Part::Elastic { "$3 = $3" } else { "part = $3" };
+        let select = format!(
+            "SELECT count(*) AS n FROM {} WHERE job = $1 AND state = '{}' AND session <> $2 AND {own}",
+            self.log,
+            state::CLAIMED
+        );
+        Statement::query(select, params![self.job.as_str(), session, part.to_string()])
+    }
+
+    /// A session begins.
+    pub(crate) fn begin(
+        &self,
+        session: &str,
+        part: Part,
+        host: &str,
+        lease: Duration,
+    ) -> Statement {
+        let now = self.now;
+        let insert = format!(
+            "INSERT INTO {} (id, job, part, host, pid, started_us, lease_us) \
+             VALUES ($1, $2, $3, $4, $5, {now}, {now} + $6)",
+            self.sessions
+        );
+        let values = params![
+            session,
+            self.job.as_str(),
+            part.to_string(),
+            host,
+            std::process::id(),
+            micros(lease)
+        ];
+        Statement::new(insert, values)
+    }
+
+    /// A session goes on, unless its lease is over: others may have taken what it had.
+    pub(crate) fn renew(&self, session: &str, lease: Duration) -> Statement {
+        let now = self.now;
+        let update = format!(
+            "UPDATE {} SET lease_us = {now} + $2 WHERE id = $1 AND lease_us > {now}",
+            self.sessions
+        );
+        Statement::fence(update, params![session, micros(lease)], 1)
+    }
+
+    /// A session has ended.
+    pub(crate) fn end(&self, session: &str) -> Statement {
+        let update = format!("UPDATE {} SET lease_us = 0 WHERE id = $1", self.sessions);
+        Statement::new(update, params![session])
+    }
+
+    /// The database's clock.
+    pub(crate) fn clock(&self) -> Statement {
+        Statement::query(format!("SELECT {} AS now_us", self.now), vec![])
+    }
+
+    /// How many rows there are, and how many of them stand how.
+    pub(crate) fn counts(&self) -> [Statement; 2] {
+        let rows = format!("SELECT count(*) AS n FROM {} AS s", self.source.from);
+        let states =
+            format!("SELECT state, count(*) AS n FROM {} WHERE job = $1 GROUP BY state", self.log);
+        [Statement::query(rows, vec![]), Statement::query(states, params![self.job.as_str()])]
+    }
+
+    /// How many rows each of N parts has.
+    pub(crate) fn parts(&self, count: u32) -> Statement {
+        let Source { from, key, .. } = &self.source;
+        let part = format!("((s.{key} % {count}) + {count}) % {count}");
+        let select =
+            format!("SELECT {part} AS part, count(*) AS n FROM {from} AS s GROUP BY {part}");
+        Statement::query(select, vec![])
+    }
+
+    /// How many entries of the log stand how.
+    pub(crate) fn states(&self) -> Statement {
+        let [_, states] = self.counts();
+        states
+    }
+
+    /// How many rows there are, and how many of them have no entry in the log.
+    pub(crate) fn missing(&self) -> [Statement; 2] {
+        let (from, log, text) = (&self.source.from, &self.log, self.key_text());
+        let [rows, _] = self.counts();
+        let missing = format!(
+            "SELECT count(*) AS n FROM {from} AS s WHERE NOT EXISTS \
+             (SELECT 1 FROM {log} AS l WHERE l.job = $1 AND l.key = {text})"
+        );
+        [rows, Statement::query(missing, params![self.job.as_str()])]
+    }
+
+    /// Keys that were handled well more than once.
+    pub(crate) fn collisions(&self, limit: usize) -> Statement {
+        let select = format!(
+            "SELECT key FROM {} WHERE job = $1 GROUP BY key HAVING count(*) > 1 ORDER BY key LIMIT $2",
+            self.history
+        );
+        Statement::query(select, params![self.job.as_str(), limit])
+    }
+
+    /// Entries that say success without being in the history.
+    pub(crate) fn unproven(&self, limit: usize) -> Statement {
+        let select = format!(
+            "SELECT key FROM {} WHERE job = $1 AND state = '{}' AND key NOT IN \
+             (SELECT h.key FROM {} AS h WHERE h.job = $1) ORDER BY key LIMIT $2",
+            self.log,
+            state::SUCCESS,
+            self.history
+        );
+        Statement::query(select, params![self.job.as_str(), limit])
+    }
+
+    /// The sessions that have handled rows, with their parts.
+    pub(crate) fn sessions_with_rows(&self) -> Statement {
+        let select = format!(
+            "SELECT DISTINCT session, part FROM {} WHERE job = $1 ORDER BY session",
+            self.history
+        );
+        Statement::query(select, params![self.job.as_str()])
+    }
+
+    /// The keys that a session has handled well.
+    pub(crate) fn keys_of(&self, session: &str) -> Statement {
+        let select = format!("SELECT key FROM {} WHERE job = $1 AND session = $2", self.history);
+        Statement::query(select, params![self.job.as_str(), session])
+    }
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4)
+}

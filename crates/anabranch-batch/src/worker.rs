@@ -1,0 +1,220 @@
+//! Handles claimed rows, and stores their effects together with how they went.
+
+use crate::handler::RowHandler;
+use crate::progress::Counts;
+use crate::record::Record;
+use crate::tables::{Tables, state};
+use anabranch_core::StoreError;
+use anabranch_runtime::{Commit, HandlerError, Result, Tx};
+use anabranch_store::database::End;
+use anabranch_store::{Backoff, Database};
+use futures_util::FutureExt;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, mpsc};
+
+/// How long one transaction takes rows from a handler that is slow: then it commits, so that a crash repeats
+/// little and others see the effects.
+const MAX_HANDLING: Duration = Duration::from_millis(500);
+
+/// What the workers of an instance share.
+pub(crate) struct Shared<H> {
+    pub(crate) handler: Arc<H>,
+    pub(crate) tables: Tables,
+    pub(crate) database: Arc<dyn Database>,
+    pub(crate) part: String,
+    pub(crate) rows: Mutex<mpsc::Receiver<Record>>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) workers: usize,
+    pub(crate) batch_size: usize,
+    /// How long a transaction may be open without a statement.
+    pub(crate) idle: Duration,
+    pub(crate) is_stopping: AtomicBool,
+}
+
+impl<H: RowHandler> Shared<H> {
+    /// Works until no rows come any more.
+    pub(crate) async fn work(self: Arc<Self>) -> Result<(), StoreError> {
+        while let Some(page) = self.take().await {
+            self.handle(page).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes its share of what is there.
+    async fn take(&self) -> Option<Vec<Record>> {
+        let mut rows = self.rows.lock().await;
+        let first = rows.recv().await?;
+        if self.is_stopping.load(Ordering::Relaxed) {
+            // What is claimed and not begun is given back.
+            while rows.recv().await.is_some() {}
+            return None;
+        }
+        let share = (rows.len() / self.workers).clamp(1, self.batch_size);
+        let mut page = vec![first];
+        while page.len() < share
+            && let Ok(more) = rows.try_recv()
+        {
+            page.push(more);
+        }
+        Some(page)
+    }
+
+    /// Handles rows to their end.
+    async fn handle(&self, mut page: Vec<Record>) -> Result<(), StoreError> {
+        let mut outage = Backoff::default();
+        // So many in one transaction; one by one, once nobody knows which of them fails.
+        let mut at_once = page.len();
+        while !page.is_empty() {
+            // Claims of one session commit together.
+            let session = page[0].session.clone();
+            let same = page.iter().take_while(|record| record.session == session).count();
+            let count = same.min(at_once);
+            let (tx, outcomes) = self.call(&page[..count]).await;
+            let Some(outcomes) = outcomes else {
+                // Something was sent before one failed: the whole is rolled back.
+                at_once = 1;
+                continue;
+            };
+            let count = outcomes.len();
+            let mut fence = Vec::new();
+            let done: Vec<&str> = keys(&page, &outcomes, true);
+            fence.extend(self.tables.succeed(&session, &self.part, &done));
+            for (record, outcome) in page.iter().zip(&outcomes) {
+                if let Err(error) = outcome {
+                    fence.push(self.tables.fail(&session, record.key(), &error.to_string()));
+                }
+            }
+            match tx.finish(fence).await {
+                Commit::Done => {
+                    Counts::add(&self.counts.succeeded, done.len());
+                    Counts::add(&self.counts.failed, count - done.len());
+                    page.drain(..count);
+                    outage.end();
+                }
+                // One of them is somebody else's by now, or the answer to its commit was lost.
+                Commit::Lost if count > 1 => at_once = 1,
+                Commit::Lost => {
+                    self.settle(&session, &page[..1]).await?;
+                    page.drain(..1);
+                }
+                Commit::Away(error) if error.is_transient() => {
+                    if outage.complains() {
+                        tracing::warn!(%error, "a worker waits for its database");
+                    }
+                    tokio::time::sleep(outage.wait()).await;
+                }
+                Commit::Away(error) => return Err(error),
+                Commit::Refused { .. } if count > 1 => at_once = 1,
+                Commit::Refused { error, .. } => {
+                    self.fail(&page[0], &error).await?;
+                    page.drain(..1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls the handler for rows, in one transaction; says how each went. Without an answer nobody can
+    /// tell them apart.
+    async fn call(&self, page: &[Record]) -> (Tx<'static>, Option<Vec<Result<()>>>) {
+        let mut tx = Tx::on(&self.database, self.idle);
+        if let Some(outcomes) = self.handler.handle_page(page).await {
+            let complete = outcomes.len() == page.len();
+            let short = || Err(HandlerError::new("the handler left out rows of its page"));
+            let outcomes = if complete { outcomes } else { page.iter().map(|_| short()).collect() };
+            return (tx, Some(outcomes));
+        }
+        let started = Instant::now();
+        let mut outcomes = Vec::with_capacity(page.len());
+        for (number, record) in page.iter().enumerate() {
+            tx.at(number);
+            let mark = tx.mark();
+            let outcome = self.guarded(record, &mut tx).await;
+            if outcome.is_err() && !tx.undo(mark) {
+                if page.len() > 1 {
+                    return (tx, None);
+                }
+                // Alone: what it wrote is dropped with its transaction.
+                tx = Tx::on(&self.database, self.idle);
+            }
+            outcomes.push(outcome);
+            if started.elapsed() > MAX_HANDLING {
+                break;
+            }
+        }
+        tx.at_several();
+        (tx, Some(outcomes))
+    }
+
+    /// A handler that panics has failed like any other.
+    async fn guarded(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+        let handled = std::panic::AssertUnwindSafe(self.handler.handle(record, tx)).catch_unwind();
+        handled.await.unwrap_or_else(|panic| {
+            let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+            let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(HandlerError::new(format!("the handler panicked: {}", said.unwrap_or_default())))
+        })
+    }
+
+    /// A row was refused by the database: nothing of it is stored but that.
+    async fn fail(&self, record: &Record, error: &str) -> Result<(), StoreError> {
+        let mut outage = Backoff::default();
+        loop {
+            let fail = self.tables.fail(&record.session, record.key(), error);
+            let tx = Tx::on(&self.database, self.idle);
+            match tx.finish(vec![fail]).await {
+                Commit::Done => {
+                    Counts::add(&self.counts.failed, 1);
+                    return Ok(());
+                }
+                Commit::Lost => {
+                    return self.settle(&record.session, std::slice::from_ref(record)).await;
+                }
+                Commit::Away(error) if error.is_transient() => {
+                    tokio::time::sleep(outage.wait()).await;
+                }
+                Commit::Away(error) => return Err(error),
+                Commit::Refused { error, .. } => {
+                    let at = self.database.at().to_owned();
+                    return Err(StoreError::Other { at, source: error.into() });
+                }
+            }
+        }
+    }
+
+    /// Finds out what has become of rows that could not be stored.
+    async fn settle(&self, session: &str, page: &[Record]) -> Result<(), StoreError> {
+        let keys: Vec<&str> = page.iter().map(Record::key).collect();
+        let select = self.tables.ended(session, &keys);
+        let mut outage = Backoff::default();
+        let answers = loop {
+            match self.database.begin().run(vec![select.clone()], End::Commit).await {
+                Ok(answers) => break answers,
+                Err(failed) if failed.is_transient() => tokio::time::sleep(outage.wait()).await,
+                Err(failed) => return Err(failed.into_store_error(self.database.at())),
+            }
+        };
+        let mut ended: HashMap<String, usize> = HashMap::new();
+        for row in answers.iter().flat_map(|answer| &answer.rows) {
+            if let (Ok(state), Ok(rows)) = (row.get::<String>("state"), row.get::<usize>("n")) {
+                ended.insert(state, rows);
+            }
+        }
+        let of = |name: &str| ended.get(name).copied().unwrap_or(0);
+        let (succeeded, failed) = (of(state::SUCCESS), of(state::FAILED));
+        let add = |counter: &AtomicU64, rows| Counts::add(counter, rows);
+        add(&self.counts.succeeded, succeeded);
+        add(&self.counts.failed, failed);
+        add(&self.counts.lost, page.len().saturating_sub(succeeded + failed));
+        Ok(())
+    }
+}
+
+/// The keys of rows that went well, or not.
+fn keys<'a>(page: &'a [Record], outcomes: &[Result<()>], well: bool) -> Vec<&'a str> {
+    let both = page.iter().zip(outcomes);
+    both.filter(|(_, outcome)| outcome.is_ok() == well).map(|(record, _)| record.key()).collect()
+}
