@@ -37,7 +37,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 const SET: &str = "order-processing";
-const LANES: usize = 2;
 const WORKERS: usize = 3;
 /// The consumer whose slots are shown. Those of the others are shared out in the same way.
 const REACTIONS: &str = "orders.react";
@@ -51,10 +50,10 @@ async fn run() -> Outcome<()> {
     let arguments = Arguments::parse()?;
     let log = connect(&arguments.url).await?;
     let outside = Outside::open(&log, arguments.verbose).await?;
-    let orders = Workflows::new(&log, Orders::with(outside.clone()));
+    let orders = Workflows::new(&log, Orders::with(outside.clone(), arguments.deadline));
     match arguments.role {
         Role::Show => show(&orders, &outside, &arguments).await,
-        Role::Work { attached } => work(&orders, arguments.partition, attached).await,
+        Role::Work { attached } => work(&orders, &arguments, attached).await,
         Role::Place(count) => {
             let mut customers = Customers::start(&orders, arguments.rate, Some(count)).await?;
             println!("placed {} orders", customers.all_placed().await?);
@@ -65,15 +64,11 @@ async fn run() -> Outcome<()> {
 }
 
 /// All that a worker does.
-async fn work(
-    orders: &Workflows<Orders>,
-    partition: Option<FixedPartition>,
-    attached: bool,
-) -> Outcome<()> {
+async fn work(orders: &Workflows<Orders>, arguments: &Arguments, attached: bool) -> Outcome<()> {
     let log = orders.log();
     let shop = Workflows::new(log, Shop);
-    let mut set = ReplicaSet::new(SET).workflow(orders).workflow(&shop).lanes(LANES);
-    if let Some(partition) = partition {
+    let mut set = ReplicaSet::new(SET).workflow(orders).workflow(&shop).lanes(arguments.lanes);
+    if let Some(partition) = arguments.partition {
         set = set.partition(partition); // otherwise PARTITION_KEY and TOTAL_PARTITIONS, or a share
     }
     if attached {
@@ -95,16 +90,16 @@ async fn work(
 }
 
 async fn show(orders: &Workflows<Orders>, outside: &Outside, arguments: &Arguments) -> Outcome<()> {
-    let (log, rate) = (orders.log(), arguments.rate);
-    println!("1 → {WORKERS} → 1 workers of {LANES} lanes, {rate} orders/s");
+    let (log, Arguments { rate, lanes, .. }) = (orders.log(), arguments);
+    println!("1 → {WORKERS} → 1 workers of {lanes} lanes, {rate} orders/s");
     let mut crew = Crew::new(&arguments.url);
-    crew.start(&["work"])?;
+    crew.start(&["work", "--lanes", &lanes.to_string()])?;
     settled(log, SET, REACTIONS, &crew.pids()).await?;
-    let mut customers = Customers::start(orders, rate, None).await?;
+    let mut customers = Customers::start(orders, *rate, None).await?;
     for workers in [1, WORKERS, 1] {
         let began_us = now_us();
         while crew.pids().len() < workers {
-            crew.start(&["work"])?;
+            crew.start(&["work", "--lanes", &lanes.to_string()])?;
         }
         while crew.pids().len() > workers {
             match arguments.kill {
@@ -156,15 +151,17 @@ async fn prove(log: &Log, outside: &Outside) -> Outcome<()> {
     Ok(())
 }
 
-/// `[URL] [work | place COUNT | prove] [--partition I/N] [--rate ORDERS] [--seconds S] [--kill]
-/// [--verbose]`
+/// `[URL] [work | place COUNT | prove] [--partition I/N] [--lanes N] [--rate ORDERS] [--seconds S] [--kill]
+/// [--deadline S] [--verbose]`
 struct Arguments {
     url: String,
     role: Role,
     partition: Option<FixedPartition>,
+    lanes: usize,
     rate: u64,
     /// How long each step lasts.
     step: Duration,
+    deadline: Duration,
     kill: bool,
     verbose: bool,
 }
@@ -182,8 +179,10 @@ impl Arguments {
             url: url_or("sqlite:order_processing.db"),
             role: Role::Show,
             partition: None,
+            lanes: 2,
             rate: 50,
             step: Duration::from_secs(2),
+            deadline: order::DEADLINE,
             kill: false,
             verbose: false,
         };
@@ -196,15 +195,17 @@ impl Arguments {
                 "place" => parsed.role = Role::Place(number().parse()?),
                 "prove" => parsed.role = Role::Prove,
                 "--partition" => parsed.partition = Some(number().parse()?),
+                "--lanes" => parsed.lanes = number().parse()?,
                 "--rate" => parsed.rate = number().parse()?,
                 "--seconds" => parsed.step = Duration::try_from_secs_f64(number().parse()?)?,
+                "--deadline" => parsed.deadline = Duration::try_from_secs_f64(number().parse()?)?,
                 "--kill" => parsed.kill = true,
                 "--verbose" => parsed.verbose = true,
                 url if url.contains(':') => parsed.url = url.to_owned(),
                 _ => {
                     return Err(format!(
                         "`{argument}` is none of URL, work, place COUNT, prove, --partition I/N, \
-                         --rate ORDERS, --seconds S, --kill, --verbose"
+                         --lanes N, --rate ORDERS, --seconds S, --deadline S, --kill, --verbose"
                     )
                     .into());
                 }

@@ -7,20 +7,24 @@ use anabranch::{HandlerError, Retry};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long a customer has to pay. An example is in a hurry.
+/// How long a customer has to pay, and after half of that there is a reminder. An example is in a hurry.
 pub const DEADLINE: Duration = Duration::from_millis(1500);
-/// When a customer who has not paid is reminded.
-pub const REMINDER: Duration = Duration::from_millis(700);
 
 /// The orders. Without the outside, for tests, they decide as they always do, but cannot act.
-#[derive(Default)]
 pub struct Orders {
+    deadline: Duration,
     outside: Option<Outside>,
 }
 
+impl Default for Orders {
+    fn default() -> Self {
+        Self { deadline: DEADLINE, outside: None }
+    }
+}
+
 impl Orders {
-    pub fn with(outside: Outside) -> Self {
-        Self { outside: Some(outside) }
+    pub fn with(outside: Outside, deadline: Duration) -> Self {
+        Self { deadline, outside: Some(outside) }
     }
 }
 
@@ -183,9 +187,9 @@ impl Workflow for Orders {
         let none = Reactions::none;
         match event {
             OrderEvent::Placed { cents, method } => {
-                let timers = none().timer("reminder", REMINDER, Command::Remind).timer(
+                let timers = none().timer("reminder", self.deadline / 2, Command::Remind).timer(
                     "deadline",
-                    DEADLINE,
+                    self.deadline,
                     Command::TimeOut,
                 );
                 match method {

@@ -11,7 +11,7 @@ mod story;
 
 use anabranch::HandlerError;
 use anabranch::workflow::Kit;
-use order::{Action, Command, DEADLINE, Method, OrderEvent as E, Orders, REMINDER, Stage};
+use order::{Action, Command, DEADLINE, Method, OrderEvent as E, Orders, Stage};
 use shop::{Shop, ShopEvent};
 use std::time::Duration;
 
@@ -58,11 +58,11 @@ fn who_does_not_pay_is_reminded_and_then_cancelled() {
     orders()
         .when(BY_TRANSFER)
         .then([PLACED])
-        .advance(REMINDER)
+        .advance(DEADLINE / 2)
         .then([E::Reminded])
         .then_actions([Action::SendReminder])
         .act_next([])
-        .advance(DEADLINE - REMINDER - Duration::from_millis(1))
+        .advance(DEADLINE / 2 - Duration::from_millis(1))
         .then([])
         .advance(Duration::from_millis(1))
         .then([E::Cancelled { why }])
@@ -71,7 +71,7 @@ fn who_does_not_pay_is_reminded_and_then_cancelled() {
 
 #[test]
 fn a_payment_in_time_stops_the_clock() {
-    orders().given([PLACED]).advance(REMINDER).when(ARRIVED).then([PAID]).then_timers([]);
+    orders().given([PLACED]).advance(DEADLINE / 2).when(ARRIVED).then([PAID]).then_timers([]);
 }
 
 #[test]
