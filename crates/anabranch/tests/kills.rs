@@ -47,9 +47,9 @@ const KILLS: usize = 100;
 const WORKERS_AT_ONCE: usize = 3;
 /// A worker is killed within this time after its first call.
 const LONGEST_LIFE_US: u64 = 150_000;
-const ORDERS_PER_SECOND: u64 = 20;
+const ORDERS_PER_SECOND: u64 = 10;
 /// Long enough for most orders to be paid though their workers are killed all the time.
-const DEADLINE: Duration = Duration::from_secs(4);
+const DEADLINE: Duration = Duration::from_secs(6);
 
 /// A database, and workers of it.
 struct Place {
