@@ -49,6 +49,7 @@ impl Proof {
             let proof = Self::read(log, outside).await?;
             let Some(left) = proof.left() else { return Ok(proof) };
             if started.elapsed() > PATIENCE {
+                proof.check()?;
                 return Err(format!("not done after {PATIENCE:?}: {left}").into());
             }
             tokio::time::sleep(LOOK).await;
