@@ -3,21 +3,18 @@
 use crate::error::{LoadError, SendError};
 use crate::lifecycle::is_ours;
 use crate::load::{Loaded, Mode};
+use crate::pace::{Pace, random};
 use crate::workflows::Inner;
 use crate::{Workflow, Workflows};
 use anabranch_core::{AppendError, Expected, NewEvent, StreamId};
 use serde::{Deserialize, Serialize};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// How often a command is decided before it is given up. The tasks of one process take turns, so this
 /// counts the times that another process was faster.
-const ATTEMPTS: u32 = 16;
-/// The wait after the first conflict. It doubles up to the longest.
-const FIRST_WAIT: Duration = Duration::from_millis(1);
-const LONGEST_WAIT: Duration = Duration::from_millis(64);
+const ATTEMPTS: u32 = 64;
 
 /// What a command did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +57,7 @@ impl<W: Workflow> Workflows<W> {
     /// Sends a command to an instance, which begins with its first event.
     ///
     /// The answer comes once its events are durable. It was decided on the newest state: if somebody
-    /// else was faster, it is decided anew, up to 16 times. A rejected command leaves no trace; one
+    /// else was faster, it is decided anew, up to 64 times. A rejected command leaves no trace; one
     /// that decides on no events succeeds and stores nothing.
     pub async fn send(
         &self,
@@ -95,8 +92,15 @@ impl<W: Workflow> Inner<W> {
         let stream = self.stream(id)?;
         let _turn = self.turns.take(id).await;
         let cached = self.cached(id);
-        let mut is_newest = cached.is_none();
+        let pace = cached.as_ref().map(|cached| cached.pace).unwrap_or_default();
+        sleep(pace.wait(Instant::now(), random())).await;
+        let begun = Instant::now();
+        let is_shared = pace.is_shared(begun);
+        let mut is_newest = is_shared || cached.is_none();
         let mut loaded = match cached {
+            // Where others append, what this process remembers is old, and to find that out by an
+            // append that conflicts takes longer than to look.
+            Some(cached) if is_shared => self.read_on(&stream, cached).await?,
             Some(cached) => cached,
             None => self.load(&stream).await?,
         };
@@ -124,12 +128,12 @@ impl<W: Workflow> Inner<W> {
                     let (version, count) = (appended.version(), events.len());
                     let repeated = appended.events()[0].version != loaded.version + 1;
                     if !repeated {
-                        self.follow(id, loaded, &events);
+                        self.follow(id, loaded, &events, begun);
                     }
                     return Ok(Sent { version, events: count, repeated });
                 }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
-                    pause_before(attempt).await;
+                    sleep(Pace::after_conflict(attempt, random())).await;
                     attempt += 1;
                     loaded = self.read_on(&stream, loaded).await?;
                     is_newest = true;
@@ -215,13 +219,14 @@ impl<W: Workflow> Inner<W> {
     }
 
     /// The state follows the events that were just stored.
-    fn follow(&self, id: &str, loaded: Arc<Loaded<W::State>>, events: &[W::Event]) {
+    fn follow(&self, id: &str, loaded: Arc<Loaded<W::State>>, events: &[W::Event], begun: Instant) {
         let before = loaded.version;
         let mut loaded = Arc::unwrap_or_clone(loaded);
         for event in events {
             self.workflow.evolve(&mut loaded.state, event);
         }
         loaded.version += events.len() as u64;
+        loaded.pace = loaded.pace.sent(begun, Instant::now());
         let loaded = Arc::new(loaded);
         self.keep(id, &loaded);
         if let Some((every, snapshots)) = &self.snapshots
@@ -238,9 +243,9 @@ fn event_id(stream: &StreamId, command_id: Uuid, number: usize) -> Uuid {
     Uuid::new_v5(&command_id, format!("{number}:{stream}").as_bytes())
 }
 
-/// Waits before the next attempt, for a while that others do not choose as well.
-async fn pause_before(attempt: u32) {
-    let longest = FIRST_WAIT.saturating_mul(1 << attempt.min(16)).min(LONGEST_WAIT);
-    let random = RandomState::new().hash_one(attempt) as u32;
-    tokio::time::sleep(longest.mul_f64(f64::from(random) / f64::from(u32::MAX))).await;
+/// Waits, if there is something to wait for; the timer alone would wait for its next tick.
+async fn sleep(wait: Duration) {
+    if !wait.is_zero() {
+        tokio::time::sleep(wait).await;
+    }
 }

@@ -15,6 +15,7 @@
 //! | [`kit`] | [`Kit`]: given, when, then, without a database |
 //! | [`error`] | what can go wrong |
 //! | `cache` | states kept in memory |
+//! | `pace` | processes that want the same instance get their turns |
 //! | `snapshots` | states kept in the database |
 //! | `turns` | who wants the same instance takes turns |
 //! | [`schedule`] | [`Schedule`]: commands that come again and again |
@@ -28,6 +29,7 @@ pub mod error;
 pub mod kit;
 pub mod lifecycle;
 pub mod load;
+mod pace;
 pub mod reactions;
 pub mod running;
 pub mod schedule;

@@ -2,6 +2,7 @@
 
 use crate::error::LoadError;
 use crate::lifecycle::{Lifecycle, is_ours};
+use crate::pace::Pace;
 use crate::workflows::Inner;
 use crate::{Instance, Workflow, Workflows};
 use anabranch_core::{DecodeError, Event, Position, StreamId};
@@ -9,6 +10,7 @@ use anabranch_store::{Filter, Page, PageEnd, ReadRequest, Scope};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Most streams are short: their first page is the whole, and nobody has to look for a snapshot.
 const FIRST_PAGE_EVENTS: u64 = 256;
@@ -54,6 +56,8 @@ pub(crate) struct Loaded<S> {
     pub(crate) version: u64,
     pub(crate) mode: Mode,
     pub(crate) state: S,
+    /// How commands of this process came and come to it.
+    pub(crate) pace: Pace,
 }
 
 impl<W: Workflow> Workflows<W> {
@@ -121,6 +125,7 @@ impl<W: Workflow> Inner<W> {
         }
         let mut loaded = Arc::unwrap_or_clone(from);
         self.fold_from(stream, &mut loaded, page, u64::MAX).await?;
+        loaded.pace = loaded.pace.met_others(Instant::now());
         let loaded = Arc::new(loaded);
         self.keep(stream.id(), &loaded);
         Ok(loaded)
@@ -146,7 +151,7 @@ impl<W: Workflow> Inner<W> {
             let (version, mode) = (snapshot.version, snapshot.mode);
             match serde_json::from_str(&snapshot.state) {
                 Ok(state) => {
-                    loaded = Loaded { version, mode, state };
+                    loaded = Loaded { version, mode, state, pace: Pace::default() };
                     page = self.page(stream, version, up_to).await?;
                 }
                 Err(error) => {

@@ -55,7 +55,7 @@ pub struct Instance<S> {
 
 impl<S: Clone> Instance<S> {
     pub(crate) fn of(id: &str, loaded: &Loaded<S>) -> Self {
-        let Loaded { version, mode, state } = loaded;
+        let Loaded { version, mode, state, .. } = loaded;
         Self { id: id.to_owned(), version: *version, state: state.clone(), mode: *mode }
     }
 }

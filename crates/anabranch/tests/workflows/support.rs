@@ -1,4 +1,4 @@
-//! A log of its own for each case, on both databases, and an account that counts.
+//! An account that counts.
 
 use anabranch::prelude::*;
 use anabranch::{Namespace, workflow};
@@ -6,52 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// One database for one case.
-pub struct Db {
-    url: String,
-    options: Options,
-    _directory: Option<TempDir>,
-}
-
-impl Db {
-    pub fn sqlite() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", directory.path().join("log.db").display());
-        Self::new(url, Some(directory))
-    }
-
-    pub fn postgres() -> Self {
-        let url = std::env::var("ANABRANCH_TEST_POSTGRES")
-            .expect("these tests need PostgreSQL: run `cargo xtask test`");
-        Self::new(url, None)
-    }
-
-    fn new(url: String, directory: Option<TempDir>) -> Self {
-        let own = format!("w_{:016x}", uuid::Uuid::now_v7().as_u64_pair().1);
-        let options = Options { namespace: Namespace::new(own).unwrap(), ..Options::default() };
-        Self { url, options, _directory: directory }
-    }
-
-    /// A connection of its own, as another process would have.
-    pub async fn log(&self) -> Log {
-        anabranch::connect_with(&self.url, &self.options).await.unwrap()
-    }
-}
-
-/// Runs each case on both databases.
-#[macro_export]
-macro_rules! on_both {
-    ($($case:ident),* $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() { super::$case($crate::support::Db::sqlite()).await; })*
-        }
-        mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() { super::$case($crate::support::Db::postgres()).await; })*
-        }
-    };
-}
+pub use crate::base::*;
 
 /// An account whose balance never falls below zero.
 #[derive(Clone, Copy)]
