@@ -82,3 +82,23 @@ fn rescaling_is_measured_phase_by_phase() {
     assert!(lines[phases.len()]["batch_ms"].as_f64().unwrap() > 0.0);
     assert_eq!(tables(here.path()), 0);
 }
+
+#[test]
+fn tasks_are_measured_beside_their_limit_and_beside_a_hot_key() {
+    let here = tempfile::tempdir().unwrap();
+    let lines = bench(
+        here.path(),
+        &["workpool", "--tasks", "3000", "--keys", "100", "--lanes", "2", "--repeats", "1"],
+    );
+    let seen: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["1-worker", "2-workers", "hot-key"]);
+    for line in &lines {
+        assert_eq!((&line["bench"], &line["lanes"]), (&"workpool".into(), &2.into()));
+        for key in ["rate", "limit", "ratio"] {
+            assert!(line[key].as_f64().unwrap() > 0.0, "{key} of {line}");
+        }
+        assert_eq!(line["per_worker"].is_number(), line["case"] != "hot-key", "{line}");
+        assert_eq!(line["slower_percent"].is_number(), line["case"] == "hot-key", "{line}");
+    }
+    assert_eq!(tables(here.path()), 0);
+}
