@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 const MAX_LINES: usize = 500;
 
 /// The layers from the bottom up: a crate depends only on those before it.
-const LAYERS: [&str; 8] = [
+const LAYERS: [&str; 9] = [
     "anabranch-core",
     "anabranch-store",
     "anabranch-runtime",
     "anabranch-workpool",
+    "anabranch-workflow",
     "anabranch-sqlite",
     "anabranch-postgres",
     "anabranch",
@@ -25,7 +26,7 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
 /// compares them with, and the demo and the chaos, which are
 /// users of the library.
-const SQL_PLACES: [&str; 11] = [
+const SQL_PLACES: [&str; 12] = [
     "crates/anabranch-store/src/contract/effects.rs",
     "crates/anabranch-cli/src/demo/",
     "crates/anabranch-cli/src/chaos/",
@@ -33,6 +34,7 @@ const SQL_PLACES: [&str; 11] = [
     "crates/anabranch-runtime/src/view.rs",
     "crates/anabranch-runtime/src/rebuild.rs",
     "crates/anabranch-workpool/src/tables.rs",
+    "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",
     "crates/anabranch-store/src/sql.rs",
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(broken("xtask/src/a.rs", &format!("//! A.{}", "\n".repeat(501))), 1);
         let upwards = "[dependencies]\nanabranch-sqlite.workspace = true";
         assert_eq!(layer_problems("anabranch-core", 0, upwards).len(), 1);
-        assert_eq!(layer_problems("anabranch-postgres", 3, upwards).len(), 1);
-        assert_eq!(layer_problems("anabranch", 4, upwards).len(), 0);
+        assert_eq!(layer_problems("anabranch-postgres", 5, upwards).len(), 1);
+        assert_eq!(layer_problems("anabranch", 6, upwards).len(), 0);
     }
 }

@@ -57,6 +57,14 @@ pub enum InputProblem {
     /// A category with a colon.
     #[error("holds a colon, which separates category and id; use another character")]
     ColonInCategory,
+    /// A part of a scope key with a colon.
+    #[error("holds a colon, which separates the parts; use another character")]
+    Colon,
+    /// Text that is no scope key.
+    #[error(
+        "is not one; write it as tenant:T:type:id, for example tenant:acme:reservation:res-456"
+    )]
+    NotScopeKey,
     /// Too many of something.
     #[error("has {count}, the limit is {limit}; {remedy}")]
     TooMany {

@@ -24,11 +24,13 @@
 //! | [`rates`] | how busy and how heavy each slot is |
 //! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
+//! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
 //! | [`error`] | what can go wrong |
 
 pub mod append;
+pub mod cron;
 pub mod cursor;
 pub mod decide;
 pub mod error;
@@ -46,11 +48,13 @@ pub mod rates;
 pub mod rescale;
 pub mod retry;
 pub mod schema;
+pub mod scope_key;
 pub mod slot;
 pub mod slot_set;
 pub mod stream;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
+pub use cron::{Cron, CronError};
 pub use cursor::Cursor;
 pub use error::{AppendError, InputError, InputProblem, StoreError};
 pub use event::Event;
@@ -65,6 +69,7 @@ pub use query::{Query, QueryItem};
 pub use rates::{Rates, Weights};
 pub use retry::{Failure, Retry};
 pub use schema::{DecodeError, EventSchema};
+pub use scope_key::ScopeKey;
 pub use slot::{HashRule, SLOTS, Slot, Slots};
 pub use slot_set::SlotSet;
 pub use stream::StreamId;

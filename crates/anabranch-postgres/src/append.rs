@@ -220,15 +220,18 @@ impl Appending {
                 }
             },
         ));
-        // Polled in this order, so sent in this order.
-        let ((), missed, versions, stored, matches) = tokio::try_join!(
+        // Polled in this order, so sent in this order. All are waited for, and the first failure in
+        // their order is told: that of a statement that was skipped may be heard first.
+        let (begun, missed, versions, stored, matches) = tokio::join!(
             biased;
             session.begin_with(begin),
             session.query(&lock, &lock_values),
             session.query(&versions, &version_values),
             stored,
             first_matches,
-        )?;
+        );
+        begun?;
+        let (missed, versions, stored, matches) = (missed?, versions?, stored?, matches?);
 
         let missed = missed.iter().map(|row| row.get(0)).collect();
         let version = |row: &Row| row.get::<_, Option<i64>>(0).unwrap_or(0).unsigned_abs();

@@ -155,15 +155,21 @@ impl Appending {
         let insert = rows.sql(&self.sql.events, &self.sql.tags);
         let insert = session.ready(&insert).await?;
         // Polled in this order, so sent in this order. After a failure the server skips the rest,
-        // and answers the COMMIT with a rollback.
-        let ((), _, _, rows, ()) = tokio::try_join!(
+        // and answers the COMMIT with a rollback. All are waited for, and the first failure in their
+        // order is told: that of a statement that was skipped may be heard first and says nothing.
+        let (begun, locked, checked, rows, ended) = tokio::join!(
             biased;
             session.begin(),
             session.query(&lock, &lock_values),
             session.query(&check, &version_values),
             session.query(&insert, &row_values),
             session.end("COMMIT"),
-        )?;
+        );
+        begun?;
+        locked?;
+        checked?;
+        let rows = rows?;
+        ended?;
         Ok(rows.iter().map(|row| Position::from_i64(row.get(0))).collect())
     }
 }

@@ -44,6 +44,7 @@ mod keys;
 mod life;
 mod read;
 mod row;
+mod run_in;
 mod schema;
 mod store;
 mod tls;

@@ -14,6 +14,7 @@ use futures_util::{StreamExt, pin_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
+use uuid::Uuid;
 
 /// Reads over one session.
 #[derive(Clone, Copy)]
@@ -59,6 +60,13 @@ impl Reader<'_> {
             }
             Scope::Log(query) => self.forward(query, cursor, max_events).await,
         }
+    }
+
+    /// The event with an id.
+    pub(crate) async fn find(&self, id: Uuid) -> Result<Option<Event>, Error> {
+        let by_id = prepare(self.session, &self.sql.events_by_id).await?;
+        let row = self.session.query_opt(&by_id, &[&[id].as_slice()]).await?;
+        row.as_ref().map(event_of_row).transpose()
     }
 
     /// A page of the events that pass a filter. Rows that do not pass look like gaps, so what is

@@ -11,10 +11,10 @@ use crate::schema::{self, Sql};
 use crate::wake::{self, Wake};
 use anabranch_core::decide::Ids;
 use anabranch_core::{
-    Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, Query,
-    StoreError,
+    Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
+    Query, StoreError,
 };
-use anabranch_store::database::{Dialect, Kind};
+use anabranch_store::database::{Dialect, Kind, Topic};
 use anabranch_store::{
     Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket,
 };
@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::{Error, Transaction};
+use uuid::Uuid;
 
 /// The statements of an append are few and simple: one plan serves all values, while making one for
 /// each batch took a sixth of the time of a single append.
@@ -152,6 +153,16 @@ impl Postgres {
         let notify = format!("NOTIFY {}", wake::channel(&self.inner.namespace));
         tx.batch_execute(&notify).await.map_err(failed)?;
         Ok(answer)
+    }
+}
+
+impl Postgres {
+    pub(crate) fn at_server(&self) -> &str {
+        &self.inner.server.at
+    }
+
+    pub(crate) fn signal_statement(&self, topic: Topic) -> String {
+        self.inner.wake.signal_statement(topic)
     }
 }
 
@@ -287,6 +298,10 @@ impl Inner {
         Ok(())
     }
 
+    async fn find(&self, id: Uuid) -> Result<Option<Event>, Failure> {
+        self.with_reader(&self.reads, async |reader| reader.find(id).await).await
+    }
+
     async fn head(&self) -> Result<Head, Failure> {
         let ends = async |reader: Reader<'_>| reader.ends(&Query::all()).await;
         Ok(self.with_reader(&self.reads, ends).await?.1)
@@ -337,6 +352,12 @@ impl LogStore for Postgres {
         Box::pin(async {
             self.inner.read(request).await.map_err(|failure| self.inner.error(&failure))
         })
+    }
+
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Event>, StoreError>> {
+        Box::pin(
+            async move { self.inner.find(id).await.map_err(|failure| self.inner.error(&failure)) },
+        )
     }
 
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {

@@ -9,6 +9,7 @@ use crate::subscriber::{Subscriber, SubscriberCode};
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::cursors::Locked;
+use crate::tables::imports::KIND;
 use crate::tx::{Ended, Tx};
 use crate::view::{View, ViewCode};
 use anabranch_core::{HashRule, Partition, Position, Strategy};
@@ -25,7 +26,7 @@ pub(crate) const VIEW: &str = "view";
 
 /// Whether consumers of a kind follow the log, so that they have a position in it.
 pub(crate) fn follows_log(kind: &str) -> bool {
-    ["projection", "subscriber", VIEW].contains(&kind)
+    ["projection", "subscriber", VIEW, KIND].contains(&kind)
 }
 
 const MAX_NAME_BYTES: usize = 60;

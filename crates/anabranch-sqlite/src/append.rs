@@ -6,7 +6,7 @@ use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Ids, Known, Row, decide};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots};
 use anabranch_store::sql::{Names, positions};
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, TransactionBehavior, params};
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
@@ -91,8 +91,7 @@ fn look_up(
 ) -> rusqlite::Result<bool> {
     let mut found = false;
     for id in ids {
-        let mut by_id = tx.prepare_cached(&format!("{} WHERE id = ?1", sql.event_columns))?;
-        let stored = by_id.query_row([id.as_bytes()], read::event_of_row).optional()?;
+        let stored = read::find(tx, sql, *id)?;
         found |= stored.is_some();
         known.ids.extend(stored.map(|stored| (*id, stored)));
     }

@@ -40,13 +40,28 @@ impl Effects {
     }
 }
 
-impl Database for Effects {
-    fn begin_as(&self, _: &Who) -> Box<dyn Session> {
-        let shared = Arc::new(Shared {
+impl Effects {
+    /// Runs statements in a transaction of somebody else's.
+    pub(crate) fn run_in(
+        &self,
+        connection: &Connection,
+        statements: &[Statement],
+    ) -> Result<(), Failed> {
+        run(connection, &self.shared(), statements).map(drop)
+    }
+
+    fn shared(&self) -> Shared {
+        Shared {
             at: Arc::clone(&self.at),
             signal: Topic::ALL.map(|topic| schema::signal(&self.dialect.namespace, topic)),
             signals: Arc::clone(&self.signals),
-        });
+        }
+    }
+}
+
+impl Database for Effects {
+    fn begin_as(&self, _: &Who) -> Box<dyn Session> {
+        let shared = Arc::new(self.shared());
         Box::new(SqliteSession { writer: self.writer.clone(), shared, open: None })
     }
 

@@ -6,7 +6,7 @@ use anabranch_core::{Event, Position, Query, Slot, SlotColumn, Slots};
 use anabranch_store::sql::{Names, positions};
 use anabranch_store::{Filter, Page, PageEnd, ReadRequest, Scope, SlotFilter};
 use rusqlite::types::{FromSqlError, FromSqlResult, Type, ValueRef};
-use rusqlite::{CachedStatement, Connection, Row};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 use std::borrow::Cow;
 use uuid::Uuid;
 
@@ -44,6 +44,16 @@ pub(crate) fn read(
         page.cursor = page.cursor.max(head.get());
     }
     Ok(page)
+}
+
+/// The event with an id.
+pub(crate) fn find(
+    connection: &Connection,
+    sql: &Sql,
+    id: Uuid,
+) -> rusqlite::Result<Option<Event>> {
+    let mut by_id = connection.prepare_cached(&format!("{} WHERE id = ?1", sql.event_columns))?;
+    by_id.query_row([id.as_bytes()], event_of_row).optional()
 }
 
 /// The end of the log, for a forward read of some of its events: all up to there is looked at, however

@@ -8,14 +8,16 @@ use crate::schema::{self, Sql};
 use crate::{read, watch as watcher};
 use anabranch_core::decide::Ids;
 use anabranch_core::{
-    Append, AppendError, Appended, HashRule, InputError, InputProblem, Limits, Position, StoreError,
+    Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
+    StoreError,
 };
-use anabranch_store::database::{Dialect, Kind, Topic};
+use anabranch_store::database::{Dialect, Kind, Statement, Topic};
 use anabranch_store::{Database, Head, LogStore, Options, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 /// A log in a SQLite database.
 #[derive(Debug)]
@@ -110,6 +112,29 @@ impl Sqlite {
         answers.remove(0)
     }
 
+    /// Runs statements of ours inside a transaction of yours, on a connection of yours to the same file:
+    /// what they do is done if and when that transaction commits. This is how tasks are enqueued together
+    /// with whatever else it does: the statements are `Tasks::statements`'.
+    ///
+    /// ```
+    /// # use anabranch_sqlite::{Sqlite, rusqlite};
+    /// # use anabranch_store::database::Statement;
+    /// # fn f(log: &Sqlite, connection: &mut rusqlite::Connection, tasks: Vec<Statement>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tx = connection.transaction()?;
+    /// tx.execute("UPDATE stock SET left = left - 1 WHERE sku = 'sku-9'", ())?;
+    /// log.run_in(&tx, &tasks)?;
+    /// tx.commit()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn run_in(
+        &self,
+        tx: &rusqlite::Transaction<'_>,
+        statements: &[Statement],
+    ) -> Result<(), StoreError> {
+        let ran = self.effects.run_in(tx, statements);
+        ran.map_err(|failed| failed.into_store_error(&self.shared.at))
+    }
+
     async fn append_batch(&self, batch: Vec<Ticket>) {
         let (shared, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
         let job = move |connection: &mut rusqlite::Connection| {
@@ -151,6 +176,15 @@ impl LogStore for Sqlite {
         let job = move |connection: &rusqlite::Connection| {
             let page = read::read(connection, &shared.sql, &request);
             page.map_err(|error| store_error(&shared.at, error))
+        };
+        Box::pin(async { self.readers.run(job).await? })
+    }
+
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Event>, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move |connection: &rusqlite::Connection| {
+            let event = read::find(connection, &shared.sql, id);
+            event.map_err(|error| store_error(&shared.at, error))
         };
         Box::pin(async { self.readers.run(job).await? })
     }

@@ -4,12 +4,13 @@ use crate::coalesce::Appender;
 use crate::log_store::LogStore;
 use crate::read::{ReadLog, ReadStream};
 use anabranch_core::{
-    Append, AppendError, Appended, Expected, HashRule, Limits, NewEvent, Position, Query,
+    Append, AppendError, Appended, Event, Expected, HashRule, Limits, NewEvent, Position, Query,
     StoreError, StreamId,
 };
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// A log of events: ordered, append-only, in streams. Cheap to clone; clones share connections and
 /// commits.
@@ -122,6 +123,20 @@ impl Log {
     /// ```
     pub fn subscribe(&self, query: Query, after: Position) -> crate::EventStream {
         self.read(query).after(after).follow()
+    }
+
+    /// The event with this id, if it is in the log: whether an append of yours has happened, say.
+    ///
+    /// ```
+    /// # use anabranch_core::StoreError;
+    /// # async fn f(log: anabranch_store::Log, id: uuid::Uuid) -> Result<(), StoreError> {
+    /// if let Some(event) = log.find(id).await? {
+    ///     println!("it is version {} of {}", event.version(), event.stream());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn find(&self, id: Uuid) -> Result<Option<Event>, StoreError> {
+        self.store.find(id).await
     }
 
     /// The end of the log: a subscription after this position misses nothing that is stored later.

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use std::any::Any;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
+use uuid::Uuid;
 
 /// A database that holds a log.
 ///
@@ -26,6 +27,9 @@ pub trait LogStore: Any + Send + Sync {
     /// that it sees, as forward reads do by [`PageEnd::Pending`]: so the position of any event that
     /// was read is safe to decide on.
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Page, StoreError>>;
+
+    /// The committed event with this id, if there is one.
+    fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Event>, StoreError>>;
 
     /// Where the log ends now.
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>>;

@@ -88,7 +88,7 @@ pub(crate) fn failed(
 }
 
 /// A random number from 0 to 1, for jitter.
-fn random() -> f64 {
+pub(crate) fn random() -> f64 {
     let number = RandomState::new().build_hasher().finish();
     (number >> 11) as f64 / (1u64 << 53) as f64
 }

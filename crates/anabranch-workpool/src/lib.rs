@@ -12,6 +12,7 @@
 //! | [`tasks`] | [`Tasks`]: enqueue, status, cancel, retry |
 //! | [`pool`] | [`Pool`] (exactly once) and [`OutsidePool`] (at least once) |
 //! | [`mod@run`] | [`Run`]: checkpoints, and what is to follow |
+//! | [`dcb`] | [`Dcb::with_dcb_retry`]: conflicts are retried durably, one after the other |
 //! | `queue` | what a lane has read, key by key: pure |
 //! | `reader` | how a lane finds its tasks |
 //! | `inside`, `outside` | the lanes of the two kinds of pools |
@@ -21,6 +22,7 @@
 //! It stands on consumers of rows ([`RowConsumer`](anabranch_runtime::RowConsumer)) and uses their public
 //! API only.
 
+pub mod dcb;
 mod ending;
 mod inside;
 pub mod new_task;
@@ -33,6 +35,10 @@ mod tables;
 pub mod task;
 pub mod tasks;
 
+pub use dcb::{
+    DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool,
+    DcbRejected,
+};
 pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
 pub use run::Run;

@@ -1,5 +1,6 @@
 //! The task to enqueue.
 
+use anabranch_core::{InputProblem, Json};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -23,8 +24,7 @@ pub struct NewTask {
     /// Whether the caller chose the id, so that it may be there already.
     pub(crate) id_is_callers: bool,
     pub(crate) key: String,
-    /// JSON, or what is wrong with it.
-    pub(crate) payload: Result<String, String>,
+    pub(crate) payload: Result<Json, InputProblem>,
     pub(crate) due: Due,
     pub(crate) unique: Option<String>,
     pub(crate) then: Option<Then>,
@@ -83,7 +83,7 @@ impl NewTask {
             id: Uuid::now_v7(),
             id_is_callers: false,
             key: key.into(),
-            payload: serde_json::to_string(payload).map_err(|error| error.to_string()),
+            payload: Json::of(payload),
             due: Due::Now,
             unique: None,
             then: None,
@@ -129,7 +129,9 @@ impl NewTask {
             Ok(payload) => {
                 self.then = Some(Then { pool: pool.into(), key: key.into(), payload });
             }
-            Err(error) => self.payload = Err(format!("on_complete: {error}")),
+            Err(error) => {
+                self.payload = Err(InputProblem::NotJson(format!("on_complete: {error}")));
+            }
         }
         self
     }

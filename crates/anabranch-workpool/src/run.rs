@@ -30,10 +30,20 @@ impl Run {
         Ok(self.checkpoint.as_deref().map(serde_json::from_str).transpose()?)
     }
 
+    /// The same as JSON text.
+    #[must_use]
+    pub fn checkpoint_json(&self) -> Option<&str> {
+        self.checkpoint.as_deref()
+    }
+
     /// Saves how far the task is. Once this returns, an attempt that begins after a crash finds it by
     /// [`checkpoint`](Self::checkpoint). It fails if the task is not this process's any more: stop then.
     pub async fn save(&mut self, checkpoint: &impl Serialize) -> Result<()> {
-        let json = serde_json::to_string(checkpoint)?;
+        self.save_json(serde_json::to_string(checkpoint)?).await
+    }
+
+    /// [`save`](Self::save) of JSON text.
+    pub async fn save_json(&mut self, json: String) -> Result<()> {
         let (saved, done) = oneshot::channel();
         let save = Save { task: self.task, checkpoint: json.clone(), saved };
         let gone = || HandlerError::new("the task was cancelled, or has another owner by now");

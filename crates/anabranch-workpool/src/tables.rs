@@ -2,7 +2,7 @@
 
 use crate::new_task::{Due, NewTask};
 use crate::task::{Task, TaskState, TaskStatus};
-use anabranch_core::{HashRule, Slot, SlotSet, StoreError};
+use anabranch_core::{HashRule, Json, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Dialect, Kind, Statement, Topic};
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Row, Value, params};
@@ -104,7 +104,7 @@ impl Tables {
             Due::At(time) => (None, Some(time.as_microsecond())),
         };
         let then = task.then.as_ref().and_then(|then| serde_json::to_string(then).ok());
-        let payload = task.payload.clone().unwrap_or_default();
+        let payload = task.payload.as_ref().map_or("null", Json::as_str);
         params![
             task.id,
             pool,
@@ -113,7 +113,7 @@ impl Tables {
             delay,
             at,
             task.unique.clone(),
-            Value::Json(payload),
+            Value::Json(payload.to_owned()),
             then.map(Value::Json).unwrap_or(Value::Null),
         ]
     }

@@ -107,6 +107,62 @@
 //! # Ok(()) }
 //! ```
 //!
+//! Decide on commands, and let things follow from what happened ([`Workflow`](workflow::Workflow); its
+//! [`Kit`](workflow::Kit) tests one without a database):
+//!
+//! ```
+//! use anabranch::prelude::*;
+//! use serde::{Deserialize, Serialize};
+//!
+//! struct Seats;
+//!
+//! #[derive(Serialize, Deserialize)]
+//! enum Command { Reserve { by: String } }
+//! #[derive(Serialize, Deserialize)]
+//! enum Happened { Reserved { by: String } }
+//! #[derive(Debug)]
+//! struct Taken { by: String }
+//! # impl std::fmt::Display for Taken {
+//! #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+//! #         write!(f, "{} has it", self.by)
+//! #     }
+//! # }
+//! # impl std::error::Error for Taken {}
+//!
+//! impl Workflow for Seats {
+//!     type State = Option<String>;
+//!     type Command = Command;
+//!     type Event = Happened;
+//!     type Action = (); // no side effects
+//!     type Rejection = Taken;
+//!
+//!     fn name(&self) -> &str { "seats" }
+//!     fn decide(&self, taken: &Option<String>, command: &Command) -> Result<Vec<Happened>, Taken> {
+//!         let Command::Reserve { by } = command;
+//!         match taken {
+//!             Some(other) if other != by => Err(Taken { by: other.clone() }),
+//!             Some(_) => Ok(vec![]),
+//!             None => Ok(vec![Happened::Reserved { by: by.clone() }]),
+//!         }
+//!     }
+//!     fn evolve(&self, taken: &mut Option<String>, event: &Happened) {
+//!         let Happened::Reserved { by } = event;
+//!         *taken = Some(by.clone());
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! # let log = anabranch::connect("sqlite::memory:").await?;
+//! let seats = Workflows::new(&log, Seats);
+//! seats.send("12a", Command::Reserve { by: "Ada".to_owned() }).await?;
+//! let error = seats.send("12a", Command::Reserve { by: "Ben".to_owned() }).await.unwrap_err();
+//! assert_eq!(error.to_string(), "rejected: Ada has it");
+//! let seat = seats.state("12a").await?.expect("it has been reserved");
+//! assert_eq!((seat.version, seat.state.as_deref()), (1, Some("Ada")));
+//! # Ok(()) }
+//! ```
+//!
 //! No SQL at all: [`View`]. Effects elsewhere: [`Subscriber`]. How they stand: [`Consumers`].
 //!
 //! Typed events with upcasters: [`EventSchema`]. Appending inside a transaction of your own:
@@ -131,6 +187,7 @@ pub use anabranch_store::{
     migration, params, value,
 };
 
+pub use anabranch_workflow as workflow;
 pub use anabranch_workpool::*;
 
 #[cfg(feature = "postgres")]
@@ -147,6 +204,9 @@ pub mod prelude {
         NewTask, Options, OutsidePool, Partition, Pool, PoolSet, Position, Projection, Query,
         ReplicaSet, Result, Run, Scope, Settings, StoreError, StreamId, Subscriber, Task, Tasks,
         Tx, View, params,
+    };
+    pub use anabranch_workflow::{
+        ActionRun, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
     };
 }
 

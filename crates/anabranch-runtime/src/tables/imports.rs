@@ -6,7 +6,7 @@ use anabranch_store::database::{Session, Statement};
 use anabranch_store::{Row, params};
 
 /// The kind of a consumer that has not run yet, so that nobody knows what it is.
-const KIND: &str = "imported";
+pub(crate) const KIND: &str = "imported";
 
 /// The most rows that a table of checkpoints may have.
 pub(crate) const MAX_ROWS: usize = 100_000;

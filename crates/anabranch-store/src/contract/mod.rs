@@ -104,6 +104,7 @@ macro_rules! contract {
             read::a_long_read_is_complete_and_in_order,
             read::large_events_come_in_small_pages,
             read::a_filtered_read_is_bounded_and_says_how_far_it_looked,
+            read::one_event_is_found_by_its_id,
             read::the_largest_queries_work,
             read::a_bad_query_is_an_error,
             subscribe::a_subscription_catches_up_and_follows,

@@ -94,6 +94,24 @@ pub async fn large_events_come_in_small_pages(harness: &Harness) {
     assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 12);
 }
 
+/// The same event as a read of its stream hands out; an id that no append has stored finds nothing.
+pub async fn one_event_is_found_by_its_id(harness: &Harness) {
+    let log = harness.log().await;
+    for stream in 1..=3 {
+        let events = (1..=5).map(|number| numbered(10 * stream + number).tag("t"));
+        log.append(&order(stream), Expected::Any, events).await.unwrap();
+    }
+    let refused = numbered(9);
+    let refusal = log.append(&order(1), Expected::NoStream, [refused.clone()]).await;
+    assert!(refusal.is_err());
+    let other = harness.again(&log).await;
+    for event in log.read(Query::all()).collect().await.unwrap() {
+        assert_eq!(other.find(event.id()).await.unwrap(), Some(event));
+    }
+    assert_eq!(log.find(refused.id()).await.unwrap(), None, "a refused append leaves no trace");
+    assert_eq!(log.find(uuid::Uuid::nil()).await.unwrap(), None);
+}
+
 /// A query as large as may be, forwards, backwards and as a condition.
 pub async fn the_largest_queries_work(harness: &Harness) {
     let log = harness.log().await;

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod basics;
+mod dcb;
 mod ledger;
 #[path = "../consumers/support.rs"]
 mod support;
+mod transactions;

@@ -1,0 +1,78 @@
+//! Statements in a transaction of the caller's.
+
+use crate::error::Failure;
+use crate::store::Postgres;
+use crate::value::Bound;
+use anabranch_core::StoreError;
+use anabranch_store::Value;
+use anabranch_store::database::{Answer, Expect, InsertRows, Statement, Work};
+use tokio_postgres::Transaction;
+
+impl Postgres {
+    /// Runs statements of ours inside a transaction of yours, on a connection of yours to the same
+    /// database: what they do is done if and when that transaction commits. This is how tasks are
+    /// enqueued together with whatever else it does: the statements are `Tasks::statements`'.
+    ///
+    /// ```
+    /// # use anabranch_postgres::{Postgres, tokio_postgres};
+    /// # use anabranch_store::database::Statement;
+    /// # async fn f(log: &Postgres, client: &mut tokio_postgres::Client, tasks: Vec<Statement>) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tx = client.transaction().await?;
+    /// tx.execute("UPDATE stock SET left = left - 1 WHERE sku = 'sku-9'", &[]).await?;
+    /// log.run_in(&tx, tasks).await?;
+    /// tx.commit().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn run_in(
+        &self,
+        tx: &Transaction<'_>,
+        statements: Vec<Statement>,
+    ) -> Result<(), StoreError> {
+        for statement in statements {
+            let answer = self.run_one(tx, &statement).await;
+            let answer = answer.map_err(|error| Failure::from(error).at(self.at_server()))?;
+            if matches!(statement.expect, Expect::Changes(changes) if changes != answer.changed) {
+                let source = "a statement did not match what it must change; roll back".into();
+                return Err(StoreError::Other { at: self.at_server().to_owned(), source });
+            }
+        }
+        Ok(())
+    }
+
+    async fn run_one(
+        &self,
+        tx: &Transaction<'_>,
+        statement: &Statement,
+    ) -> Result<Answer, tokio_postgres::Error> {
+        let mut changed = 0;
+        match &statement.work {
+            Work::Sql(sql, values) => changed = execute(tx, sql, values).await?,
+            Work::Rows(insert) => {
+                let sql = insert_one(insert);
+                for row in &insert.rows {
+                    changed += execute(tx, &sql, row).await?;
+                }
+            }
+            // Only the transaction itself knows when it commits, so here the NOTIFY is part of it.
+            Work::Signal(topic) => {
+                tx.batch_execute(&self.signal_statement(*topic)).await?;
+            }
+        }
+        Ok(Answer { changed, rows: Vec::new() })
+    }
+}
+
+async fn execute(
+    tx: &Transaction<'_>,
+    sql: &str,
+    values: &[Value],
+) -> Result<u64, tokio_postgres::Error> {
+    tx.execute_raw(sql, values.iter().map(Bound)).await
+}
+
+fn insert_one(insert: &InsertRows) -> String {
+    let InsertRows { table, columns, conflict, .. } = insert;
+    let places: Vec<String> = (1..=columns.len()).map(|place| format!("${place}")).collect();
+    let (columns, places) = (columns.join(", "), places.join(", "));
+    format!("INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}")
+}

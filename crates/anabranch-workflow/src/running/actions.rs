@@ -1,0 +1,84 @@
+//! The pool that runs actions. The task of an action is its journal: what it saved on its way, that it
+//! is done, and with that the commands that follow from it.
+
+use super::job::{Job, task_id};
+use super::{action_pool, command_pool};
+use crate::{ActionRun, GaveUp, Journal, Workflow, Workflows};
+use anabranch_runtime::Result;
+use anabranch_workpool::{NewTask, OutsidePool, PoolSettings, Run, Task};
+use futures_util::future::BoxFuture;
+
+/// Runs the actions of a workflow.
+pub(super) struct Actions<W: Workflow> {
+    name: String,
+    commands: String,
+    workflows: Workflows<W>,
+}
+
+impl<W: Workflow> Actions<W> {
+    pub(super) fn of(workflows: &Workflows<W>) -> Self {
+        let workflow = workflows.workflow().name();
+        let (name, commands) = (action_pool(workflow), command_pool(workflow));
+        Self { name, commands, workflows: workflows.clone() }
+    }
+
+    /// Commands that follow from an action, as tasks.
+    fn tasks(&self, task: &Task, commands: Vec<W::Command>) -> Result<Vec<(String, NewTask)>> {
+        let mut tasks = Vec::with_capacity(commands.len());
+        for (number, command) in commands.into_iter().enumerate() {
+            let command = serde_json::to_value(command)?;
+            let job = Job::command(task.key(), command, task_id(task.id(), number));
+            tasks.push((self.commands.clone(), job));
+        }
+        Ok(tasks)
+    }
+}
+
+impl<W: Workflow> OutsidePool for Actions<W> {
+    type Output = usize;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn settings(&self) -> PoolSettings {
+        let workflow = self.workflows.workflow();
+        PoolSettings::default().retry(workflow.retry()).max_parallelism(workflow.max_parallelism())
+    }
+
+    /// Answers how many commands follow.
+    async fn run(&self, task: &Task, run: &mut Run) -> Result<usize> {
+        let action: W::Action = task.payload()?;
+        let key = task.idempotency_key();
+        let mut journal = TaskJournal(run);
+        let mut attempt = ActionRun::new(task.key(), &key, task.attempt(), &mut journal);
+        let commands = self.workflows.workflow().act(&action, &mut attempt).await?;
+        let count = commands.len();
+        for (pool, task) in self.tasks(task, commands)? {
+            run.then(pool, task);
+        }
+        Ok(count)
+    }
+
+    fn gave_up(&self, task: &Task, error: &str) -> anabranch_workpool::GaveUp {
+        use anabranch_workpool::GaveUp as Pool;
+        let Ok(action) = task.payload::<W::Action>() else { return Pool::Park };
+        match self.workflows.workflow().gave_up(&action, error) {
+            GaveUp::Park => Pool::Park,
+            GaveUp::GoOn(commands) => self.tasks(task, commands).map_or(Pool::Park, Pool::GoOn),
+        }
+    }
+}
+
+/// A task as the journal of an action.
+struct TaskJournal<'a>(&'a mut Run);
+
+impl Journal for TaskJournal<'_> {
+    fn checkpoint(&self) -> Option<&str> {
+        self.0.checkpoint_json()
+    }
+
+    fn save(&mut self, json: String) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.save_json(json))
+    }
+}

@@ -1,0 +1,93 @@
+//! The pool that delivers commands. A command's id is that of its task, so it is carried out once,
+//! however often it is delivered.
+
+use super::command_pool;
+use super::job::{Job, task_id, timer_key};
+use super::schedules;
+use crate::{SendError, Workflow, Workflows};
+use anabranch_core::Retry;
+use anabranch_runtime::{HandlerError, Result};
+use anabranch_workpool::{OutsidePool, PoolSettings, Run, Task};
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// Delivering is tried for some minutes: what stands in its way is the database, or a pause that the
+/// pool has not heard of yet.
+const ATTEMPTS: u32 = 20;
+
+/// Delivers the commands of reactions, timers and schedules.
+pub(super) struct Commands<W: Workflow> {
+    name: String,
+    workflows: Workflows<W>,
+}
+
+/// What became of a command, as the result of its task.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Delivered {
+    /// It was carried out: so many events, up to this version.
+    Done { events: usize, version: u64 },
+    /// The workflow has refused it.
+    Rejected { why: String },
+    /// The instance was cancelled before.
+    Cancelled,
+    /// It is of a schedule that there is no more.
+    Outdated,
+}
+
+impl<W: Workflow> Commands<W> {
+    pub(super) fn of(workflows: &Workflows<W>) -> Self {
+        let name = command_pool(workflows.workflow().name());
+        Self { name, workflows: workflows.clone() }
+    }
+
+    async fn deliver(&self, task: &Task, command: W::Command) -> Result<Delivered> {
+        match self.workflows.send_as(task.id(), task.key(), command).await {
+            Ok(sent) => Ok(Delivered::Done { events: sent.events, version: sent.version }),
+            Err(SendError::Rejected(rejection)) => {
+                let (workflow, id) = (self.workflows.workflow().name(), task.key());
+                tracing::info!(workflow, id, %rejection, "a command of a reaction is rejected");
+                Ok(Delivered::Rejected { why: rejection.to_string() })
+            }
+            Err(SendError::Cancelled { .. }) => Ok(Delivered::Cancelled),
+            Err(error) => Err(HandlerError::new(error.to_string())),
+        }
+    }
+}
+
+impl<W: Workflow> OutsidePool for Commands<W> {
+    type Output = Delivered;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn settings(&self) -> PoolSettings {
+        PoolSettings::default().retry(Retry::default().attempts(ATTEMPTS)).max_parallelism(256)
+    }
+
+    async fn run(&self, task: &Task, run: &mut Run) -> Result<Delivered> {
+        let workflow = self.workflows.workflow();
+        match task.payload()? {
+            Job::Command(command) => self.deliver(task, serde_json::from_value(command)?).await,
+            Job::Schedule { name, cron, at } => {
+                let current = workflow.schedules().into_iter().find(|one| one.name() == name);
+                let Some(schedule) = current.filter(|one| one.cron().to_string() == cron) else {
+                    return Ok(Delivered::Outdated);
+                };
+                // What came due while nobody ran comes once. The clock of this machine may be behind
+                // the database's, which said that it is time.
+                let now = Timestamp::now().max(at);
+                if let Some(next) = schedules::next(&schedule, now) {
+                    run.then(&self.name, next.with_id(task_id(task.id(), 0)));
+                }
+                self.deliver(task, schedule.into_command()).await
+            }
+        }
+    }
+}
+
+/// The unique key of the next time of a schedule. One that has changed has another.
+pub(super) fn schedule_key(name: &str, cron: &str) -> String {
+    timer_key(name, cron)
+}

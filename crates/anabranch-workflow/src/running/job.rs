@@ -1,0 +1,46 @@
+//! What stands in the tasks of a workflow.
+
+use anabranch_core::limits::MAX_NAME_BYTES;
+use anabranch_workpool::NewTask;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// What is to be delivered to an instance.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Job {
+    /// A command.
+    Command(serde_json::Value),
+    /// The command of a schedule, at one of its times.
+    Schedule {
+        /// Its name.
+        name: String,
+        /// When it is due, as it was when this was enqueued: a schedule that has changed has another.
+        cron: String,
+        /// The time.
+        at: Timestamp,
+    },
+}
+
+impl Job {
+    /// A command as a task for an instance. Its id follows from what caused it, so that it is enqueued
+    /// once however often that is handled.
+    pub(super) fn command(id: &str, command: serde_json::Value, task: Uuid) -> NewTask {
+        NewTask::new(id, &Self::Command(command)).with_id(task)
+    }
+}
+
+/// The id of the task that follows from something as its n-th consequence.
+pub(super) fn task_id(cause: Uuid, number: usize) -> Uuid {
+    Uuid::new_v5(&cause, &number.to_be_bytes())
+}
+
+/// The unique key of a timer: one of its name for an instance.
+pub(super) fn timer_key(id: &str, name: &str) -> String {
+    let key = format!("timer:{id}:{name}");
+    match key.len() <= MAX_NAME_BYTES {
+        true => key,
+        false => format!("timer:{}", Uuid::new_v5(&Uuid::NAMESPACE_OID, key.as_bytes())),
+    }
+}

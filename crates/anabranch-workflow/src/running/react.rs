@@ -1,0 +1,139 @@
+//! What follows from an event, enqueued in the transaction that moves the cursor past it: once.
+
+use super::job::{Job, task_id, timer_key};
+use super::{action_pool, command_pool};
+use crate::lifecycle::{Lifecycle, is_ours};
+use crate::{Reaction, Workflow, Workflows};
+use anabranch_core::{Event, Partition};
+use anabranch_runtime::{HandlerError, Projection, Result, Settings, Tx};
+use anabranch_workpool::{NewTask, Tasks};
+use std::collections::BTreeMap;
+
+/// Turns the events of a workflow into tasks.
+pub(super) struct React<W: Workflow> {
+    name: String,
+    workflows: Workflows<W>,
+    commands: Tasks,
+    actions: Tasks,
+}
+
+impl<W: Workflow> React<W> {
+    pub(super) fn of(workflows: &Workflows<W>) -> Self {
+        let (log, name) = (workflows.log(), workflows.workflow().name());
+        Self {
+            name: format!("{name}.react"),
+            workflows: workflows.clone(),
+            commands: Tasks::of(log, command_pool(name)),
+            actions: Tasks::of(log, action_pool(name)),
+        }
+    }
+
+    async fn react(&self, event: &Event, tx: &mut Tx<'_>, batch: &mut Batch) -> Result<()> {
+        let id = event.stream_id();
+        if is_ours(event.event_type()) {
+            batch.flush(tx, self).await?;
+            return self.change(id, &Lifecycle::decode(event)?, tx).await;
+        }
+        let workflow = self.workflows.workflow();
+        let happened = self.workflows.inner.schema.decode(event)?;
+        for (number, reaction) in workflow.react(id, &happened).into_iter().enumerate() {
+            let task = task_id(event.id(), number);
+            match reaction {
+                Reaction::Command(command) => {
+                    let command = serde_json::to_value(command)?;
+                    batch.add(self.commands.pool(), Job::command(id, command, task));
+                }
+                Reaction::Action(action) => {
+                    batch.add(self.actions.pool(), NewTask::new(id, &action).with_id(task));
+                }
+                Reaction::Timer { name, due, command } => {
+                    let unique = timer_key(id, &name);
+                    batch.flush(tx, self).await?;
+                    self.commands.cancel_unique_in(tx, &unique).await?;
+                    let job = Job::command(id, serde_json::to_value(command)?, task);
+                    let time = due.of(event.recorded_at());
+                    batch.add(self.commands.pool(), job.unique(unique).run_at(time));
+                }
+                Reaction::CancelTimer { name } => {
+                    batch.flush(tx, self).await?;
+                    self.commands.cancel_unique_in(tx, &timer_key(id, &name)).await?;
+                }
+                Reaction::Tell { workflow, id, command } => {
+                    let unwritable = |problem| {
+                        HandlerError::new(format!("a command to {workflow} `{id}`: {problem}"))
+                    };
+                    let command = command.map_err(unwritable)?;
+                    let command = serde_json::from_str(command.as_str())?;
+                    batch.add(&command_pool(&workflow), Job::command(&id, command, task));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Pause, resume, cancel: what is under way of the instance waits, goes on, or ends.
+    async fn change(&self, id: &str, change: &Lifecycle, tx: &mut Tx<'_>) -> Result<()> {
+        for tasks in [&self.commands, &self.actions] {
+            match change {
+                Lifecycle::Paused { .. } => tasks.pause_key_in(tx, id).await?,
+                Lifecycle::Resumed => tasks.resume_key_in(tx, id).await?,
+                Lifecycle::Cancelled { .. } => {
+                    tasks.cancel_key_in(tx, id).await?;
+                    // It may have been paused before.
+                    tasks.resume_key_in(tx, id).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tasks that are enqueued together.
+#[derive(Default)]
+struct Batch {
+    pools: BTreeMap<String, Vec<NewTask>>,
+}
+
+impl Batch {
+    fn add(&mut self, pool: &str, task: NewTask) {
+        match self.pools.get_mut(pool) {
+            Some(tasks) => tasks.push(task),
+            None => drop(self.pools.insert(pool.to_owned(), vec![task])),
+        }
+    }
+
+    async fn flush<W: Workflow>(&mut self, tx: &mut Tx<'_>, react: &React<W>) -> Result<()> {
+        for (pool, tasks) in std::mem::take(&mut self.pools) {
+            Tasks::of(react.workflows.log(), pool).enqueue_in(tx, &tasks).await?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Workflow> Projection for React<W> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn partition(&self) -> Partition {
+        Partition::entity(self.workflows.workflow().category())
+    }
+
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+
+    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        self.handle_batch(std::slice::from_ref(event), tx).await
+    }
+
+    async fn handle_batch(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+        let mut batch = Batch::default();
+        for (number, event) in events.iter().enumerate() {
+            tx.at(number);
+            self.react(event, tx, &mut batch).await?;
+        }
+        tx.at_several();
+        batch.flush(tx, self).await
+    }
+}

@@ -1,0 +1,75 @@
+//! Tasks that are enqueued in a transaction of the caller's, and tasks that cannot be.
+
+use crate::ledger::Ledger;
+use crate::on_both;
+use crate::support::*;
+use anabranch::postgres::{Postgres, tokio_postgres};
+use anabranch::prelude::*;
+use anabranch::sqlite::{Sqlite, rusqlite};
+use std::time::Duration;
+
+on_both!(
+    a_task_is_there_if_and_when_its_transaction_commits,
+    what_no_database_should_see_is_refused_by_name
+);
+
+async fn a_task_is_there_if_and_when_its_transaction_commits(db: Db) {
+    let log = db.log().await;
+    let ledger = Ledger::new(&db, &log, "ledger").await;
+    let tasks = Tasks::of(&log, "ledger");
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let task = |number: i64| NewTask::new("a", &number);
+    let (lost, kept) = (task(7), [task(1), task(2)]);
+    let (lost_id, last) = (lost.id(), kept[1].id());
+    let (lost, kept) = (tasks.statements(&[lost]).unwrap(), tasks.statements(&kept).unwrap());
+    if let Some(sqlite) = log.backend::<Sqlite>() {
+        let path = db.url.strip_prefix("sqlite:").unwrap();
+        let mut connection = rusqlite::Connection::open(path).unwrap();
+        connection.busy_timeout(Duration::from_secs(10)).unwrap();
+        let immediate = rusqlite::TransactionBehavior::Immediate;
+        let tx = connection.transaction_with_behavior(immediate).unwrap();
+        sqlite.run_in(&tx, &lost).unwrap();
+        tx.rollback().unwrap();
+        let tx = connection.transaction_with_behavior(immediate).unwrap();
+        sqlite.run_in(&tx, &kept).unwrap();
+        tx.commit().unwrap();
+    }
+    if let Some(postgres) = log.backend::<Postgres>() {
+        let connected = tokio_postgres::connect(&db.url, tokio_postgres::NoTls).await;
+        let (mut client, connection) = connected.unwrap();
+        let driver = tokio::spawn(connection);
+        let tx = client.transaction().await.unwrap();
+        postgres.run_in(&tx, lost).await.unwrap();
+        tx.rollback().await.unwrap();
+        let tx = client.transaction().await.unwrap();
+        postgres.run_in(&tx, kept).await.unwrap();
+        assert!(tasks.status(last).await.unwrap().is_none(), "not yet");
+        tx.commit().await.unwrap();
+        drop(client);
+        driver.await.unwrap().unwrap();
+    }
+    tasks.wait(last, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(ledger.of_key(&log, "a").await, [1, 2]);
+    assert!(tasks.status(lost_id).await.unwrap().is_none());
+    worker.stop().await;
+}
+
+async fn what_no_database_should_see_is_refused_by_name(db: Db) {
+    let log = db.log().await;
+    let tasks = Tasks::of(&log, "ledger");
+    let refused = async |task: NewTask| tasks.enqueue(task).await.unwrap_err().to_string();
+    assert!(refused(NewTask::new("", &1)).await.contains("key of a task of pool `ledger`"));
+    assert!(refused(NewTask::new("a\0", &1)).await.contains("control character"));
+    assert!(refused(NewTask::new("a", &1).unique("")).await.contains("unique key"));
+    let error = refused(NewTask::new("a", &"a\0b")).await;
+    assert!(error.contains("payload") && error.contains("NUL"), "{error}");
+    let error = refused(NewTask::new("a", &"x".repeat(2 << 20))).await;
+    assert!(error.contains("payload of a task"), "{error}");
+    let error = Tasks::of(&log, "").enqueue(NewTask::new("a", &1)).await.unwrap_err();
+    assert!(error.to_string().contains("name of a pool"), "{error}");
+    // All or none.
+    let some = vec![NewTask::new("a", &1), NewTask::new("", &1)];
+    assert!(tasks.enqueue_all(some).await.is_err());
+    assert!(tasks.list(anabranch::TaskState::Ready, 10).await.unwrap().is_empty());
+    assert!(tasks.enqueue_all(Vec::new()).await.unwrap().is_empty());
+}
