@@ -102,3 +102,19 @@ fn tasks_are_measured_beside_their_limit_and_beside_a_hot_key() {
     }
     assert_eq!(tables(here.path()), 0);
 }
+
+#[test]
+fn workflows_are_measured_from_the_command_to_the_action() {
+    let here = tempfile::tempdir().unwrap();
+    let small = ["--commands", "500", "--workflows", "50", "--events", "2500", "--repeats", "1"];
+    let lines = bench(here.path(), &[&["workflow"], &small[..]].concat());
+    let seen: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["send", "react", "action", "load"]);
+    for line in &lines {
+        assert_eq!(line["bench"], "workflow");
+        assert_eq!(line["rate"].is_number(), line["case"] != "load", "{line}");
+        assert_eq!(line["load_ms"]["p50"].is_number(), line["case"] == "load", "{line}");
+    }
+    assert!(lines[2]["rate"].as_f64() <= lines[1]["rate"].as_f64(), "actions follow reactions");
+    assert_eq!(tables(here.path()), 0);
+}

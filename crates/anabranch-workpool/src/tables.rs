@@ -421,10 +421,12 @@ impl Tables {
         Statement::query(select, params![pool, key])
     }
 
-    /// How many tasks of each pool stand how.
-    pub(crate) fn counts(&self) -> Statement {
+    /// How many tasks of each pool stand how, below a state.
+    pub(crate) fn counts(&self, below: u8) -> Statement {
+        // Written out, so that the index of what is open serves.
         let select = format!(
-            "SELECT pool, state, count(*) AS tasks FROM {} GROUP BY pool, state ORDER BY pool, state",
+            "SELECT pool, state, count(*) AS tasks FROM {} WHERE state < {below} \
+             GROUP BY pool, state ORDER BY pool, state",
             self.tasks
         );
         Statement::query(select, vec![])

@@ -10,6 +10,7 @@
 //! | `rescale` | processes that come and go |
 //! | `rolling` | processes that are replaced one by one |
 //! | `workpool` | tasks, from being enqueued to being done |
+//! | `workflow` | commands, from being sent to their actions |
 //! | `events` | the events that are appended |
 //! | `own_log` | a log of a benchmark's own |
 //! | `handlers` | the consumers that are measured |
@@ -37,6 +38,7 @@ mod report;
 mod rescale;
 mod rolling;
 mod tasks_limit;
+mod workflow;
 mod workpool;
 
 use clap::{Args, Subcommand};
@@ -66,6 +68,7 @@ pub(crate) enum Bench {
     Latency(latency::BenchLatency),
     Rescale(rescale::BenchRescale),
     Workpool(workpool::BenchWorkpool),
+    Workflow(workflow::BenchWorkflow),
     #[command(hide = true)]
     PartitionWorker(partitions::PartitionWorker),
     #[command(hide = true)]
@@ -80,6 +83,7 @@ impl Bench {
             Self::Latency(bench) => bench.run().await,
             Self::Rescale(bench) => bench.run().await,
             Self::Workpool(bench) => bench.run().await,
+            Self::Workflow(bench) => bench.run().await,
             Self::PoolWorker(worker) => worker.run().await,
             Self::PartitionWorker(worker) => worker.run().await,
         }

@@ -45,6 +45,9 @@ pub(crate) struct Case {
     /// What one transaction takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch_ms: Option<f64>,
+    /// How long a state takes to load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) load_ms: Option<Percentiles>,
     /// What was done, and what the limit is.
     pub(crate) what: &'static str,
 }
@@ -132,6 +135,9 @@ impl Case {
         if let Some(batch) = self.batch_ms {
             line += &format!("; batch {batch:.0} ms");
         }
+        if let Some(Percentiles { p50: Some(p50), p99: Some(p99), .. }) = self.load_ms {
+            line += &format!("; p50 {p50:.1} ms, p99 {p99:.1} ms");
+        }
         println!("{line}");
         Ok(())
     }
@@ -139,7 +145,11 @@ impl Case {
 
 pub(crate) fn print_header(bench: &str) {
     let lanes = if bench == "log" { "tasks" } else { "lanes" };
-    let rate = if bench == "workpool" { "tasks/s" } else { "events/s" };
+    let rate = match bench {
+        "workpool" => "tasks/s",
+        "workflow" => "commands/s",
+        _ => "events/s",
+    };
     println!(
         "{:<width$} {lanes:>5} {rate:>10} {:>10} {:>6}",
         "case",

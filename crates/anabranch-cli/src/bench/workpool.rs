@@ -221,7 +221,7 @@ fn stop(mut crew: Vec<WorkerProcess>) -> anyhow::Result<()> {
 }
 
 /// Waits for a condition.
-async fn until(
+pub(crate) async fn until(
     what: &str,
     at_most: Duration,
     mut check: impl AsyncFnMut() -> anyhow::Result<bool>,
@@ -235,7 +235,7 @@ async fn until(
 }
 
 /// Whether so many workers own all slots of a pool.
-async fn runs(own: &OwnLog, pool: &str, workers: usize) -> anyhow::Result<bool> {
+pub(crate) async fn runs(own: &OwnLog, pool: &str, workers: usize) -> anyhow::Result<bool> {
     let all = Consumers::of(&own.log).list().await?;
     let Some(status) = all.into_iter().find(|status| status.name == pool) else {
         return Ok(false);
@@ -250,7 +250,7 @@ async fn runs(own: &OwnLog, pool: &str, workers: usize) -> anyhow::Result<bool> 
     Ok(owners.len() == workers)
 }
 
-async fn is_done(own: &OwnLog, pool: &str) -> anyhow::Result<bool> {
+pub(crate) async fn is_done(own: &OwnLog, pool: &str) -> anyhow::Result<bool> {
     let table = own.log.store().database().dialect().table("tasks");
     let ready = format!("SELECT seq FROM {table} WHERE pool = $1 AND state = 0 LIMIT 1");
     Ok(query(own, Statement::query(ready, params![pool])).await?.is_empty())

@@ -10,6 +10,8 @@ mod change;
 mod enqueue;
 mod look;
 
+pub(crate) use look::number;
+
 use crate::target::Target;
 use anabranch::{StoreError, TaskStatus, Tasks};
 use anyhow::Context;
