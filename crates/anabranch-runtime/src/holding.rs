@@ -295,12 +295,8 @@ impl Holding {
         if !lane::is_worth_waiting(&error) {
             return Err(error.into());
         }
-        let wait = self.outage.wait();
-        if self.outage.complains() {
-            let consumer = &self.setup.consumer.name;
-            tracing::warn!(consumer, lane = self.setup.number, %error, "a lane waits");
-        }
-        self.setup.stats.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
+        let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
+        let wait = self.setup.stats.waits(consumer, lane, &mut self.outage, &error);
         let _ = tokio::time::timeout(wait, async {
             while !self.stopping {
                 self.news().await;
@@ -347,14 +343,8 @@ impl Holding {
 
     /// It was fenced: nothing that it did since its last commit is stored.
     fn lost(&mut self) {
-        let consumer = &self.setup.consumer.name;
-        tracing::info!(
-            consumer,
-            lane = self.setup.number,
-            "fenced: its cursors have another owner"
-        );
         self.forget();
-        self.setup.stats.losses.fetch_add(1, Ordering::Relaxed);
+        self.setup.stats.fenced(&self.setup.consumer.name, self.setup.number);
         let _ = self.setup.reports.send((self.setup.of, Report::Lost));
     }
 

@@ -112,6 +112,28 @@ impl LaneStats {
         self.doing.lock().map(|state| state.clone()).unwrap_or_default()
     }
 
+    /// The lane was fenced.
+    pub(crate) fn fenced(&self, consumer: &str, lane: usize) {
+        tracing::info!(consumer, lane, "fenced: its cursors have another owner");
+        self.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The lane waits for a database that is away: for how long.
+    pub(crate) fn waits(
+        &self,
+        consumer: &str,
+        lane: usize,
+        outage: &mut Backoff,
+        error: &StoreError,
+    ) -> Duration {
+        let wait = outage.wait();
+        if outage.complains() {
+            tracing::warn!(consumer, lane, %error, "a lane waits");
+        }
+        self.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
+        wait
+    }
+
     /// Says what the lane holds.
     pub(crate) fn holds(&self, parts: &Parts) {
         let slots = parts.slots();
@@ -324,14 +346,8 @@ impl Lane {
 
     /// It was fenced: nothing that it did since its last commit is stored.
     fn lost(&mut self) {
-        let consumer = &self.setup.consumer.name;
-        tracing::info!(
-            consumer,
-            lane = self.setup.number,
-            "fenced: its cursors have another owner"
-        );
         self.forget();
-        self.setup.stats.losses.fetch_add(1, Ordering::Relaxed);
+        self.setup.stats.fenced(&self.setup.consumer.name, self.setup.number);
         let _ = self.setup.reports.send((self.setup.of, Report::Lost));
     }
 
@@ -367,12 +383,8 @@ impl Lane {
         if !is_worth_waiting(&error) {
             return Err(error.into());
         }
-        let wait = self.outage.wait();
-        if self.outage.complains() {
-            let consumer = &self.setup.consumer.name;
-            tracing::warn!(consumer, lane = self.setup.number, %error, "a lane waits");
-        }
-        self.setup.stats.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
+        let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
+        let wait = self.setup.stats.waits(consumer, lane, &mut self.outage, &error);
         self.pause_for(wait).await
     }
 

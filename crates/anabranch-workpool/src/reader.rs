@@ -106,7 +106,8 @@ impl Reader {
         let due = [poll, self.next_due, queue.next_due()].into_iter().flatten().min();
         let due = due.unwrap_or_else(Instant::now);
         tokio::select! {
-            _ = self.signals.changed() => self.signals.mark_changed(),
+            // Without room for them, new tasks are no news.
+            _ = self.signals.changed(), if queue.has_room() => self.signals.mark_changed(),
             () = tokio::time::sleep_until(due.into()) => {}
         }
     }
