@@ -187,9 +187,10 @@ impl Tables {
         }
     }
 
+    /// As a query, so that it is hashed: `<> ALL` compares each row with thousands.
     fn not_known(&self, place: u8) -> String {
         match self.kind {
-            Kind::Postgres => format!(" AND id <> ALL (${place})"),
+            Kind::Postgres => format!(" AND id NOT IN (SELECT unnest(${place}::uuid[]))"),
             _ => format!(" AND id NOT IN (SELECT value FROM json_each(${place}))"),
         }
     }
@@ -420,10 +421,12 @@ impl Tables {
         Statement::query(select, params![pool, key])
     }
 
-    /// How many tasks of each pool stand how.
-    pub(crate) fn counts(&self) -> Statement {
+    /// How many tasks of each pool stand how, below a state.
+    pub(crate) fn counts(&self, below: u8) -> Statement {
+        // Written out, so that the index of what is open serves.
         let select = format!(
-            "SELECT pool, state, count(*) AS tasks FROM {} GROUP BY pool, state ORDER BY pool, state",
+            "SELECT pool, state, count(*) AS tasks FROM {} WHERE state < {below} \
+             GROUP BY pool, state ORDER BY pool, state",
             self.tasks
         );
         Statement::query(select, vec![])
