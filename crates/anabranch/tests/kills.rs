@@ -257,7 +257,7 @@ fn compare(expected: &HashMap<Uuid, String>, actions: &[TaskStatus], records: &R
         let called = calls.get(id).copied().unwrap_or(0);
         assert!(called >= needed, "{what}: called {called} times, recorded as {action:?}");
         interrupted += called - needed;
-        let is_declined = what.starts_with("TakePayment") && effects.get(id).is_none();
+        let is_declined = what.starts_with("TakePayment") && !effects.contains_key(id);
         let effects = effects.get(id).copied().unwrap_or(0);
         assert!(effects == usize::from(is_done) || is_declined, "{what}: {effects} effects");
     }
