@@ -12,10 +12,13 @@ pub fn url_or(default_url: &str) -> String {
     std::env::var("ANABRANCH_URL").unwrap_or_else(|_| default_url.to_owned())
 }
 
+/// Tasks that fail are part of what an example shows, so they are no news.
+const LOGGED: &str = "warn,anabranch_workpool=error";
+
 /// Connects as the command `anabranch` does, so that it shows what happens here.
 pub async fn connect(url: &str) -> Outcome<Log> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(LOGGED));
     let is_terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)

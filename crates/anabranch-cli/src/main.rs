@@ -22,6 +22,7 @@
 //! | `replay` | begin again |
 //! | `skip_to_head` | leave out what is not handled |
 //! | `parked` | keys that failed: list, show, retry, skip |
+//! | `tasks` | tasks of work pools: look at, enqueue, cancel, retry, discard |
 //! | `offsets` | how far a consumer is, partition by partition |
 //! | `rescale` | what going to another number of partitions moves |
 //! | `import_positions` | go on where other runners stopped |
@@ -54,6 +55,7 @@ mod skip_to_head;
 mod status;
 mod tail;
 mod target;
+mod tasks;
 mod worker_process;
 mod workers;
 
@@ -95,6 +97,7 @@ enum Command {
     /// Keys that are set aside because an event of them failed
     #[command(subcommand)]
     Parked(parked::ParkedKeys),
+    Tasks(tasks::TasksOf),
     /// Where a key goes, and which strategy fits
     #[command(subcommand)]
     Partition(partition::Partition),
@@ -145,6 +148,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rescale(rescale) => rescale.run().await,
         Command::ImportPositions(import) => import.run().await,
         Command::Parked(parked) => parked.run().await,
+        Command::Tasks(tasks) => tasks.run().await,
         Command::Partition(partition) => partition.run().await,
         Command::Rebuild(rebuild) => rebuild.run().await,
         Command::Forget(forget) => forget.run().await,

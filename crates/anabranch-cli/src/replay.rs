@@ -75,7 +75,7 @@ impl Replay {
     }
 }
 
-fn timestamp(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn timestamp(text: &str) -> Result<Timestamp, String> {
     let wrong = |_| "write the time with its zone, as in 2026-11-15T09:16:47Z".to_owned();
     text.parse().map_err(wrong)
 }

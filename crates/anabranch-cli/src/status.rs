@@ -2,12 +2,20 @@
 
 use crate::output::{self, Table, count};
 use crate::target::Target;
-use anabranch::{ConsumerStatus, CursorStatus, Owner, WorkerStatus};
+use crate::tasks::number;
+use anabranch::{
+    ConsumerStatus, Consumers, CursorStatus, Owner, PoolCounts, TaskState, Tasks, WorkerStatus,
+};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
 
+/// The kind of a work pool.
+const POOL: &str = "pool";
+
 /// Show the consumers: how far they are, and whether somebody runs them
+///
+/// Pools have no position in the log: of them it shows how many tasks are open and dead.
 ///
 /// With a name also its cursors: which slots are done up to where, who owns them, and by name why one
 /// does not advance: nobody wants it, it is about to change hands, its lane is blocked by a backend of
@@ -31,25 +39,59 @@ struct Line<'a> {
     state: String,
     #[serde(flatten)]
     status: &'a ConsumerStatus,
+    /// Of a pool.
+    #[serde(flatten)]
+    tasks: Option<OpenTasks>,
+}
+
+/// How many tasks of a pool wait for a worker, and for somebody.
+#[derive(Clone, Copy, Serialize)]
+struct OpenTasks {
+    #[serde(rename = "open_tasks")]
+    open: u64,
+    #[serde(rename = "dead_tasks")]
+    dead: u64,
+}
+
+impl OpenTasks {
+    /// Of a consumer that is a pool.
+    fn of(status: &ConsumerStatus, pools: &[PoolCounts]) -> Option<Self> {
+        let pool = pools.iter().find(|pool| pool.pool == status.name);
+        let open = |pool: &PoolCounts| {
+            let open = pool.tasks.iter().filter(|(state, _)| state.is_open());
+            open.map(|(_, tasks)| tasks).sum()
+        };
+        (status.kind == POOL).then(|| Self {
+            open: pool.map_or(0, open),
+            dead: pool.map_or(0, |pool| number(pool, TaskState::Dead)),
+        })
+    }
 }
 
 impl Status {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let consumers = self.target.consumers().await?;
+        let log = self.target.connect(false, None).await?;
+        let consumers = Consumers::of(&log);
         let all = match &self.consumer {
             Some(name) => vec![consumers.status(name).await?],
             None => consumers.list().await?,
         };
+        let pools = match all.iter().any(|status| status.kind == POOL) {
+            true => Tasks::open_counts(&log).await?,
+            false => Vec::new(),
+        };
         if self.json {
-            let line = |status| output::json(&Line { state: state(status), status });
-            all.iter().try_for_each(line)?;
+            all.iter().try_for_each(|status| {
+                let tasks = OpenTasks::of(status, &pools);
+                output::json(&Line { state: state(status), status, tasks })
+            })?;
             return Ok(ExitCode::SUCCESS);
         }
         if all.is_empty() {
             eprintln!("there are no consumers yet; one appears when it first runs");
             return Ok(ExitCode::SUCCESS);
         }
-        print(&all)?;
+        print(&all, &pools)?;
         if self.consumer.is_some() {
             output::line("")?;
             print_cursors(&all[0], &consumers.workers().await?)?;
@@ -58,7 +100,7 @@ impl Status {
     }
 }
 
-fn print(all: &[ConsumerStatus]) -> anyhow::Result<()> {
+fn print(all: &[ConsumerStatus], pools: &[PoolCounts]) -> anyhow::Result<()> {
     let mut table = Table::new([
         "CONSUMER",
         "KIND",
@@ -71,11 +113,19 @@ fn print(all: &[ConsumerStatus]) -> anyhow::Result<()> {
         "PARKED",
     ]);
     for status in all {
-        let parked = match status.parked_keys {
-            0 => "-".to_owned(),
-            keys => {
+        let tasks = OpenTasks::of(status, pools);
+        let parked = match (tasks, status.parked_keys) {
+            (Some(OpenTasks { open, dead }), _) => {
+                format!("{}, {dead} dead", count(open, "open task"))
+            }
+            (None, 0) => "-".to_owned(),
+            (None, keys) => {
                 format!("{}, {}", count(keys as u64, "key"), count(status.parked_events, "event"))
             }
+        };
+        let of_log = |number: u64| match tasks {
+            Some(_) => "-".to_owned(),
+            None => number.to_string(),
         };
         table.row([
             status.name.clone(),
@@ -83,9 +133,9 @@ fn print(all: &[ConsumerStatus]) -> anyhow::Result<()> {
             status.strategy.clone(),
             status.version.to_string(),
             state(status),
-            status.position.to_string(),
-            status.head.to_string(),
-            status.lag.to_string(),
+            of_log(status.position.get()),
+            of_log(status.head.get()),
+            of_log(status.lag),
             parked,
         ]);
     }

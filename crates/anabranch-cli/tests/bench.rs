@@ -82,3 +82,39 @@ fn rescaling_is_measured_phase_by_phase() {
     assert!(lines[phases.len()]["batch_ms"].as_f64().unwrap() > 0.0);
     assert_eq!(tables(here.path()), 0);
 }
+
+#[test]
+fn tasks_are_measured_beside_their_limit_and_beside_a_hot_key() {
+    let here = tempfile::tempdir().unwrap();
+    let lines = bench(
+        here.path(),
+        &["workpool", "--tasks", "3000", "--keys", "100", "--lanes", "2", "--repeats", "1"],
+    );
+    let seen: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["1-worker", "2-workers", "hot-key"]);
+    for line in &lines {
+        assert_eq!((&line["bench"], &line["lanes"]), (&"workpool".into(), &2.into()));
+        for key in ["rate", "limit", "ratio"] {
+            assert!(line[key].as_f64().unwrap() > 0.0, "{key} of {line}");
+        }
+        assert_eq!(line["per_worker"].is_number(), line["case"] != "hot-key", "{line}");
+        assert_eq!(line["slower_percent"].is_number(), line["case"] == "hot-key", "{line}");
+    }
+    assert_eq!(tables(here.path()), 0);
+}
+
+#[test]
+fn workflows_are_measured_from_the_command_to_the_action() {
+    let here = tempfile::tempdir().unwrap();
+    let small = ["--commands", "500", "--workflows", "50", "--events", "2500", "--repeats", "1"];
+    let lines = bench(here.path(), &[&["workflow"], &small[..]].concat());
+    let seen: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["send", "react", "action", "load"]);
+    for line in &lines {
+        assert_eq!(line["bench"], "workflow");
+        assert_eq!(line["rate"].is_number(), line["case"] != "load", "{line}");
+        assert_eq!(line["load_ms"]["p50"].is_number(), line["case"] == "load", "{line}");
+    }
+    assert!(lines[2]["rate"].as_f64() <= lines[1]["rate"].as_f64(), "actions follow reactions");
+    assert_eq!(tables(here.path()), 0);
+}

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 
 /// How many snapshots are read at a time, and how many written: each takes a connection.
-const MAX_READS: usize = 4;
-const MAX_WRITES: u32 = 4;
+const MAX_READS: usize = 2;
+const MAX_WRITES: u32 = 2;
 
 /// The snapshots of one workflow.
 pub(crate) struct Snapshots {

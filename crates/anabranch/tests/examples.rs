@@ -243,6 +243,57 @@ fn a_set_that_fails_and_is_rescaled_leaves_the_other_one_alone() {
     }
 }
 
+/// Orders go through workers that come and go, by themselves and by `kill -9`: the example counts, and
+/// fails if an order has no end or two, or money is missing.
+#[test]
+fn orders_are_processed_while_workers_come_and_go() {
+    for place in Place::both() {
+        for how in [None, Some("--kill")] {
+            let arguments = [&["--seconds", "0.5", "--rate", "20"], how.as_slice()].concat();
+            let text = place.run("order_processing", &arguments);
+            assert!(text.contains("\nverified from the tables:\n"), "{text}");
+            let owners = text.lines().filter(|line| line.contains(" slots ") && line.contains('█'));
+            assert_eq!(owners.count(), 1 + 3 + 1, "{text}");
+            assert!(text.contains("(0 18 * * * Europe/Berlin): next at 2"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn fixed_partitions_process_orders() {
+    for place in Place::both() {
+        let partition = |index: &str| {
+            let mut command = place.command("order_processing", &["work"]);
+            command.env("PARTITION_KEY", index).env("TOTAL_PARTITIONS", "2");
+            Running::of(command.spawn().unwrap(), "holds 2520 of 5040 slots")
+        };
+        let workers = ["0", "1"].map(partition);
+        let text = place.run("order_processing", &["place", "40", "--rate", "100"]);
+        assert!(text.contains("\n40 orders, each with one end: "), "{text}");
+        for mut worker in workers {
+            let pid = worker.child.id().to_string();
+            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+            let line = worker.wait_for("left; ran ");
+            assert_ne!(line, "left; ran 0 actions");
+            assert!(worker.child.wait().unwrap().success());
+        }
+    }
+}
+
+#[test]
+fn seats_are_reserved_once_though_many_want_them() {
+    for place in Place::both() {
+        let text = place.run("dcb_reservation", &[]);
+        assert!(text.contains("\nverified from the log: 2"), "{text}");
+        assert!(text.contains("nobody has more than 4"), "{text}");
+        assert!(text.contains("  DCB_MAX_RETRIES_EXCEEDED: 12 attempts on "), "{text}");
+        assert!(text.contains("× REJECTED: the seat is taken"), "{text}");
+        // With so many conflicts some became tasks.
+        let queued = text.lines().find(|line| line.contains("they became tasks")).unwrap();
+        assert!(!queued.starts_with("0 "), "{text}");
+    }
+}
+
 /// SIGTERM goes to the script alone, Ctrl-C to all processes of the terminal.
 #[test]
 fn a_script_starts_workers_and_stops_them_together() {

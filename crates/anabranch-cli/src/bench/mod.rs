@@ -9,6 +9,8 @@
 //! | `latency` | from an append to its handler |
 //! | `rescale` | processes that come and go |
 //! | `rolling` | processes that are replaced one by one |
+//! | `workpool` | tasks, from being enqueued to being done |
+//! | `workflow` | commands, from being sent to their actions |
 //! | `events` | the events that are appended |
 //! | `own_log` | a log of a benchmark's own |
 //! | `handlers` | the consumers that are measured |
@@ -16,6 +18,7 @@
 //! | `bare_sqlite`, `bare_postgres` | the limit on each |
 //! | `limit` | the limit of a projection: the same effect by hand |
 //! | `limit_sqlite`, `limit_postgres` | that on each |
+//! | `tasks_limit` | the limit of a work pool, on either database |
 //! | `report` | what is printed |
 
 pub(crate) mod bare;
@@ -34,6 +37,9 @@ mod project;
 mod report;
 mod rescale;
 mod rolling;
+mod tasks_limit;
+mod workflow;
+mod workpool;
 
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -61,8 +67,12 @@ pub(crate) enum Bench {
     Project(project::BenchProject),
     Latency(latency::BenchLatency),
     Rescale(rescale::BenchRescale),
+    Workpool(workpool::BenchWorkpool),
+    Workflow(workflow::BenchWorkflow),
     #[command(hide = true)]
     PartitionWorker(partitions::PartitionWorker),
+    #[command(hide = true)]
+    PoolWorker(workpool::PoolWorker),
 }
 
 impl Bench {
@@ -72,6 +82,9 @@ impl Bench {
             Self::Project(bench) => bench.run().await,
             Self::Latency(bench) => bench.run().await,
             Self::Rescale(bench) => bench.run().await,
+            Self::Workpool(bench) => bench.run().await,
+            Self::Workflow(bench) => bench.run().await,
+            Self::PoolWorker(worker) => worker.run().await,
             Self::PartitionWorker(worker) => worker.run().await,
         }
     }

@@ -25,6 +25,12 @@ pub(crate) struct Case {
     /// Rows that the server looked at for that, by events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scan_ratio: Option<f64>,
+    /// Rate by workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) per_worker: Option<f64>,
+    /// How much longer it takes than the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) slower_percent: Option<f64>,
     #[serde(flatten)]
     pub(crate) latency: Option<Latency>,
     /// What an idle worker asks the server for, beside its heartbeats.
@@ -39,6 +45,9 @@ pub(crate) struct Case {
     /// What one transaction takes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) batch_ms: Option<f64>,
+    /// How long a state takes to load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) load_ms: Option<Percentiles>,
     /// What was done, and what the limit is.
     pub(crate) what: &'static str,
 }
@@ -96,6 +105,12 @@ impl Case {
         if let Some(times) = self.times_single {
             line += &format!("; {times:.1} × single");
         }
+        if let Some(rate) = self.per_worker {
+            line += &format!("; {rate:.0} a worker");
+        }
+        if let Some(percent) = self.slower_percent {
+            line += &format!("; {percent:.1} % slower");
+        }
         if let Some((read, scan)) = self.read_ratio.zip(self.scan_ratio) {
             line += &format!("; read {read:.2} ×, looked at {scan:.2} ×");
         }
@@ -120,6 +135,9 @@ impl Case {
         if let Some(batch) = self.batch_ms {
             line += &format!("; batch {batch:.0} ms");
         }
+        if let Some(Percentiles { p50: Some(p50), p99: Some(p99), .. }) = self.load_ms {
+            line += &format!("; p50 {p50:.1} ms, p99 {p99:.1} ms");
+        }
         println!("{line}");
         Ok(())
     }
@@ -127,10 +145,14 @@ impl Case {
 
 pub(crate) fn print_header(bench: &str) {
     let lanes = if bench == "log" { "tasks" } else { "lanes" };
+    let rate = match bench {
+        "workpool" => "tasks/s",
+        "workflow" => "commands/s",
+        _ => "events/s",
+    };
     println!(
-        "{:<width$} {lanes:>5} {:>10} {:>10} {:>6}",
+        "{:<width$} {lanes:>5} {rate:>10} {:>10} {:>6}",
         "case",
-        "events/s",
         "limit",
         "ratio",
         width = case_width(bench)

@@ -1,10 +1,9 @@
 //! An account that counts.
 
 use anabranch::prelude::*;
-use anabranch::{Namespace, workflow};
+use anabranch::workflow;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use tempfile::TempDir;
 
 pub use crate::base::*;
 

@@ -1,0 +1,130 @@
+//! What is done with a task or a key that is there.
+
+use super::One;
+use crate::confirm::Confirm;
+use crate::target::Target;
+use anabranch::TaskState;
+use anyhow::bail;
+use clap::Args;
+use std::process::ExitCode;
+
+/// Cancel a task that has not ended: it is not run, or what it does is not stored
+#[derive(Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    one: One,
+}
+
+/// Try a dead task again, as if it had never failed; what its key held back follows
+#[derive(Args)]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    one: One,
+}
+
+/// Let go of a dead task for good; what its key held back goes on
+#[derive(Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    one: One,
+
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+/// A key of a pool.
+#[derive(Args)]
+struct Key {
+    #[command(flatten)]
+    target: Target,
+
+    /// The pool
+    pool: String,
+
+    /// The key
+    key: String,
+}
+
+/// Run nothing of a key until it is resumed; what runs at this moment is finished
+#[derive(Args)]
+pub(crate) struct PauseKey {
+    #[command(flatten)]
+    key: Key,
+}
+
+/// Go on with a paused key
+#[derive(Args)]
+pub(crate) struct ResumeKey {
+    #[command(flatten)]
+    key: Key,
+}
+
+impl Cancel {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let (tasks, task) = self.one.find().await?;
+        let id = task.id;
+        if task.state == TaskState::Dead {
+            bail!("task {id} is dead; `anabranch tasks discard {id}` lets go of it");
+        }
+        if !tasks.cancel(id).await? {
+            let (_, task) = self.one.find().await?;
+            bail!("task {id} is {} already", task.state);
+        }
+        eprintln!("task {id} of `{}` is cancelled", task.key);
+        Ok(())
+    }
+}
+
+impl Retry {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let (tasks, task) = self.one.find().await?;
+        let id = task.id;
+        if task.state != TaskState::Dead {
+            bail!("task {id} is {}; only a dead one can be tried again", task.state);
+        }
+        tasks.retry(id).await?;
+        eprintln!("task {id} of `{}` is ready again", task.key);
+        Ok(())
+    }
+}
+
+impl Discard {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let (tasks, task) = self.one.find().await?;
+        let id = task.id;
+        if task.state.is_open() {
+            bail!("task {id} is {}; `anabranch tasks cancel {id}` cancels it", task.state);
+        }
+        if task.state != TaskState::Dead {
+            bail!("task {id} is {} already", task.state);
+        }
+        let consequence = format!(
+            "task {id} would never be run, and the later tasks of `{}` would go on without it",
+            task.key
+        );
+        if let Some(refusal) = self.confirm.refusal(&consequence) {
+            return Ok(refusal);
+        }
+        tasks.discard(id).await?;
+        eprintln!("task {id} is let go; what waits of `{}` goes on", task.key);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl PauseKey {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let Key { target, pool, key } = self.key;
+        super::tasks(&target, &pool).await?.pause_key(&key).await?;
+        eprintln!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
+        Ok(())
+    }
+}
+
+impl ResumeKey {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let Key { target, pool, key } = self.key;
+        super::tasks(&target, &pool).await?.resume_key(&key).await?;
+        eprintln!("`{key}` of pool `{pool}` is not paused any more");
+        Ok(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Tasks of work pools.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `look` | pools, lists of tasks, one task |
+//! | `enqueue` | one task from the command line |
+//! | `change` | cancel, retry, discard; pause and resume a key |
+
+mod change;
+mod enqueue;
+mod look;
+
+pub(crate) use look::number;
+
+use crate::target::Target;
+use anabranch::{StoreError, TaskStatus, Tasks};
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+use uuid::Uuid;
+
+/// Tasks of work pools: how many there are, each of them, and what can be done with it
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct TasksOf {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    #[command(flatten)]
+    pools: look::Pools,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Pools(look::Pools),
+    List(look::List),
+    Show(look::Show),
+    Enqueue(enqueue::Enqueue),
+    Cancel(change::Cancel),
+    Retry(change::Retry),
+    Discard(change::Discard),
+    PauseKey(change::PauseKey),
+    ResumeKey(change::ResumeKey),
+}
+
+impl TasksOf {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self.what {
+            None => self.pools.run().await?,
+            Some(What::Pools(pools)) => pools.run().await?,
+            Some(What::List(list)) => list.run().await?,
+            Some(What::Show(show)) => show.run().await?,
+            Some(What::Enqueue(enqueue)) => enqueue.run().await?,
+            Some(What::Cancel(cancel)) => cancel.run().await?,
+            Some(What::Retry(retry)) => retry.run().await?,
+            Some(What::Discard(discard)) => return discard.run().await,
+            Some(What::PauseKey(pause)) => pause.run().await?,
+            Some(What::ResumeKey(resume)) => resume.run().await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A task by its id.
+#[derive(Args)]
+struct One {
+    #[command(flatten)]
+    target: Target,
+
+    /// The task, as `tasks list` and `tasks enqueue` show it
+    id: Uuid,
+}
+
+impl One {
+    /// The tasks, of whichever pool this one is, and how it stands.
+    async fn find(&self) -> anyhow::Result<(Tasks, TaskStatus)> {
+        let tasks = tasks(&self.target, "").await?;
+        let status = tasks.status(self.id).await?.with_context(|| {
+            format!(
+                "there is no task {}; those that have ended are kept for a while only, and `anabranch \
+                 tasks` shows the pools",
+                self.id
+            )
+        })?;
+        Ok((tasks, status))
+    }
+}
+
+/// The tasks of a pool. Looking after a log does not upgrade it, nor create it.
+async fn tasks(target: &Target, pool: &str) -> Result<Tasks, StoreError> {
+    Ok(Tasks::of(&target.connect(false, None).await?, pool))
+}

@@ -1,0 +1,305 @@
+//! Looking after tasks from the command line: a pool that runs in this process, and the command in
+//! others.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
+
+mod process;
+
+use anabranch::prelude::*;
+use anabranch::{HandlerError, Namespace, PoolSettings, Retry, TaskState};
+use process::{failure, postgres, stdout};
+use serde_json::{Value, json};
+use std::process::Output;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Fails for what is broken, the first time that it is asked.
+struct Payouts;
+
+impl Pool for Payouts {
+    type Output = i64;
+
+    fn name(&self) -> &str {
+        "payouts"
+    }
+
+    fn settings(&self) -> PoolSettings {
+        PoolSettings::default().retry(Retry::never())
+    }
+
+    async fn run(&self, task: &Task, _: &mut Tx<'_>) -> Result<i64> {
+        match task.payload::<i64>()? {
+            cents if cents < 0 => Err(HandlerError::new("less than\nnothing")),
+            cents => Ok(cents * 2),
+        }
+    }
+}
+
+/// A log of its own, and the command that works on it.
+struct Bench {
+    url: String,
+    namespace: String,
+    directory: tempfile::TempDir,
+}
+
+struct Running {
+    task: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+}
+
+impl Running {
+    async fn stop(self) {
+        let _ = self.stop.send(());
+        self.task.await.unwrap();
+    }
+}
+
+impl Bench {
+    fn sqlite() -> Self {
+        Self::new("sqlite:anabranch.db".to_owned())
+    }
+
+    fn new(url: String) -> Self {
+        let namespace = format!("tasks_{:016x}", uuid::Uuid::now_v7().as_u64_pair().1);
+        Self { url, namespace, directory: tempfile::tempdir().unwrap() }
+    }
+
+    async fn log(&self) -> Log {
+        let path = |file: &str| format!("sqlite:{}", self.directory.path().join(file).display());
+        let url = self.url.strip_prefix("sqlite:").map_or_else(|| self.url.clone(), path);
+        let namespace = Namespace::new(self.namespace.clone()).unwrap();
+        let options = Options { namespace, ..Options::default() };
+        anabranch::connect_with(&url, &options).await.unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = process::anabranch(self.directory.path());
+        command.env("ANABRANCH_URL", &self.url).env("ANABRANCH_NAMESPACE", &self.namespace);
+        command.args(arguments).stdin(std::process::Stdio::null()).output().unwrap()
+    }
+
+    fn tasks(&self, arguments: &[&str]) -> Output {
+        self.command(&[&["tasks"], arguments].concat())
+    }
+
+    /// Enqueues a task and returns its id.
+    fn enqueue(&self, arguments: &[&str]) -> String {
+        let output = self.tasks(&[&["enqueue", "payouts"], arguments].concat());
+        stdout(&output).trim().to_owned()
+    }
+
+    fn show(&self, id: &str) -> Value {
+        serde_json::from_str(&stdout(&self.tasks(&["show", id, "--json"]))).unwrap()
+    }
+
+    async fn until(&self, id: &str, state: &str) -> Value {
+        let wait = async {
+            loop {
+                let shown = self.show(id);
+                if shown["state"] == state {
+                    return shown;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        waited.unwrap_or_else(|_| panic!("task {id} is not {state}: {}", self.show(id)))
+    }
+
+    fn run(&self, log: &Log) -> Running {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let log = log.clone();
+        let run = async move {
+            let told = async { drop(stopped.await) };
+            ReplicaSet::new("payouts").pool(Payouts).run_until(&log, told).await.unwrap();
+        };
+        Running { task: tokio::spawn(run), stop }
+    }
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The words of each line.
+fn words(text: &str) -> Vec<Vec<&str>> {
+    text.lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|w| !w.is_empty()).collect())
+        .collect()
+}
+
+fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.is_empty(), "it is no data");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_enqueued_run_and_shown() {
+    let bench = Bench::sqlite();
+    assert!(failure(&bench.tasks(&[]), 1).contains("check that it exists"));
+    let enqueue = bench.tasks(&["enqueue", "payouts", "cust-7", "40"]);
+    assert!(failure(&enqueue, 1).contains("check that it exists"), "it creates no log");
+    let log = bench.log().await;
+    assert!(said(&bench.tasks(&[])).contains("no tasks"));
+    assert!(said(&bench.tasks(&["list", "payouts"])).contains("has no open or dead tasks"));
+
+    let output = bench.tasks(&["enqueue", "payouts", "cust-7", "40", "--json"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no worker has run a pool `payouts`"));
+    let enqueued = &lines(&output)[0];
+    assert_eq!(enqueued["is_new"], true);
+    let id = enqueued["id"].as_str().unwrap().to_owned();
+    assert_eq!(bench.show(&id)["state"], "ready");
+    let later = bench.enqueue(&["cust-7", "1", "--after", "1h30m"]);
+    let at = bench.enqueue(&["cust-7", "2", "--at", "2999-11-15T09:16:47Z"]);
+    assert_eq!(bench.show(&later)["state"], "scheduled");
+    assert_eq!(bench.show(&at)["run_at"], "2999-11-15T09:16:47Z");
+
+    let running = bench.run(&log);
+    let shown = bench.until(&id, "done").await;
+    assert_eq!((&shown["result"], &shown["pool"]), (&80.into(), &"payouts".into()));
+    let text = stdout(&bench.tasks(&["show", &id]));
+    assert!(text.contains("key       cust-7") && text.contains("result    80"), "{text}");
+    let more = bench.tasks(&["enqueue", "payouts", "cust-7", "1"]);
+    assert!(more.status.success() && more.stderr.is_empty(), "a worker has run it: {more:?}");
+    bench.until(stdout(&more).trim(), "done").await;
+
+    for arguments in [&[][..], &["pools"]] {
+        let text = stdout(&bench.tasks(arguments));
+        assert_eq!(
+            words(&text),
+            [
+                ["POOL", "READY", "SCHEDULED", "HELD", "DEAD", "DONE", "CANCELLED"],
+                ["payouts", "0", "2", "0", "0", "2", "0"]
+            ]
+        );
+    }
+    let pools = lines(&bench.tasks(&["--json"]));
+    let counts = json!({
+        "pool": "payouts", "ready": 0, "scheduled": 2, "held": 0, "dead": 0, "done": 2, "cancelled": 0
+    });
+    assert_eq!(pools, [counts]);
+    let listed = lines(&bench.tasks(&["list", "payouts", "--json"]));
+    assert_eq!(listed.iter().map(|task| &task["id"]).collect::<Vec<_>>(), [&*later, &*at]);
+    let done = lines(&bench.tasks(&["list", "payouts", "--state", "done", "-n", "1", "--json"]));
+    assert_eq!((done.len(), &done[0]["id"]), (1, &Value::from(id)));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unique_keys_and_ids_are_enqueued_once() {
+    let bench = Bench::sqlite();
+    bench.log().await;
+    let id = bench.enqueue(&["a", "1", "--unique", "reminder-42"]);
+    let again = bench.tasks(&["enqueue", "payouts", "a", "1", "--unique", "reminder-42"]);
+    assert_eq!(stdout(&again).trim(), id);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("there already"), "{again:?}");
+    assert_eq!(bench.enqueue(&["b", "1", "--id", &id]), id);
+    assert_eq!(bench.show(&id)["key"], "a");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_arguments_are_refused_with_what_to_do() {
+    let bench = Bench::sqlite();
+    bench.log().await;
+    let refused = |arguments: &[&str], code| failure(&bench.tasks(arguments), code);
+    assert!(refused(&["enqueue", "payouts", "a", "{x"], 1).contains("the payload is not JSON"));
+    let empty = refused(&["enqueue", "", "a", "1"], 1);
+    assert!(empty.contains("name of a pool"), "{empty}");
+    assert!(
+        refused(&["enqueue", "payouts", "", "1"], 1).contains("key of a task of pool `payouts`")
+    );
+    assert!(refused(&["enqueue", "p", "a", "1", "--after", "soon"], 2).contains("such as 5s"));
+    assert!(
+        refused(&["list", "payouts", "--state", "broken"], 2).contains("ready, scheduled, held")
+    );
+    let nobody = uuid::Uuid::now_v7().to_string();
+    for what in ["show", "cancel", "retry", "discard"] {
+        assert!(refused(&[what, &nobody], 1).contains(&format!("there is no task {nobody}")));
+        assert!(refused(&[what, "seven"], 2).contains("seven"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_task_is_retried_or_discarded() {
+    let bench = Bench::sqlite();
+    let log = bench.log().await;
+    let running = bench.run(&log);
+    a_dead_task(&bench).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_task_is_retried_or_discarded_on_postgres() {
+    let bench = Bench::new(postgres());
+    let log = bench.log().await;
+    let running = bench.run(&log);
+    a_dead_task(&bench).await;
+    running.stop().await;
+    drop_namespace(&bench, &log).await;
+}
+
+async fn drop_namespace(bench: &Bench, log: &Log) {
+    use anabranch::database::{End, Statement};
+    let drop = format!("DROP SCHEMA {} CASCADE", bench.namespace);
+    let run = vec![Statement::new(drop, vec![])];
+    log.store().database().begin().run(run, End::Commit).await.unwrap();
+}
+
+async fn a_dead_task(bench: &Bench) {
+    let dead = bench.enqueue(&["a", "-1"]);
+    let shown = bench.until(&dead, "dead").await;
+    assert_eq!(shown["error"], "less than\nnothing");
+    let behind = bench.enqueue(&["a", "1"]);
+    bench.until(&behind, "held").await;
+    let text = stdout(&bench.tasks(&["list", "payouts"]));
+    let table = words(&text);
+    assert_eq!(table[0], ["ID", "KEY", "STATE", "ATTEMPTS", "ENQUEUED", "RUN AT", "ERROR"]);
+    assert_eq!((table[1][0], table[1][2]), (&*dead, "dead"));
+    assert_eq!(table[1].last(), Some(&"less than nothing"));
+    assert_eq!((table[2][0], table[2][2]), (&*behind, "held"));
+    let status = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&status)[1][0..2], ["payouts", "pool"]);
+    assert!(status.contains("1 open task, 1 dead"), "{status}");
+    let json = &lines(&bench.command(&["status", "--json"]))[0];
+    assert_eq!((&json["open_tasks"], &json["dead_tasks"]), (&1.into(), &1.into()));
+
+    assert!(failure(&bench.tasks(&["cancel", &dead]), 1).contains("tasks discard"));
+    assert!(failure(&bench.tasks(&["discard", &behind]), 1).contains("tasks cancel"));
+    assert!(failure(&bench.tasks(&["retry", &behind]), 1).contains("only a dead one"));
+    said(&bench.tasks(&["retry", &dead]));
+    let again = async || bench.show(&dead)["finished_at"] != shown["finished_at"];
+    while !again().await {}
+    bench.until(&dead, "dead").await;
+
+    let refused = failure(&bench.tasks(&["discard", &dead]), 2);
+    assert!(refused.contains("add --yes") && refused.contains("`a` would go on"), "{refused}");
+    assert_eq!(bench.show(&dead)["state"], "dead");
+    assert!(said(&bench.tasks(&["discard", &dead, "--yes"])).contains("is let go"));
+    bench.until(&behind, "done").await;
+    assert_eq!(bench.show(&dead)["state"], TaskState::Cancelled.to_string());
+    assert!(
+        failure(&bench.tasks(&["discard", &dead, "--yes"]), 1).contains("is cancelled already")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_key_stands_still_and_a_cancelled_task_is_not_run() {
+    let bench = Bench::sqlite();
+    let log = bench.log().await;
+    assert!(said(&bench.tasks(&["pause-key", "payouts", "a"])).contains("resume-key payouts a"));
+    let (paused, cancelled) = (bench.enqueue(&["a", "1"]), bench.enqueue(&["a", "2"]));
+    let running = bench.run(&log);
+    bench.until(&paused, "held").await;
+    let other = bench.enqueue(&["b", "1"]);
+    bench.until(&other, "done").await;
+    assert!(said(&bench.tasks(&["cancel", &cancelled])).contains("is cancelled"));
+    assert!(failure(&bench.tasks(&["cancel", &cancelled]), 1).contains("is cancelled already"));
+    said(&bench.tasks(&["resume-key", "payouts", "a"]));
+    bench.until(&paused, "done").await;
+    assert_eq!(bench.show(&cancelled)["state"], "cancelled");
+    running.stop().await;
+}
