@@ -187,6 +187,7 @@ pub use anabranch_store::{
     migration, params, value,
 };
 
+pub use anabranch_batch as batch;
 pub use anabranch_workflow as workflow;
 pub use anabranch_workpool::*;
 
