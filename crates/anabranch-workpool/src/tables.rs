@@ -154,6 +154,15 @@ impl Tables {
         Statement::query(select, values)
     }
 
+    /// The last task that is ready, of whatever key and slot.
+    pub(crate) fn last(&self, pool: &str, after: i64) -> Statement {
+        let select = format!(
+            "SELECT max(seq) AS seq FROM {} WHERE pool = $1 AND state = 0 AND seq > $2",
+            self.tasks
+        );
+        Statement::query(select, params![pool, after])
+    }
+
     /// Tasks whose time has come, and the next one whose time will.
     pub(crate) fn scheduled(&self, look: &Look<'_>) -> [Statement; 2] {
         let (tasks, now) = (&self.tasks, self.now);
