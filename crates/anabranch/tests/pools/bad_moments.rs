@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 on_both!(
     a_zombie_stores_nothing,
+    a_zombie_does_not_end_what_its_heir_has_yet_to_do,
     a_key_is_paused_and_resumed_while_it_runs,
     dead_tasks_are_retried_while_others_come,
     one_of_many_at_once_is_new,
@@ -68,6 +69,41 @@ async fn a_task_that_becomes_visible_late_is_found(db: Db) {
 async fn a_zombie_stores_nothing(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
+    let heir = ledger.clone();
+    with_a_zombie(&db, &ledger, heir, async |tasks, id| {
+        assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Done);
+    })
+    .await;
+    assert_eq!(ledger.proof(&log).await, (9, 0));
+}
+
+/// The same where the heir has failed to run them and waits: they are open, and still not the zombie's.
+async fn a_zombie_does_not_end_what_its_heir_has_yet_to_do(db: Db) {
+    let log = db.log().await;
+    let hour = Duration::from_secs(3_600);
+    let retry = Retry::default().attempts(9).first(hour).longest(hour);
+    let settings = PoolSettings::default().retry(retry).batch_size(1);
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
+    let heir = ledger.clone().hook(|_| Err(HandlerError::new("not now")));
+    with_a_zombie(&db, &ledger, heir, async |tasks, id| {
+        let status = async || tasks.status(id).await.unwrap().unwrap();
+        if status().await.error.is_none() {
+            let failed = async || tasks.list(TaskState::Ready, 9).await.unwrap();
+            let count = async || failed().await.iter().filter(|task| task.attempts == 1).count();
+            until("three that failed", async || (count().await == 3).then_some(())).await;
+        }
+    })
+    .await;
+    assert_eq!(ledger.proof(&log).await, (0, 0));
+}
+
+async fn with_a_zombie(
+    db: &Db,
+    ledger: &Ledger,
+    heir: Ledger,
+    mut check: impl AsyncFnMut(&Tasks, uuid::Uuid),
+) {
+    let log = db.log().await;
     let (inside, wake) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (met, woken) = (Arc::clone(&inside), Arc::clone(&wake));
     let blocked = ledger.clone().hook(move |_| {
@@ -92,16 +128,15 @@ async fn a_zombie_stores_nothing(db: Db) {
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(3, 3)).await.unwrap();
     until("the zombie", async || inside.load(Ordering::SeqCst).then_some(())).await;
-    let heir = Worker::start(&db.log().await, set().pool(ledger.clone()));
+    let heir = Worker::start(&db.log().await, set().pool(heir));
     for id in &ids {
-        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
+        check(&tasks, id.id).await;
     }
     wake.store(true, Ordering::SeqCst);
     until_shared(&log, "ledger", 2).await;
     let _ = stop.send(());
     tokio::task::spawn_blocking(move || zombie.join().unwrap()).await.unwrap();
     heir.stop().await;
-    assert_eq!(ledger.proof(&log).await, (9, 0));
 }
 
 async fn a_key_is_paused_and_resumed_while_it_runs(db: Db) {
