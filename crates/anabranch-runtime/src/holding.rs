@@ -19,6 +19,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 
+/// How long whoever is told to stop waits at the most for a database that is away, each time.
+const STOPPING_WAIT: Duration = Duration::from_millis(100);
+
 /// The slots that a lane of a [`RowConsumer`](crate::RowConsumer) holds, and how it commits.
 ///
 /// The rules: begin nothing for a slot that is not in [`keep`](Self::keep); commit everything by
@@ -197,6 +200,7 @@ impl Holding {
     #[must_use]
     pub fn begin(&self) -> Tx<'static> {
         let (tables, suffix) = (&self.setup.tables, self.setup.consumer.suffix);
+        self.setup.stats.does(Doing::Handling, false);
         Tx::begin_as(&tables.database, suffix, self.setup.idle, &self.setup.who)
     }
 
@@ -226,7 +230,6 @@ impl Holding {
         if lets_go {
             fence.push(Statement::signal(Topic::Workers));
         }
-        self.setup.stats.does(Doing::Handling, false);
         let failed = match tx.commit(fence).await {
             Ended::Committed => {
                 self.outage.end();
@@ -297,6 +300,10 @@ impl Holding {
         }
         let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
         let wait = self.setup.stats.waits(consumer, lane, &mut self.outage, &error);
+        if self.stopping {
+            // It has something to store before it stops, and asks again and again.
+            tokio::time::sleep(wait.min(STOPPING_WAIT)).await;
+        }
         let _ = tokio::time::timeout(wait, async {
             while !self.stopping {
                 self.news().await;
@@ -304,6 +311,14 @@ impl Holding {
         })
         .await;
         Ok(())
+    }
+
+    /// Says that the database answers, if it was away.
+    pub fn is_back(&mut self) {
+        self.outage.end();
+        if matches!(self.setup.stats.state().doing, Doing::Waiting { .. }) {
+            self.setup.stats.does(Doing::Idle, true);
+        }
     }
 
     /// A stop because of what a row is or does.

@@ -37,7 +37,7 @@ pub struct ConsumerStatus {
     pub lag: u64,
     /// How many keys are parked.
     pub parked_keys: usize,
-    /// How many events wait behind them.
+    /// How many events, or tasks, wait behind them.
     pub parked_events: u64,
     /// Its cursors.
     pub cursors: Vec<CursorStatus>,
@@ -129,7 +129,10 @@ impl Situation {
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
         let position = cursors.iter().map(at).min().unwrap_or_default();
-        let parked = tables.parked(&registered.name).await?;
+        let parked = match is_behind {
+            true => tables.parked(&registered.name).await?,
+            false => tables.held(&registered.name).await?,
+        };
         let lag = |position: Position| head.get().saturating_sub(position.get());
         let cursor = |cursor: &Cursor| CursorStatus {
             slots: cursor.slots.to_string(),

@@ -4,7 +4,8 @@ use crate::new_task::{NewTask, Outcome};
 use crate::pool::{GaveUp, PoolSettings};
 use crate::tables::{Tables, Why};
 use crate::task::Task;
-use anabranch_core::{Failure, HashRule};
+use anabranch_core::{Failure, HashRule, InputError};
+use anabranch_store::Log;
 use anabranch_store::database::Statement;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -42,6 +43,11 @@ fn enqueue(tables: &Tables, rule: HashRule, tasks: &[(String, NewTask)]) -> Vec<
     tables.enqueue(rule, &tasks)
 }
 
+/// Refuses tasks that could not be enqueued: found out now, they fail whoever wants them.
+pub(crate) fn check(tasks: &[(String, NewTask)], payload_bytes: usize) -> Result<(), InputError> {
+    tasks.iter().try_for_each(|(pool, task)| task.check(pool, payload_bytes))
+}
+
 /// What becomes of a task that has failed.
 #[derive(Debug)]
 pub(crate) enum Verdict {
@@ -58,7 +64,7 @@ pub(crate) enum Verdict {
 /// What becomes of a task that has failed, and the statements that store it.
 pub(crate) fn failed(
     tables: &Tables,
-    (rule, pool): (HashRule, &str),
+    (log, pool): (&Log, &str),
     settings: &PoolSettings,
     (task, error): (&Task, &str),
     gave_up: impl FnOnce() -> GaveUp,
@@ -69,7 +75,13 @@ pub(crate) fn failed(
     }
     let (verdict, then) = match gave_up() {
         GaveUp::Park => (Verdict::Park, Vec::new()),
-        GaveUp::GoOn(then) => (Verdict::GoOn, then),
+        GaveUp::GoOn(then) => match check(&then, log.limits().data_bytes) {
+            Ok(()) => (Verdict::GoOn, then),
+            Err(refused) => {
+                tracing::error!(pool, task = %task.id, %refused, "what was to follow cannot be enqueued");
+                (Verdict::Park, Vec::new())
+            }
+        },
         GaveUp::AsSet => match settings.then() {
             Failure::Park => (Verdict::Park, Vec::new()),
             Failure::Skip => (Verdict::GoOn, Vec::new()),
@@ -82,7 +94,7 @@ pub(crate) fn failed(
     } else {
         let mut follow = then;
         follow.extend(task.follower(Outcome::Dead, None, Some(error)));
-        statements.extend(enqueue(tables, rule, &follow));
+        statements.extend(enqueue(tables, log.hash_rule(), &follow));
     }
     (verdict, statements)
 }

@@ -9,6 +9,7 @@ use anabranch_core::{SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError, Tx};
 use anabranch_store::database::End;
 use futures_util::FutureExt;
+use serde::Serialize;
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use uuid::Uuid;
 
 /// How long one transaction takes tasks: then it commits, so that others see the effects.
 const MAX_RUNNING: Duration = Duration::from_millis(500);
-/// How often to forget tasks that have ended.
-const PRUNE: Duration = Duration::from_secs(30);
+/// How often to forget tasks that have ended, and how soon again if there are more of them.
+pub(crate) const PRUNE: Duration = Duration::from_secs(30);
+const PRUNE_ON: Duration = Duration::from_millis(200);
 /// How many of them at a time.
 const PRUNED: usize = 5_000;
 
@@ -74,25 +76,30 @@ enum Got {
 impl<P: Pool> Lane<'_, P> {
     async fn run(&mut self) -> Result<(), RunError> {
         let nothing = SlotSet::empty();
-        let mut pruned = Instant::now();
+        let mut prune_at = Instant::now() + PRUNE;
         loop {
             self.holding.let_go(&nothing).await?;
             if self.holding.is_stopping() {
                 return Ok(());
             }
             self.reader.follow(self.holding, &mut self.queue).await?;
-            let batch = self.queue.take(self.inside.settings.batch_size);
-            if !batch.is_empty() {
+            if Instant::now() >= prune_at {
+                prune_at = prune(&self.reader, self.holding, &self.inside.settings).await;
+            }
+            if self.queue.has_turn() {
                 let permits = Arc::clone(&self.inside.permits);
-                let _permit = permits.acquire().await;
+                let permit = tokio::select! {
+                    biased;
+                    permit = permits.acquire_owned() => permit,
+                    // Whoever waits for its turn lets go, too.
+                    () = self.holding.news() => continue,
+                };
+                let batch = self.queue.take(self.inside.settings.batch_size);
                 self.run_batch(batch).await?;
+                drop(permit);
                 // Orders come in between.
                 self.holding.news().now_or_never();
                 continue;
-            }
-            if pruned.elapsed() >= PRUNE {
-                pruned = Instant::now();
-                prune(&self.reader, self.holding, &self.inside.settings).await;
             }
             tokio::select! {
                 () = self.holding.news() => {}
@@ -177,9 +184,9 @@ impl<P: Pool> Lane<'_, P> {
         let mut done = Vec::with_capacity(tasks.len());
         for (number, task) in tasks.iter().enumerate() {
             tx.at(number);
-            let ran = AssertUnwindSafe(self.inside.pool.run(task, &mut tx)).catch_unwind().await;
-            let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
-            let result = ran.and_then(|output| Ok(serde_json::to_string(&output)?));
+            let ran = async { json(&self.inside.pool.run(task, &mut tx).await?) };
+            let ran = AssertUnwindSafe(ran).catch_unwind().await;
+            let result = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
             match self.holding.refusal(&mut tx) {
                 Some(Commit::Away(error)) => return (tx, Got::Away(error)),
                 Some(Commit::Refused { item, error }) => {
@@ -222,7 +229,7 @@ impl<P: Pool> Lane<'_, P> {
     /// What it has read may be somebody else's.
     fn lost(&mut self) {
         self.queue.clear();
-        self.reader.forget();
+        self.reader.sight.forget();
     }
 
     /// Removes tasks that have ended meanwhile. Says whether there were any.
@@ -264,7 +271,7 @@ impl<P: Pool> Lane<'_, P> {
 pub(crate) enum Failed {
     /// It waits for another attempt.
     Again(Instant),
-    /// It is dead, and its key is held.
+    /// Its key is held, or may be.
     Held,
     /// It has ended, one way or another.
     Ended,
@@ -281,10 +288,14 @@ pub(crate) async fn fail(
     gave_up: impl Fn() -> GaveUp,
 ) -> Result<Failed, RunError> {
     let (id, key, pool) = (task.id, task.key(), reader.pool.clone());
-    let rule = holding.log().hash_rule();
     loop {
-        let (verdict, statements) =
-            ending::failed(&reader.tables, (rule, &pool), settings, (task, error), &gave_up);
+        let (verdict, statements) = ending::failed(
+            &reader.tables,
+            (holding.log(), &pool),
+            settings,
+            (task, error),
+            &gave_up,
+        );
         tracing::warn!(pool, key, task = %id, error, ?verdict, "a task has failed");
         if matches!(verdict, Verdict::Stop) {
             return Err(holding.refuse(format!(
@@ -304,9 +315,13 @@ pub(crate) async fn fail(
         match holding.commit(tx, &of, busy).await? {
             Commit::Done => {
                 return Ok(match verdict {
-                    Verdict::Again(wait) => Failed::Again(Instant::now() + wait),
+                    Verdict::Again(wait) => {
+                        // Also after this commit: it is not what has failed.
+                        holding.is_failing(error);
+                        Failed::Again(Instant::now() + wait)
+                    }
                     Verdict::Park => {
-                        reader.hold(key);
+                        reader.sight.hold(key);
                         Failed::Held
                     }
                     Verdict::GoOn | Verdict::Stop => Failed::Ended,
@@ -319,8 +334,13 @@ pub(crate) async fn fail(
                     return Ok(Failed::Lost);
                 }
             }
-            // Somebody has cancelled it.
-            Commit::Refused { .. } => return Ok(Failed::Ended),
+            // Somebody has cancelled it; or it is dead since before an answer that was lost, and its key
+            // held. The tables know.
+            Commit::Refused { .. } => {
+                reader.sight.hold(key);
+                reader.sight.look_again();
+                return Ok(Failed::Held);
+            }
         }
     }
 }
@@ -338,15 +358,28 @@ pub(crate) async fn open(
     rows.map(|row| crate::tables::column(database.at(), row, "id")).collect()
 }
 
-/// Forgets tasks that ended long ago. Whoever holds slot 0 does it.
-pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSettings) {
-    if !holding.slots().contains(anabranch_core::Slot::ZERO) {
-        return;
+/// Forgets tasks that ended long ago, and says when to do so again. Whoever holds slot 0 does it.
+pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSettings) -> Instant {
+    let mut pause = PRUNE;
+    if holding.slots().contains(anabranch_core::Slot::ZERO) {
+        let prune = reader.tables.prune(&reader.pool, settings.keep, PRUNED);
+        match holding.database().begin().run(vec![prune], End::Commit).await {
+            Ok(answers) if answers.iter().any(|answer| answer.changed >= PRUNED as u64) => {
+                pause = PRUNE_ON;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(pool = reader.pool, %error, "cannot forget tasks that have ended");
+            }
+        }
     }
-    let prune = reader.tables.prune(&reader.pool, settings.keep, PRUNED);
-    if let Err(error) = holding.database().begin().run(vec![prune], End::Commit).await {
-        tracing::debug!(pool = reader.pool, %error, "cannot forget tasks that have ended");
-    }
+    Instant::now() + pause
+}
+
+/// A result as it is stored.
+pub(crate) fn json(output: &impl Serialize) -> anabranch_runtime::Result<String> {
+    serde_json::to_string(output)
+        .map_err(|error| HandlerError::new(format!("the result cannot be JSON: {error}")))
 }
 
 /// What a task that panicked has said.

@@ -14,6 +14,7 @@
 //! | [`mod@run`] | [`Run`]: checkpoints, and what is to follow |
 //! | [`dcb`] | [`Dcb::with_dcb_retry`]: conflicts are retried durably, one after the other |
 //! | `queue` | what a lane has read, key by key: pure |
+//! | `sight` | what a lane has seen of the tables, and what it looks for: pure |
 //! | `reader` | how a lane finds its tasks |
 //! | `inside`, `outside` | the lanes of the two kinds of pools |
 //! | `ending` | how tasks end |
@@ -31,6 +32,7 @@ pub mod pool;
 mod queue;
 mod reader;
 pub mod run;
+mod sight;
 mod tables;
 pub mod task;
 pub mod tasks;

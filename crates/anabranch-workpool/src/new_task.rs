@@ -1,6 +1,7 @@
 //! The task to enqueue.
 
-use anabranch_core::{InputProblem, Json};
+use anabranch_core::limits::{self, MAX_NAME_BYTES};
+use anabranch_core::{InputError, InputProblem, Json};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -134,6 +135,29 @@ impl NewTask {
             }
         }
         self
+    }
+
+    /// Refuses what no database should see, in it or in what follows it.
+    pub(crate) fn check(&self, pool: &str, payload_bytes: usize) -> Result<(), InputError> {
+        let whose = |part: &str| format!("{part} of a task of pool `{}`", pool.escape_debug());
+        limits::check_name(pool, MAX_NAME_BYTES, || "name of a pool".to_owned())?;
+        limits::check_name(&self.key, MAX_NAME_BYTES, || whose("key"))?;
+        if let Some(unique) = &self.unique {
+            limits::check_name(unique, MAX_NAME_BYTES, || whose("unique key"))?;
+        }
+        if let Some(then) = &self.then {
+            let of = |part: &str| whose(&format!("{part} of what follows"));
+            limits::check_name(&then.pool, MAX_NAME_BYTES, || of("pool"))?;
+            limits::check_name(&then.key, MAX_NAME_BYTES, || of("key"))?;
+        }
+        let problem = match &self.payload {
+            Err(problem) => problem.clone(),
+            Ok(json) if json.as_str().len() > payload_bytes => {
+                InputProblem::TooLarge { bytes: json.as_str().len(), limit: payload_bytes }
+            }
+            Ok(_) => return Ok(()),
+        };
+        Err(InputError { subject: whose("payload"), problem })
     }
 
     /// Its id.

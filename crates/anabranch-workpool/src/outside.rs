@@ -2,7 +2,7 @@
 //! stored together.
 
 use crate::ending::{self, Done};
-use crate::inside::{Failed, fail, open, panicked, prune};
+use crate::inside::{Failed, PRUNE, fail, json, open, panicked, prune};
 use crate::pool::{OutsidePool, PoolSettings};
 use crate::queue::Queue;
 use crate::reader::Reader;
@@ -13,12 +13,9 @@ use anabranch_runtime::{Commit, Holding, RowConsumer, RunError};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
-
-/// How often to forget tasks that have ended.
-const PRUNE: Duration = Duration::from_secs(30);
 
 /// An [`OutsidePool`] as a replica set runs it.
 pub(crate) struct Outside<P> {
@@ -72,11 +69,14 @@ struct Lane<'a, P> {
 
 impl<P: OutsidePool> Lane<'_, P> {
     async fn run(&mut self, holding: &mut Holding) -> Result<(), RunError> {
-        let mut pruned = Instant::now();
+        let mut prune_at = Instant::now() + PRUNE;
         loop {
             holding.let_go(&self.queue.busy()).await?;
             if self.reader.follow(holding, &mut self.queue).await? {
                 self.forget().await;
+            }
+            if Instant::now() >= prune_at {
+                prune_at = prune(&self.reader, holding, &self.outside.settings).await;
             }
             while let Some(Ok(ended)) = self.running.try_join_next() {
                 self.ended.push(ended);
@@ -93,11 +93,7 @@ impl<P: OutsidePool> Lane<'_, P> {
             if holding.is_stopping() && self.running.is_empty() {
                 return Ok(());
             }
-            self.start();
-            if pruned.elapsed() >= PRUNE {
-                pruned = Instant::now();
-                prune(&self.reader, holding, &self.outside.settings).await;
-            }
+            self.start(holding.log().limits().data_bytes);
             let waits_for_room = self.queue.has_turn();
             tokio::select! {
                 Some(ended) = self.running.join_next() => self.ended.extend(ended.ok()),
@@ -110,25 +106,26 @@ impl<P: OutsidePool> Lane<'_, P> {
     }
 
     /// Starts what can be started.
-    fn start(&mut self) {
+    fn start(&mut self, limit: usize) {
         while self.queue.has_turn() {
             let permits = Arc::clone(&self.outside.permits);
             let Ok(permit) = permits.try_acquire_owned() else { return };
             match self.queue.take(1).pop() {
-                Some(task) => self.spawn(task, permit),
+                Some(task) => self.spawn(task, permit, limit),
                 None => return,
             }
         }
     }
 
-    fn spawn(&mut self, task: Task, permit: OwnedSemaphorePermit) {
+    fn spawn(&mut self, task: Task, permit: OwnedSemaphorePermit, limit: usize) {
         let pool = Arc::clone(&self.outside.pool);
         let (checkpoint, saves) = (task.checkpoint.clone(), self.saver.clone());
         let mut run = Run { task: task.id, checkpoint, saves, then: Vec::new() };
         self.running.spawn(async move {
-            let ran = AssertUnwindSafe(pool.run(&task, &mut run)).catch_unwind().await;
+            let ran = async { json(&pool.run(&task, &mut run).await?) };
+            let ran = AssertUnwindSafe(ran).catch_unwind().await;
             let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
-            let result = ran.and_then(|output| Ok(serde_json::to_string(&output)?));
+            let result = ran.and_then(|json| Ok(ending::check(&run.then, limit).map(|()| json)?));
             drop(permit);
             Ended { task, run, outcome: result.map_err(|error| error.to_string()) }
         });
@@ -236,7 +233,7 @@ impl<P: OutsidePool> Lane<'_, P> {
     async fn lost(&mut self) {
         self.forget().await;
         self.queue.clear();
-        self.reader.forget();
+        self.reader.sight.forget();
     }
 
     /// Removes tasks that have ended meanwhile: they were cancelled. Says whether there were any.

@@ -1,7 +1,8 @@
 //! What a lane has read of its tasks, key by key: whose turn it is, who waits, who is in work. Pure.
 //!
 //! For each key it holds the first open tasks, without a gap: a task is taken only if every earlier one
-//! of its key is done. Keys that have more than that are read on by their own.
+//! of its key is done. Keys that have more than that are read on by their own. The bounds are small in
+//! tests, so that they are reached.
 
 use crate::task::Task;
 use anabranch_core::{Slot, SlotSet};
@@ -11,19 +12,25 @@ use std::time::Instant;
 use uuid::Uuid;
 
 /// How many tasks of one key are kept; the rest stays in the table until its turn comes.
-pub(crate) const LINE: usize = 1_000;
-/// How many tasks are kept.
-pub(crate) const ROOM: usize = 10_000;
+pub(crate) const LINE: usize = if cfg!(test) { 12 } else { 1_000 };
+/// The same where a key has one task in work at a time: more would only keep other keys out.
+pub(crate) const SHORT_LINE: usize = if cfg!(test) { 4 } else { 8 };
+/// How many tasks are kept, those apart that wait for another attempt.
+pub(crate) const ROOM: usize = if cfg!(test) { 60 } else { 10_000 };
+/// How many of those that wait take no room. They hold back their keys, so they have to be known.
+const WAITERS: usize = 9 * ROOM;
 
-type Key = Arc<str>;
+pub(crate) type Key = Arc<str>;
 
 /// The tasks of a lane.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// Whether several tasks of a key may be in work, one after the other in one transaction.
     chains: bool,
+    /// How many tasks of one key are kept.
+    line: usize,
     lines: HashMap<Key, Line>,
-    /// Keys whose first task can be run, each once, in the order of their turns.
+    /// Keys whose first task can be run, in the order of their turns.
     turns: VecDeque<Key>,
     /// Keys that wait, and until when.
     waiting: BTreeSet<(Instant, Key)>,
@@ -35,20 +42,29 @@ pub(crate) struct Queue {
 #[derive(Debug)]
 struct Line {
     slot: Slot,
-    tasks: VecDeque<Task>,
+    /// Each with the time before which it is not to be tried again.
+    tasks: VecDeque<(Task, Option<Instant>)>,
     /// How many of its tasks are in work.
     busy: usize,
     /// Until when it waits for its first task to be tried again.
     until: Option<Instant>,
-    /// The last task that was read, if there are more behind it.
+    /// The last task up to which all are kept, if there are more behind it.
     more_after: Option<i64>,
     has_turn: bool,
 }
 
+/// A key that has more tasks than are kept, and how many of its first ones are to be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Refill {
+    pub(crate) key: Key,
+    pub(crate) count: usize,
+}
+
 impl Queue {
     pub(crate) fn new(chains: bool) -> Self {
+        let line = if chains { LINE } else { SHORT_LINE };
         let (lines, turns) = (HashMap::new(), VecDeque::new());
-        Self { chains, lines, turns, waiting: BTreeSet::new(), known: HashSet::new() }
+        Self { chains, line, lines, turns, waiting: BTreeSet::new(), known: HashSet::new() }
     }
 
     /// How many tasks are kept.
@@ -56,9 +72,14 @@ impl Queue {
         self.known.len()
     }
 
-    /// Whether more can be read.
-    pub(crate) fn has_room(&self) -> bool {
-        self.known.len() < ROOM
+    /// How many of them do not wait for another attempt.
+    pub(crate) fn ready(&self) -> usize {
+        self.known.len() - self.waiting.len().min(WAITERS).min(self.known.len())
+    }
+
+    /// How many more can be read.
+    pub(crate) fn room(&self) -> usize {
+        ROOM.saturating_sub(self.ready())
     }
 
     /// All tasks that are kept.
@@ -96,26 +117,29 @@ impl Queue {
         if line.more_after.is_some_and(|last| task.seq > last) {
             return;
         }
-        if line.tasks.len() >= LINE {
-            line.more_after = line.tasks.back().map(|last| last.seq);
+        // Nearly always the last. One that became visible late was enqueued while the others were.
+        let place = line.tasks.partition_point(|(other, _)| other.seq < task.seq);
+        let is_last = place == line.tasks.len();
+        let is_full = line.tasks.len() >= self.line;
+        // What stands behind one that waits is not kept either: it would keep other keys out.
+        if is_last && (is_full || line.until.is_some()) {
+            line.more_after = line.last();
             return;
         }
         self.known.insert(task.id);
         let until = task.wait.map(|wait| now + wait);
-        // Nearly always the last. One that became visible late was enqueued while the others were.
-        let place = line.tasks.partition_point(|other| other.seq < task.seq);
-        line.tasks.insert(place, task);
-        if place == 0 {
-            self.unwait(&key);
-            self.wait(&key, until);
+        line.tasks.insert(place, (task, until));
+        if is_full && let Some((last, _)) = line.tasks.pop_back() {
+            self.known.remove(&last.id);
+            line.more_after = line.last();
         }
-        self.give_turn(&key);
+        self.settle(&key);
     }
 
-    /// The first tasks of a key that has more were read on: `rest` says that there may be even more.
+    /// The first tasks of a key that has more were read: `rest` says that there may be even more.
     pub(crate) fn refilled(&mut self, key: &str, tasks: Vec<Task>, rest: bool, now: Instant) {
         let Some(line) = self.lines.get_mut(key) else { return };
-        let last = tasks.last().map(|task| task.seq).or(line.more_after);
+        let last = tasks.last().map(|task| task.seq).filter(|_| rest).or(line.more_after);
         line.more_after = None;
         for task in tasks {
             self.add(task, now);
@@ -126,11 +150,35 @@ impl Queue {
         self.drop_if_empty(key);
     }
 
-    /// Keys whose tasks are nearly used up and that have more, and after which task those come.
-    pub(crate) fn to_refill(&self) -> Vec<(Key, i64)> {
-        let low = |line: &&Line| line.tasks.len() < LINE / 4 && line.until.is_none();
-        let lines = self.lines.iter().filter(|(_, line)| low(line));
-        lines.filter_map(|(key, line)| Some((Arc::clone(key), line.more_after?))).collect()
+    /// Keys whose tasks are nearly used up and that have more: those with the fewest first, and as many
+    /// as there is room for.
+    pub(crate) fn to_refill(&self, at_most: usize) -> Vec<Refill> {
+        let is_low = |line: &&Line| line.more_after.is_some() && self.is_low(line);
+        let mut lines: Vec<(&Key, &Line)> =
+            self.lines.iter().filter(|(_, line)| is_low(line)).collect();
+        lines.sort_unstable_by_key(|(_, line)| line.tasks.len());
+        lines.truncate(at_most.min(self.room()));
+        let share = self.room() / lines.len().max(1);
+        let refill = |(key, line): (&Key, &Line)| {
+            let more = (self.line - line.tasks.len()).min(share).max(1);
+            Refill { key: Arc::clone(key), count: line.busy + line.tasks.len() + more }
+        };
+        lines.into_iter().map(refill).collect()
+    }
+
+    /// Whether some key is to be refilled.
+    pub(crate) fn wants_refill(&self) -> bool {
+        self.room() > 0
+            && self.lines.values().any(|line| line.more_after.is_some() && self.is_low(line))
+    }
+
+    fn is_low(&self, line: &Line) -> bool {
+        line.tasks.len() < self.line / 4 && line.until.is_none()
+    }
+
+    /// Keys that have more tasks than are kept: those come by [`refilled`](Self::refilled) only.
+    pub(crate) fn apart(&self) -> impl Iterator<Item = &Key> {
+        self.lines.iter().filter(|(_, line)| line.more_after.is_some()).map(|(key, _)| key)
     }
 
     /// Takes tasks whose turn it is: one of each key, then one more of each, and so on; unless tasks of a
@@ -144,23 +192,33 @@ impl Queue {
             if line.until.is_some() || (line.busy > 0 && !self.chains) {
                 continue;
             }
-            if let Some(task) = line.tasks.pop_front() {
+            if let Some((task, _)) = line.tasks.pop_front() {
                 line.busy += 1;
                 taken.push(task);
             }
-            self.give_turn(&key);
+            self.settle(&key);
         }
         taken
     }
 
-    /// Tasks that were taken and not begun: they are first again, in their order.
+    /// Tasks that were taken and not begun: they are first again, in their order, and their keys' turns
+    /// come before all others: else keys that have been run would come again before them.
     pub(crate) fn put_back(&mut self, tasks: Vec<Task>) {
+        let mut seen = HashSet::new();
+        let keys = tasks.iter().map(|task| Arc::clone(&task.key));
+        let keys: Vec<Key> = keys.filter(|key| seen.insert(Arc::clone(key))).collect();
         for task in tasks.into_iter().rev() {
             let key = Arc::clone(&task.key);
             let Some(line) = self.lines.get_mut(&key) else { continue };
             line.busy -= 1;
-            line.tasks.push_front(task);
-            self.give_turn(&key);
+            line.tasks.push_front((task, None));
+            self.settle(&key);
+        }
+        self.turns.retain(|key| !seen.contains(key));
+        for key in keys.into_iter().rev() {
+            if self.lines.get(&key).is_some_and(|line| line.has_turn) {
+                self.turns.push_front(key);
+            }
         }
     }
 
@@ -184,21 +242,21 @@ impl Queue {
         if !line.tasks.is_empty() {
             line.more_after = Some(task.seq);
         }
-        for behind in line.tasks.drain(..) {
+        for (behind, _) in line.tasks.drain(..) {
             self.known.remove(&behind.id);
         }
-        line.tasks.push_front(task);
-        self.wait(&key, Some(until));
+        line.tasks.push_front((task, Some(until)));
+        self.settle(&key);
     }
 
     /// Nothing of a key is run: what was read of it is forgotten.
     pub(crate) fn forget_key(&mut self, key: &str) {
-        self.unwait(key);
         let Some(line) = self.lines.get_mut(key) else { return };
-        for task in line.tasks.drain(..) {
+        for (task, _) in line.tasks.drain(..) {
             self.known.remove(&task.id);
         }
         line.more_after = None;
+        self.settle(key);
         self.drop_if_empty(key);
     }
 
@@ -220,31 +278,29 @@ impl Queue {
 
     /// Keys whose wait is over get their turn.
     pub(crate) fn end_waits(&mut self, now: Instant) {
-        while self.waiting.first().is_some_and(|(until, _)| *until <= now) {
-            let Some((_, key)) = self.waiting.pop_first() else { break };
-            if let Some(line) = self.lines.get_mut(&key) {
-                line.until = None;
+        while let Some((_, key)) = self.waiting.first().filter(|(until, _)| *until <= now).cloned()
+        {
+            let front = self.lines.get_mut(&key).and_then(|line| line.tasks.front_mut());
+            if let Some((_, until)) = front {
+                *until = None;
             }
-            self.give_turn(&key);
+            self.settle(&key);
         }
     }
 
-    fn wait(&mut self, key: &str, until: Option<Instant>) {
-        let Some(((key, _), until)) = self.lines.get_key_value(key).zip(until) else { return };
-        let key = Arc::clone(key);
-        if let Some(line) = self.lines.get_mut(&key) {
-            line.until = Some(until);
-        }
-        self.waiting.insert((until, key));
-    }
-
-    fn unwait(&mut self, key: &str) {
+    /// A key waits if its first task does, and has its turn if it does not.
+    fn settle(&mut self, key: &str) {
         let Some((key, line)) = self.lines.get_key_value(key) else { return };
-        if let Some(until) = line.until {
-            let key = Arc::clone(key);
-            self.waiting.remove(&(until, Arc::clone(&key)));
-            self.lines.entry(key).and_modify(|line| line.until = None);
+        let key = Arc::clone(key);
+        let until = line.tasks.front().and_then(|(_, until)| *until);
+        if line.until != until {
+            if let Some(before) = line.until {
+                self.waiting.remove(&(before, Arc::clone(&key)));
+            }
+            self.waiting.extend(until.map(|until| (until, Arc::clone(&key))));
+            self.lines.entry(Arc::clone(&key)).and_modify(|line| line.until = until);
         }
+        self.give_turn(&key);
     }
 
     fn give_turn(&mut self, key: &str) {
@@ -272,7 +328,11 @@ impl Line {
         let (tasks, busy, until) = (VecDeque::new(), 0, None);
         Self { slot, tasks, busy, until, more_after: None, has_turn: false }
     }
+
+    fn last(&self) -> Option<i64> {
+        self.tasks.back().map(|(task, _)| task.seq)
+    }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

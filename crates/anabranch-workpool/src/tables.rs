@@ -1,8 +1,9 @@
 //! The rows of tasks and held keys. The statements run on every database; what differs is here too.
 
 use crate::new_task::{Due, NewTask};
+use crate::queue::Key;
 use crate::task::{Task, TaskState, TaskStatus};
-use anabranch_core::{HashRule, Json, Slot, SlotSet, StoreError};
+use anabranch_core::{HashRule, Json, SLOTS, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Dialect, Kind, Statement, Topic};
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Row, Value, params};
@@ -61,7 +62,8 @@ impl Tables {
         }
     }
 
-    /// Enqueues tasks, each with its pool. Those that are there already are left as they are.
+    /// Enqueues tasks, each with its pool, and returns the ids of those that are new. Those that are
+    /// there already are left as they are.
     pub(crate) fn enqueue(&self, rule: HashRule, tasks: &[(&str, &NewTask)]) -> Vec<Statement> {
         let rows = tasks.iter().map(|(pool, task)| self.values(rule, pool, task));
         let (table, now) = (&self.tasks, self.now);
@@ -77,19 +79,19 @@ impl Tables {
                      t.then_run, n.now_us FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], \
                      $5::bigint[], $6::bigint[], $7::text[], $8::json[], $9::json[]) AS t (id, pool, \
                      key, slot, delay_us, at_us, unique_key, payload, then_run), \
-                     (SELECT {now} AS now_us) AS n) AS d ON CONFLICT DO NOTHING"
+                     (SELECT {now} AS now_us) AS n) AS d ON CONFLICT DO NOTHING RETURNING id"
                 );
                 let rows: Vec<Vec<Value>> = rows.collect();
                 let column = |place: usize| rows.iter().map(|row| row[place].clone()).collect();
-                vec![Statement::new(insert, (0..9).map(column).collect())]
+                vec![Statement::query(insert, (0..9).map(column).collect())]
             }
             _ => {
                 let insert = format!(
                     "INSERT INTO {table} ({columns}) SELECT $1, $2, $3, $4, {state}, d.due_us, $7, \
                      $8, $9, d.now_us FROM (SELECT coalesce($6, {now} + $5, 0) AS due_us, \
-                     {now} AS now_us) AS d WHERE true ON CONFLICT DO NOTHING"
+                     {now} AS now_us) AS d WHERE true ON CONFLICT DO NOTHING RETURNING id"
                 );
-                rows.map(|row| Statement::new(insert.clone(), row)).collect()
+                rows.map(|row| Statement::query(insert.clone(), row)).collect()
             }
         };
         statements.push(Statement::signal(Topic::Tasks));
@@ -141,49 +143,52 @@ impl Tables {
 
     /// The next tasks that are ready, after one, up to another, without those that are known.
     pub(crate) fn ready(&self, look: &Look<'_>) -> Statement {
-        let (slots, known, now) = (self.of_slots(6), self.not_known(5), self.now);
+        let (slots, known, apart) = (self.of_slots(6), self.not_known(5), self.not_apart(7));
         let select = format!(
-            "SELECT {COLUMNS}, {now} AS now_us FROM {} WHERE pool = $1 AND state = 0 AND seq > $2 \
-             AND seq <= $3{known}{slots} ORDER BY seq LIMIT $4",
-            self.tasks
+            "SELECT {COLUMNS}, {} AS now_us FROM {} WHERE pool = $1 AND state = 0 AND seq > $2 \
+             AND seq <= $3{known}{slots}{apart} ORDER BY seq LIMIT $4",
+            self.now, self.tasks
         );
-        let known = look.known.iter().map(|id| Value::from(*id)).collect();
         let mut values = params![look.pool, look.after, look.up_to, look.limit];
-        values.push(known);
-        if self.kind == Kind::Postgres {
-            values.push(look.slots.to_bytes().into());
-        }
+        values.extend([look.known(), self.slots(look.slots), look.apart()]);
         Statement::query(select, values)
     }
 
     /// Tasks whose time has come, and the next one whose time will.
     pub(crate) fn scheduled(&self, look: &Look<'_>) -> [Statement; 2] {
         let (tasks, now) = (&self.tasks, self.now);
-        let (slots, known) = (self.of_slots(4), self.not_known(3));
+        let (slots, known, apart) = (self.of_slots(4), self.not_known(3), self.not_apart(5));
         let due = format!(
             "SELECT {COLUMNS}, {now} AS now_us FROM {tasks} WHERE pool = $1 AND state = 1 AND \
-             due_us <= {now}{known}{slots} ORDER BY due_us LIMIT $2"
+             due_us <= {now}{known}{slots}{apart} ORDER BY due_us LIMIT $2"
         );
-        let known = look.known.iter().map(|id| Value::from(*id)).collect();
-        let mut values = vec![look.pool.into(), look.limit.into(), known];
+        let mut values = params![look.pool, look.limit];
+        values.extend([look.known(), self.slots(look.slots), look.apart()]);
         let next_slots = self.of_slots(2);
         let next = format!(
-            "SELECT due_us - {now} AS wait_us, slot FROM {tasks} WHERE pool = $1 AND state = 1 AND \
+            "SELECT due_us - {now} AS wait_us FROM {tasks} WHERE pool = $1 AND state = 1 AND \
              due_us > {now}{next_slots} ORDER BY due_us LIMIT 1"
         );
-        let mut next_values = params![look.pool];
-        if self.kind == Kind::Postgres {
-            values.push(look.slots.to_bytes().into());
-            next_values.push(look.slots.to_bytes().into());
-        }
+        let next_values = vec![look.pool.into(), self.slots(look.slots)];
         [Statement::query(due, values), Statement::query(next, next_values)]
     }
 
     fn of_slots(&self, place: u8) -> String {
         match self.kind {
             Kind::Postgres => format!(" AND get_bit(${place}::bytea, slot) = 1"),
-            // Filtered by whoever reads them: there is no network to save.
-            _ => String::new(),
+            _ => format!(" AND substr(${place}, slot + 1, 1) = x'01'"),
+        }
+    }
+
+    /// Slots as [`of_slots`](Self::of_slots) reads them: a bit each, or a byte where there are no bits.
+    fn slots(&self, slots: &SlotSet) -> Value {
+        match self.kind {
+            Kind::Postgres => slots.to_bytes().into(),
+            _ => {
+                let mut bytes = vec![0_u8; usize::from(SLOTS)];
+                slots.iter().for_each(|slot| bytes[usize::from(slot.get())] = 1);
+                bytes.into()
+            }
         }
     }
 
@@ -195,15 +200,23 @@ impl Tables {
         }
     }
 
-    /// The next ready tasks of one key.
-    pub(crate) fn ready_of(&self, pool: &str, key: &str, after: i64, up_to: i64) -> Statement {
+    /// Neither of certain keys. As a query, so that it is hashed: there may be thousands.
+    fn not_apart(&self, place: u8) -> String {
+        match self.kind {
+            Kind::Postgres => format!(" AND key NOT IN (SELECT unnest(${place}::text[]))"),
+            _ => format!(" AND key NOT IN (SELECT value FROM json_each(${place}))"),
+        }
+    }
+
+    /// The first tasks of one key that are to be run.
+    pub(crate) fn ready_of(&self, pool: &str, key: &str, limit: usize) -> Statement {
         let now = self.now;
         let select = format!(
             "SELECT {COLUMNS}, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 AND state < 4 \
-             AND state = 0 AND seq > $3 AND seq <= $4 ORDER BY seq LIMIT $5",
+             AND (state = 0 OR (state = 1 AND due_us <= {now})) ORDER BY seq LIMIT $3",
             self.tasks
         );
-        Statement::query(select, params![pool, key, after, up_to, crate::queue::LINE])
+        Statement::query(select, params![pool, key, limit])
     }
 
     /// A task from its row.
@@ -322,7 +335,7 @@ impl Tables {
     }
 
     /// Those of some keys that are held, and stay so until the transaction ends.
-    pub(crate) fn lock_held(&self, pool: &str, keys: &[&str]) -> Statement {
+    pub(crate) fn lock_held(&self, pool: &str, keys: &[String]) -> Statement {
         let any = self.is_any("key", 2);
         let select = format!(
             "SELECT key FROM {} WHERE pool = $1 AND {any} ORDER BY key, why{}",
@@ -354,12 +367,12 @@ impl Tables {
         Statement::new(delete, params![pool, keep, limit])
     }
 
-    /// Cancels a task that has not ended, and says what follows it.
-    pub(crate) fn cancel(&self, task: Uuid, dead_too: bool) -> Statement {
-        let below = if dead_too { 4 } else { 3 };
+    /// Cancels a task that has not ended, or lets go of a dead one, and says what follows it.
+    pub(crate) fn cancel(&self, task: Uuid, is_dead: bool) -> Statement {
+        let state = if is_dead { "= 3" } else { "< 3" };
         let now = self.now;
         let update = format!(
-            "UPDATE {} SET state = 5, finished_us = {now} WHERE id = $1 AND state < {below} \
+            "UPDATE {} SET state = 5, finished_us = {now} WHERE id = $1 AND state {state} \
              RETURNING {COLUMNS}, {now} AS now_us, pool, error",
             self.tasks
         );
@@ -458,8 +471,20 @@ pub(crate) struct Look<'a> {
     pub(crate) slots: &'a SlotSet,
     pub(crate) after: i64,
     pub(crate) up_to: i64,
-    pub(crate) known: &'a [Uuid],
     pub(crate) limit: usize,
+    pub(crate) known: &'a [Uuid],
+    /// Keys that are left out.
+    pub(crate) apart: &'a [Key],
+}
+
+impl Look<'_> {
+    fn known(&self) -> Value {
+        self.known.iter().map(|id| Value::from(*id)).collect()
+    }
+
+    fn apart(&self) -> Value {
+        self.apart.iter().map(|key| Value::from(key.as_ref())).collect()
+    }
 }
 
 /// A column, or an error of the store.

@@ -3,12 +3,12 @@
 use crate::new_task::{NewTask, Outcome};
 use crate::tables::{Tables, Why, column, corrupt};
 use crate::task::{TaskState, TaskStatus};
+use anabranch_core::InputError;
 use anabranch_core::StoreError;
-use anabranch_core::limits::{self, MAX_NAME_BYTES};
-use anabranch_core::{InputError, InputProblem};
 use anabranch_runtime::{HandlerError, Tx};
 use anabranch_store::database::{Answer, End, Statement, Topic};
 use anabranch_store::{Database, Log, Row};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -99,41 +99,60 @@ impl Tasks {
 
     /// Enqueues tasks, all or none: those of one key in this order.
     pub async fn enqueue_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Enqueued>, TaskError> {
+        loop {
+            if let Some(enqueued) = self.try_enqueue(&tasks).await? {
+                return Ok(enqueued);
+            }
+            // One was there under its unique key, and has ended before anybody could say which it was.
+        }
+    }
+
+    async fn try_enqueue(&self, tasks: &[NewTask]) -> Result<Option<Vec<Enqueued>>, TaskError> {
         let mut statements = Vec::new();
         for page in tasks.chunks(PAGE) {
             statements.extend(self.statements(page)?);
         }
-        let may_exist = tasks.iter().any(|task| task.id_is_callers || task.unique.is_some());
-        let chosen: Vec<NewTask> = match may_exist {
-            true => tasks.clone(),
-            false => Vec::new(),
-        };
-        if may_exist {
-            // What is there already, before and after.
-            statements.insert(0, self.tables.existing(&self.pool, &chosen));
-            statements.push(self.tables.existing(&self.pool, &chosen));
+        let mut session = self.database.begin();
+        if !tasks.iter().any(|task| task.id_is_callers || task.unique.is_some()) {
+            let done = session.run(statements, End::Commit).await;
+            done.map_err(|failed| failed.into_store_error(self.database.at()))?;
+            let is_new = |task: &NewTask| Enqueued { id: task.id, is_new: true };
+            return Ok(Some(tasks.iter().map(is_new).collect()));
         }
-        let answers = self.run(statements).await?;
-        if !may_exist {
-            return Ok(tasks.iter().map(|task| Enqueued { id: task.id, is_new: true }).collect());
+        // Of those that are not new, which are meant?
+        statements.push(self.tables.existing(&self.pool, tasks));
+        let answers = session.run(statements, End::Open { idle: Duration::from_secs(2) }).await;
+        let answers = answers.map_err(|failed| failed.into_store_error(self.database.at()))?;
+        let Some((existing, inserted)) = answers.split_last() else { return Ok(None) };
+        let mut new = HashSet::new();
+        for row in inserted.iter().flat_map(|answer| &answer.rows) {
+            new.insert(column::<Uuid>(self.database.at(), row, "id")?);
         }
-        let (before, after) = (self.ids(answers.first())?, self.ids(answers.last())?);
+        let existing = self.ids(existing)?;
         let find = |task: &NewTask| {
-            let by_unique =
-                || after.iter().find(|(_, unique)| unique.is_some() && *unique == task.unique);
-            let found = after.iter().find(|(id, _)| *id == task.id).or_else(by_unique);
-            let id = found.map_or(task.id, |(id, _)| *id);
-            Enqueued { id, is_new: id == task.id && before.iter().all(|(old, _)| *old != id) }
+            let by_id = || existing.iter().find(|(id, _)| *id == task.id);
+            let is_meant = |unique: &Option<String>| unique.is_some() && *unique == task.unique;
+            let by_unique = || existing.iter().find(|(_, unique)| is_meant(unique));
+            // A new one first: only the first with an id is.
+            match new.remove(&task.id) {
+                true => Some(Enqueued { id: task.id, is_new: true }),
+                false => {
+                    by_id().or_else(by_unique).map(|(id, _)| Enqueued { id: *id, is_new: false })
+                }
+            }
         };
-        Ok(tasks.iter().map(find).collect())
+        let Some(enqueued) = tasks.iter().map(find).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let done = session.run(Vec::new(), End::Commit).await;
+        done.map_err(|failed| failed.into_store_error(self.database.at()))?;
+        Ok(Some(enqueued))
     }
 
-    fn ids(&self, answer: Option<&Answer>) -> Result<Vec<(Uuid, Option<String>)>, StoreError> {
+    fn ids(&self, answer: &Answer) -> Result<Vec<(Uuid, Option<String>)>, StoreError> {
         let at = self.database.at();
-        let rows = answer.map(|answer| answer.rows.as_slice()).unwrap_or_default();
-        rows.iter()
-            .map(|row| Ok((column(at, row, "id")?, column(at, row, "unique_key")?)))
-            .collect()
+        let row = |row| Ok((column(at, row, "id")?, column(at, row, "unique_key")?));
+        answer.rows.iter().map(row).collect()
     }
 
     /// Enqueues a task that has failed once already: it is tried again after a while, and until then holds
@@ -161,32 +180,14 @@ impl Tasks {
     /// The statements that enqueue tasks, for a transaction of your own: see
     /// `Postgres::run_in` and `Sqlite::run_in`.
     pub fn statements(&self, tasks: &[NewTask]) -> Result<Vec<Statement>, InputError> {
-        tasks.iter().try_for_each(|task| self.check(task))?;
+        let limit = self.log.limits().data_bytes;
+        tasks.iter().try_for_each(|task| task.check(&self.pool, limit))?;
         let tasks: Vec<(&str, &NewTask)> =
             tasks.iter().map(|task| (self.pool.as_str(), task)).collect();
         Ok(match tasks.is_empty() {
             true => Vec::new(),
             false => self.tables.enqueue(self.log.hash_rule(), &tasks),
         })
-    }
-
-    /// Refuses what no database should see.
-    fn check(&self, task: &NewTask) -> Result<(), InputError> {
-        let whose = |part: &str| format!("{part} of a task of pool `{}`", self.pool.escape_debug());
-        limits::check_name(&self.pool, MAX_NAME_BYTES, || "name of a pool".to_owned())?;
-        limits::check_name(&task.key, MAX_NAME_BYTES, || whose("key"))?;
-        if let Some(unique) = &task.unique {
-            limits::check_name(unique, MAX_NAME_BYTES, || whose("unique key"))?;
-        }
-        let limit = self.log.limits().data_bytes;
-        let problem = match &task.payload {
-            Err(problem) => problem.clone(),
-            Ok(json) if json.as_str().len() > limit => {
-                InputProblem::TooLarge { bytes: json.as_str().len(), limit }
-            }
-            Ok(_) => return Ok(()),
-        };
-        Err(InputError { subject: whose("payload"), problem })
     }
 
     /// How a task stands, if it is known: one that has ended is kept for a while.
@@ -255,14 +256,14 @@ impl Tasks {
     pub async fn discard(&self, task: Uuid) -> Result<(), TaskError> {
         match self.end(task, true).await? {
             true => Ok(()),
-            false => Err(not_so(task, "it has ended, or there is none with this id")),
+            false => Err(not_so(task, "it is not dead, or there is none with this id")),
         }
     }
 
-    async fn end(&self, task: Uuid, dead_too: bool) -> Result<bool, TaskError> {
+    async fn end(&self, task: Uuid, is_dead: bool) -> Result<bool, TaskError> {
         let mut session = self.database.begin();
         let idle = Duration::from_secs(2);
-        let cancel = vec![self.tables.cancel(task, dead_too)];
+        let cancel = vec![self.tables.cancel(task, is_dead)];
         let answers = session.run(cancel, End::Open { idle }).await;
         let answers = answers.map_err(|failed| failed.into_store_error(self.database.at()))?;
         let Some(row) = answers.iter().find_map(|answer| answer.rows.first()) else {
@@ -275,7 +276,7 @@ impl Tasks {
         if let Some((pool, task)) = ended.follower(Outcome::Cancelled, None, error.as_deref()) {
             statements.extend(self.tables.enqueue(self.log.hash_rule(), &[(&pool, &task)]));
         }
-        if dead_too {
+        if is_dead {
             let pool: String = column(at, row, "pool")?;
             statements.extend(self.tables.release(&pool, &ended.key, Why::Dead));
         }

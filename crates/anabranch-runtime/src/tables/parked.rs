@@ -87,6 +87,34 @@ impl Tables {
         rows.iter().map(|row| self.parked_key(row)).collect()
     }
 
+    /// The keys of a pool that are held, by a dead task or by somebody, as if they were parked.
+    pub(crate) async fn held(&self, pool: &str) -> Result<Vec<ParkedKey>, StoreError> {
+        let dialect = self.database.dialect();
+        let (held, tasks) = (dialect.table("held_keys"), dialect.table("tasks"));
+        let select = format!(
+            "SELECT key, min(slot) AS slot, min(why) AS why, min(since_us) AS since_us, \
+             (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
+              AND t.state < 4 AND t.state > 1) AS tasks \
+             FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 4, key"
+        );
+        let rows = self.query(Statement::query(select, params![pool])).await?;
+        let key = |row: &Row| {
+            let slot = Slot::new(self.column(row, "slot")?);
+            Ok(ParkedKey {
+                key: self.column(row, "key")?,
+                slot: slot.ok_or_else(|| self.corrupt("a slot that does not exist".to_owned()))?,
+                attempts: 0,
+                error: self.column(row, "why")?,
+                since_us: self.column(row, "since_us")?,
+                retry_in: None,
+                asked: None,
+                events: self.column(row, "tasks")?,
+                first: None,
+            })
+        };
+        rows.iter().map(key).collect()
+    }
+
     /// How many keys are parked, in an open transaction.
     pub(crate) async fn parked_in(
         &self,

@@ -2,9 +2,19 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod bad_moments;
 mod basics;
+#[path = "../replica_sets/crew.rs"]
+mod crew;
 mod dcb;
+mod elastic;
+mod fairness;
 mod ledger;
+mod outages;
+#[path = "../replica_sets/proxy.rs"]
+mod proxy;
+mod refusals;
 #[path = "../consumers/support.rs"]
 mod support;
+mod timers;
 mod transactions;

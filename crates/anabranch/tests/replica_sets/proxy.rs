@@ -1,6 +1,8 @@
 //! A server that can be away: a proxy in front of the real one that cuts, refuses and swallows.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -26,10 +28,14 @@ impl Mode {
     }
 }
 
+/// The answer to the first question that holds this is lost, with its connection.
+type Word = Arc<Mutex<Option<&'static str>>>;
+
 /// One way to the server.
 pub struct Proxy {
     pub url: String,
     mode: watch::Sender<Mode>,
+    word: Word,
     task: JoinHandle<()>,
 }
 
@@ -44,13 +50,15 @@ impl Proxy {
         let here: SocketAddr = listener.local_addr().unwrap();
         let url = format!("{user}@{here}/{database}");
         let (mode, modes) = watch::channel(Mode::Passes);
+        let word = Word::default();
+        let lost = Arc::clone(&word);
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                connections.spawn(carry(client, server.clone(), modes.clone()));
+                connections.spawn(carry(client, server.clone(), modes.clone(), Arc::clone(&lost)));
             }
         });
-        Self { url, mode, task }
+        Self { url, mode, word, task }
     }
 
     /// Cuts all connections, and refuses new ones.
@@ -68,6 +76,17 @@ impl Proxy {
         self.mode.send_replace(Mode::Dribbles);
     }
 
+    /// Loses the answer to the first question that holds a word, and cuts its connection: the server
+    /// does what it was asked.
+    pub fn lose_answer_to(&self, word: &'static str) {
+        *self.word.lock().unwrap() = Some(word);
+    }
+
+    /// Whether that has happened.
+    pub fn has_lost_answer(&self) -> bool {
+        self.word.lock().unwrap().is_none()
+    }
+
     /// All is well again.
     pub fn pass(&self) {
         self.mode.send_replace(Mode::Passes);
@@ -81,7 +100,12 @@ impl Drop for Proxy {
 }
 
 /// Carries the bytes of one connection until either side closes it, or it is cut.
-async fn carry(mut client: TcpStream, server: String, mut modes: watch::Receiver<Mode>) {
+async fn carry(
+    mut client: TcpStream,
+    server: String,
+    mut modes: watch::Receiver<Mode>,
+    word: Word,
+) {
     let first = *modes.borrow_and_update();
     if !first.lets_through() {
         return lose(first, modes).await;
@@ -104,6 +128,13 @@ async fn carry(mut client: TcpStream, server: String, mut modes: watch::Receiver
                     if server.write_all(&asked[..count]).await.is_err() {
                         return;
                     }
+                    if is_in(&word, &asked[..count]) {
+                        // Until it has answered all, and says no more.
+                        let quiet = Duration::from_millis(300);
+                        let mut read = async || tokio::time::timeout(quiet, server.read(&mut answered)).await;
+                        while matches!(read().await, Ok(Ok(1..))) {}
+                        return word.lock().unwrap().take().map_or((), drop);
+                    }
                 }
                 _ => return,
             },
@@ -121,6 +152,12 @@ async fn carry(mut client: TcpStream, server: String, mut modes: watch::Receiver
             },
         }
     }
+}
+
+/// Whether a question holds the word.
+fn is_in(word: &Word, asked: &[u8]) -> bool {
+    let word = *word.lock().unwrap();
+    word.is_some_and(|word| asked.windows(word.len()).any(|part| part == word.as_bytes()))
 }
 
 /// Returns, and so cuts the connection: at once, or once nothing is swallowed any more.
