@@ -33,7 +33,7 @@ const SQL_PLACES: [&str; 12] = [
     "crates/anabranch-runtime/src/tables/",
     "crates/anabranch-runtime/src/view.rs",
     "crates/anabranch-runtime/src/rebuild.rs",
-    "crates/anabranch-workpool/src/tables.rs",
+    "crates/anabranch-workpool/src/tables",
     "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",

@@ -31,7 +31,7 @@ async fn a_task_that_becomes_visible_late_is_found(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let late = NewTask::new("late", &1);
     let id = late.id();
     let other = db.log().await;
@@ -128,7 +128,7 @@ async fn with_a_zombie(
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(3, 3)).await.unwrap();
     until("the zombie", async || inside.load(Ordering::SeqCst).then_some(())).await;
-    let heir = Worker::start(&db.log().await, set().pool(heir));
+    let heir = start(&db.log().await, set().pool(heir));
     for id in &ids {
         check(&tasks, id.id).await;
     }
@@ -144,7 +144,7 @@ async fn a_key_is_paused_and_resumed_while_it_runs(db: Db) {
     let settings = PoolSettings::default().batch_size(7);
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let pauses = async {
         for round in 0..60_u64 {
             let key = format!("key-{}", round % 3);
@@ -175,7 +175,7 @@ async fn dead_tasks_are_retried_while_others_come(db: Db) {
         if fails { Err(HandlerError::new("the first time")) } else { Ok(()) }
     });
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let load = async {
         for number in 1..=60 {
             let more = (0..4).map(|key| NewTask::new(format!("key-{key}"), &number)).collect();
@@ -221,7 +221,7 @@ async fn one_of_many_at_once_is_new(db: Db) {
 async fn a_unique_task_that_ends_meanwhile_is_not_taken_for_a_new_one(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let tasks = Tasks::of(&db.log().await, "ledger");
@@ -279,7 +279,7 @@ async fn a_task_is_cancelled_in_every_state(db: Db) {
     };
     let told = Told::default();
     let set = ReplicaSet::new("work").pool(ledger.clone()).outside_pool(told.clone());
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     // One that waits for its next attempt, with one behind it that then goes on.
     let ids = tasks.enqueue_all(vec![new("a", 1), new("a", 2)]).await.unwrap();
     let failed = async || tasks.status(ids[0].id).await.unwrap().unwrap().attempts == 1;
@@ -288,7 +288,7 @@ async fn a_task_is_cancelled_in_every_state(db: Db) {
     // Whoever waits for it learns of it when its time comes, or somebody else takes over.
     worker.stop().await;
     let set = ReplicaSet::new("work").pool(ledger.clone()).outside_pool(told.clone());
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     assert_eq!(tasks.wait(ids[1].id, LONG).await.unwrap().state, TaskState::Done);
     // A timer, and one behind a paused key.
     let timer = tasks.enqueue(new("b", 3).run_after(hour)).await.unwrap().id;
@@ -332,7 +332,7 @@ async fn a_cancelled_one_does_not_keep_the_others_from_ending(db: Db) {
     let tasks = Tasks::of(&log, "together");
     let (barrier, go) = (Arc::new(tokio::sync::Barrier::new(21)), Arc::new(AtomicBool::new(false)));
     let pool = Together(Arc::clone(&barrier), Arc::clone(&go));
-    let worker = Worker::start(&log, ReplicaSet::new("work").outside_pool(pool).lanes(1));
+    let worker = start(&log, ReplicaSet::new("work").outside_pool(pool).lanes(1));
     let ids = tasks.enqueue_all(counted(20, 1)).await.unwrap();
     barrier.wait().await;
     for id in &ids[5..8] {
