@@ -74,6 +74,8 @@ impl<H: RowHandler> Shared<H> {
         let mut outage = Backoff::default();
         // So many in one transaction; one by one, once nobody knows which of them fails.
         let mut at_once = page.len();
+        // So many the next time: those before one that was refused, or that one alone.
+        let mut apart = None::<usize>;
         let mut is_first = true;
         // What is not begun when it is told to stop is given back.
         while !page.is_empty() && (is_first || !self.is_stopping()) {
@@ -81,7 +83,7 @@ impl<H: RowHandler> Shared<H> {
             // Claims of one session commit together.
             let session = page[0].session.clone();
             let same = page.iter().take_while(|record| record.session == session).count();
-            let count = same.min(at_once);
+            let count = same.min(apart.take().unwrap_or(at_once));
             let started = Instant::now();
             let (tx, outcomes) = self.call(&page[..count]).await;
             let Some(outcomes) = outcomes else {
@@ -119,6 +121,9 @@ impl<H: RowHandler> Shared<H> {
                     tokio::time::sleep(outage.wait()).await;
                 }
                 Commit::Away(error) => return Err(error),
+                Commit::Refused { item: Some(item), .. } if count > 1 => {
+                    apart = Some(item.clamp(1, count - 1));
+                }
                 Commit::Refused { .. } if count > 1 => at_once = 1,
                 Commit::Refused { error, .. } => {
                     self.fail(&page[0], &error).await?;

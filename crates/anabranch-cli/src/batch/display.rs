@@ -29,6 +29,9 @@ impl Display {
     pub(super) fn begin(&self, part: Part, workers: usize) {
         let workers = output::count(workers as u64, "worker");
         eprintln!("{}: {}, {workers}", self.job, part_text(part));
+        if let Ok(mut last) = self.last.lock() {
+            *last = Some(Instant::now()).filter(|_| !self.is_terminal);
+        }
     }
 
     pub(super) fn show(&self, progress: &BatchProgress) {
