@@ -3,6 +3,7 @@
 use crate::claimer::{Claimer, Seen};
 use crate::error::BatchError;
 use crate::handler::RowHandler;
+use crate::pace::Pace;
 use crate::part::{Part, uneven};
 use crate::progress::{BatchProgress, Counts, FailedRow, Summary};
 use crate::session::{LEASES, Session};
@@ -15,7 +16,7 @@ use anabranch_store::database::{End, Statement};
 use anabranch_store::{Database, Log, Row, Value};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
@@ -161,7 +162,9 @@ impl Batch {
             "a batch begins"
         );
         let counts = Arc::new(Counts::new());
-        let (rows, taken) = mpsc::channel(self.batch_size);
+        let (rows, taken) = mpsc::channel(self.batch_size * 2);
+        let (stopper, stopped) = watch::channel(false);
+        let pace = Arc::new(Pace::new(self.batch_size));
         let shared = Arc::new(Shared {
             handler: Arc::new(handler),
             tables: tables.clone(),
@@ -170,15 +173,14 @@ impl Batch {
             rows: Mutex::new(taken),
             counts: Arc::clone(&counts),
             workers: self.workers,
-            batch_size: self.batch_size,
             idle: self.lease / 2,
-            is_stopping: AtomicBool::new(false),
+            pace: Arc::clone(&pace),
+            stop: stopped.clone(),
         });
         let mut workers = JoinSet::new();
         for _ in 0..self.workers {
             workers.spawn(Arc::clone(&shared).work());
         }
-        let (stopper, stopped) = watch::channel(false);
         let mut claimer = Claimer {
             batch: self,
             tables: &tables,
@@ -186,6 +188,7 @@ impl Batch {
             session: &session,
             counts: &counts,
             rows: Some(rows),
+            pace,
             stop: stopped,
             is_integer,
             claimed: 0,
@@ -206,7 +209,9 @@ impl Batch {
                 }
             }
         };
-        shared.is_stopping.store(*stopper.borrow() || ended.is_err(), Ordering::Relaxed);
+        if ended.is_err() {
+            stopper.send_replace(true);
+        }
         claimer.rows = None;
         while let Some(worker) = workers.join_next().await {
             match worker {

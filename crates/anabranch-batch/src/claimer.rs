@@ -6,10 +6,11 @@
 
 use crate::batch::Batch;
 use crate::error::BatchError;
+use crate::pace::Pace;
 use crate::progress::{BatchProgress, Counts};
 use crate::record::Record;
 use crate::session::Session;
-use crate::tables::{Tables, state};
+use crate::tables::{Left, Tables, state};
 use anabranch_core::StoreError;
 use anabranch_store::database::{Answer, End, Statement};
 use anabranch_store::{Backoff, Database, Row, Value};
@@ -31,6 +32,7 @@ pub(crate) struct Claimer<'a> {
     pub(crate) counts: &'a Counts,
     /// Where they go; taken away when no more come.
     pub(crate) rows: Option<mpsc::Sender<Record>>,
+    pub(crate) pace: Arc<Pace>,
     pub(crate) stop: watch::Receiver<bool>,
     /// Whether keys are whole numbers.
     pub(crate) is_integer: bool,
@@ -43,8 +45,7 @@ pub(crate) struct Claimer<'a> {
 #[derive(Default)]
 pub(crate) struct Seen {
     at: Option<Instant>,
-    rows: u64,
-    done: u64,
+    took: Duration,
     done_at_first: Option<u64>,
 }
 
@@ -76,14 +77,17 @@ impl Claimer<'_> {
                     continue;
                 }
             }
-            match self.in_work().await {
-                Ok(0) => match self.batch.continuous {
+            match self.are_in_work().await {
+                Ok(false) => match self.batch.continuous {
                     Some(pause) => self.pause(pause).await,
                     None => return Ok(()),
                 },
                 // They may die; then somebody has to go on with what they had.
-                Ok(_) => self.pause(LOOK).await,
+                Ok(true) => self.pause(LOOK).await,
                 Err(error) => self.wait_out(error, &mut outage).await?,
+            }
+            if let Err(error) = self.observe().await {
+                self.wait_out(error, &mut outage).await?;
             }
         }
     }
@@ -93,32 +97,42 @@ impl Claimer<'_> {
         is_enough || *self.stop.borrow() || self.rows.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
-    /// How many rows to claim next.
+    /// How many rows to claim next: what the workers take, all together, so that an instance with slow rows
+    /// does not sit on many.
     fn page(&self) -> usize {
         let left = self.batch.limit.map_or(usize::MAX, |limit| limit - self.claimed.min(limit));
-        self.batch.batch_size.min(left)
+        (self.pace.rows() * self.batch.workers).min(self.batch.batch_size).min(left)
+    }
+
+    /// Waits until the workers have taken most of what was claimed; says whether to go on.
+    async fn has_room(&mut self) -> Result<bool, StoreError> {
+        while let Some(rows) = &self.rows
+            && !self.is_over()
+        {
+            if rows.max_capacity() - rows.capacity() < self.page() {
+                return Ok(true);
+            }
+            let told = self.stop.wait_for(|stop| *stop);
+            tokio::select! {
+                () = self.pace.wait() => {}
+                _ = told => {}
+                () = tokio::time::sleep(OBSERVE) => {}
+            }
+            self.observe().await?;
+        }
+        Ok(false)
     }
 
     /// Goes through the table once; says how many rows it has claimed.
     async fn pass(&mut self, is_first: bool, started_us: i64) -> Result<usize, StoreError> {
         let before = self.claimed;
-        let (part, session) = (self.batch.part, self.session.id());
-        let mut leftovers = vec![self.tables.take_over(&session, part, self.page())];
+        self.take_up(Left::Behind).await?;
         if self.batch.retry_failed && is_first {
-            leftovers.push(self.tables.claim_failed(&session, part, started_us, self.page()));
-        }
-        for statement in leftovers {
-            while !self.is_over() {
-                let taken = self.ask(vec![statement.clone()]).await?;
-                if taken.is_empty() {
-                    break;
-                }
-                self.hand_out_taken(&session, &taken).await?;
-            }
+            self.take_up(Left::FailedBefore(started_us)).await?;
         }
         let mut after: Option<Value> = None;
-        while !self.is_over() {
-            let (limit, part) = (self.page(), (part, self.is_integer));
+        while self.has_room().await? {
+            let (limit, part) = (self.page(), (self.batch.part, self.is_integer));
             let found = self.ask(self.tables.unclaimed(after.as_ref(), part, limit)).await?;
             let Some(last) = found.last() else { break };
             after = Some(self.column(last, "batch_key")?);
@@ -130,6 +144,29 @@ impl Claimer<'_> {
             }
         }
         Ok(self.claimed - before)
+    }
+
+    /// Claims again what is left of its part.
+    async fn take_up(&mut self, left: Left) -> Result<(), StoreError> {
+        let mut after: Option<String> = None;
+        while self.has_room().await? {
+            let (limit, part, session) = (self.page(), self.batch.part, self.session.id());
+            let find = self.tables.find_left(left, &session, after.as_deref(), limit);
+            let found = self.ask(vec![find]).await?;
+            let is_last = found.len() < limit;
+            let mut keys: Vec<String> =
+                found.iter().map(|row| self.column(row, "key")).collect::<Result<_, _>>()?;
+            after = keys.last().cloned();
+            keys.retain(|key| part.has(key));
+            if !keys.is_empty() {
+                let taken = self.ask(vec![self.tables.take(left, &session, part, &keys)]).await?;
+                self.hand_out_taken(&session, &taken).await?;
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Claims rows and hands out those that it got.
@@ -178,15 +215,25 @@ impl Claimer<'_> {
 
     async fn hand_out(&mut self, record: Record) {
         self.claimed += 1;
+        let Some(rows) = &self.rows else { return };
         // If nobody takes it, the run is about to end, and its claim is given back.
-        if let Some(rows) = &self.rows {
-            let _ = rows.send(record).await;
+        if let Err(mpsc::error::TrySendError::Full(record)) = rows.try_send(record) {
+            tokio::select! {
+                _ = rows.send(record) => {}
+                _ = self.stop.wait_for(|stop| *stop) => {}
+            }
         }
     }
 
-    async fn in_work(&self) -> Result<u64, StoreError> {
-        let rows = self.ask(vec![self.tables.in_work(&self.session.id(), self.batch.part)]).await?;
-        rows.first().map_or(Ok(0), |row| self.column(row, "n"))
+    /// Whether others are at work on rows of its part.
+    async fn are_in_work(&self) -> Result<bool, StoreError> {
+        let rows = self.ask(vec![self.tables.in_work(&self.session.id())]).await?;
+        for row in rows {
+            if self.batch.part.has(&self.column::<String>(&row, "key")?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn clock(&self) -> Result<i64, StoreError> {
@@ -197,10 +244,14 @@ impl Claimer<'_> {
     /// Tells the observer, every now and then.
     pub(crate) async fn observe(&mut self) -> Result<(), StoreError> {
         let Some(observer) = &self.batch.observer else { return Ok(()) };
-        if self.seen.at.is_some_and(|at| at.elapsed() < OBSERVE) {
+        // Counting a large table takes its time, so it is done the less often.
+        let pause = OBSERVE.max(self.seen.took * 20);
+        if self.seen.at.is_some_and(|at| at.elapsed() < pause) {
             return Ok(());
         }
+        let (observer, started) = (Arc::clone(observer), Instant::now());
         let progress = self.look().await?;
+        self.seen.took = started.elapsed();
         observer(&progress);
         Ok(())
     }
@@ -217,7 +268,7 @@ impl Claimer<'_> {
         }
         let rows = answers[0].rows.first().map_or(Ok(0), |row| self.column(row, "n"))?;
         let at_first = *self.seen.done_at_first.get_or_insert(done);
-        (self.seen.at, self.seen.rows, self.seen.done) = (Some(Instant::now()), rows, done);
+        self.seen.at = Some(Instant::now());
         Ok(self.counts.progress(rows, done, at_first))
     }
 

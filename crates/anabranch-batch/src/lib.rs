@@ -11,6 +11,7 @@
 //! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
 //! | `claimer` | finds rows and claims them |
 //! | `worker` | runs the handler and stores how it went |
+//! | `pace` | how many rows are claimed and taken at a time |
 //! | `session` | the lease of an instance |
 //! | `tables` | the statements |
 //!
@@ -22,6 +23,7 @@ pub mod batch;
 mod claimer;
 pub mod error;
 pub mod handler;
+mod pace;
 pub mod part;
 pub mod progress;
 pub mod record;

@@ -37,7 +37,8 @@ impl Record {
 
     /// Its columns and their values.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.row.iter()
+        // What pages are ordered by is ours.
+        self.row.iter().filter(|(name, _)| *name != "batch_key")
     }
 
     /// The row as a JSON object.

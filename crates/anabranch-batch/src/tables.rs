@@ -13,6 +13,15 @@ pub(crate) mod state {
     pub(crate) const FAILED: &str = "failed";
 }
 
+/// Entries of the log that are there already and can be claimed again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Left {
+    /// Claimed by an instance whose lease is over.
+    Behind,
+    /// Failed before this time.
+    FailedBefore(i64),
+}
+
 /// The tables of a batch, as statements write them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
@@ -164,43 +173,55 @@ impl Tables {
         )
     }
 
-    /// Claims rows that have failed before this run began.
-    pub(crate) fn claim_failed(
+    /// Which entries are left to be claimed again. `$3` is the session.
+    fn left(&self, left: Left) -> String {
+        let (claimed, failed) = (state::CLAIMED, state::FAILED);
+        match left {
+            Left::FailedBefore(us) => {
+                format!("state = '{failed}' AND finished_us < {us} AND $3 = $3")
+            }
+            Left::Behind => format!(
+                "state = '{claimed}' AND session <> $3 AND session NOT IN (SELECT o.id FROM {} AS o \
+                 WHERE o.lease_us > {})",
+                self.sessions, self.now
+            ),
+        }
+    }
+
+    /// The next entries, by their key, that are left to be claimed again. Whether they are of a part is
+    /// for the key to say: the part of their entry is that of whoever claimed them before.
+    pub(crate) fn find_left(
         &self,
+        left: Left,
         session: &str,
-        part: Part,
-        before_us: i64,
+        after: Option<&str>,
         limit: usize,
     ) -> Statement {
-        let failed = format!("state = '{}' AND finished_us < $4", state::FAILED);
-        self.take(session, part, &failed, vec![before_us.into(), limit.into()])
-    }
-
-    /// Takes over what instances have claimed whose lease is over.
-    pub(crate) fn take_over(&self, session: &str, part: Part, limit: usize) -> Statement {
-        let left = format!(
-            "state = '{}' AND session <> $2 AND $4 = $4 AND session NOT IN (SELECT o.id FROM {} AS o \
-             WHERE o.lease_us > {})",
-            state::CLAIMED,
-            self.sessions,
-            self.now
+        let mut values = params![self.job.as_str(), limit, session];
+        values.extend(after.map(Value::from));
+        let beyond = if after.is_some() { " AND key > $4" } else { "" };
+        let which = self.left(left);
+        let select = format!(
+            "SELECT key FROM {} WHERE job = $1 AND {which}{beyond} ORDER BY key LIMIT $2",
+            self.log
         );
-        self.take(session, part, &left, vec![0_i64.into(), limit.into()])
+        Statement::query(select, values)
     }
 
-    fn take(&self, session: &str, part: Part, which: &str, more: Vec<Value>) -> Statement {
+    /// Claims entries again. The condition stands here too: two who take the same ones wait for each
+    /// other, and the second looks again.
+    pub(crate) fn take(&self, left: Left, session: &str, part: Part, keys: &[String]) -> Statement {
         let (log, now, claimed) = (&self.log, self.now, state::CLAIMED);
-        let own = if part == Part::Elastic { "" } else { " AND part = $3" };
-        // The condition stands twice: two who take the same rows wait for each other, and the second
-        // looks again.
+        let (which, any) = (self.left(left), self.is_any("key", 4));
         let update = format!(
-            "UPDATE {log} SET state = '{claimed}', session = $2, part = CAST($3 AS text), \
-             claimed_us = {now} WHERE job = $1 AND {which} AND key IN (SELECT key FROM {log} \
-             WHERE job = $1 AND {which}{own} ORDER BY key LIMIT $5) RETURNING key, attempts"
+            "UPDATE {log} SET state = '{claimed}', session = $3, part = CAST($2 AS text), \
+             claimed_us = {now} WHERE job = $1 AND {which} AND {any} RETURNING key, attempts"
         );
-        let mut values = params![self.job.as_str(), session, part.to_string()];
-        values.extend(more);
-        Statement::query(update, values)
+        let keys = keys.iter().map(Value::from).collect();
+        Statement::query(
+            update,
+            vec![self.job.as_str().into(), part.to_string().into(), session.into(), keys],
+        )
     }
 
     /// Rows are done, if they are still claimed by this session.
@@ -271,15 +292,14 @@ impl Tables {
         vec![Statement::new(delete, values()), Statement::new(again, values())]
     }
 
-    /// How many rows others are at work on, of this part.
-    pub(crate) fn in_work(&self, session: &str, part: Part) -> Statement {
-        let own = if part == Part::Elastic { "$3 = $3" } else { "part = $3" };
+    /// The keys that others are at work on.
+    pub(crate) fn in_work(&self, session: &str) -> Statement {
         let select = format!(
-            "SELECT count(*) AS n FROM {} WHERE job = $1 AND state = '{}' AND session <> $2 AND {own}",
+            "SELECT key FROM {} WHERE job = $1 AND state = '{}' AND session <> $2",
             self.log,
             state::CLAIMED
         );
-        Statement::query(select, params![self.job.as_str(), session, part.to_string()])
+        Statement::query(select, params![self.job.as_str(), session])
     }
 
     /// A session begins.

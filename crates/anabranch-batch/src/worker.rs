@@ -1,6 +1,7 @@
 //! Handles claimed rows, and stores their effects together with how they went.
 
 use crate::handler::RowHandler;
+use crate::pace::Pace;
 use crate::progress::Counts;
 use crate::record::Record;
 use crate::tables::{Tables, state};
@@ -11,9 +12,9 @@ use anabranch_store::{Backoff, Database};
 use futures_util::FutureExt;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, mpsc, watch};
 
 /// How long one transaction takes rows from a handler that is slow: then it commits, so that a crash repeats
 /// little and others see the effects.
@@ -28,10 +29,11 @@ pub(crate) struct Shared<H> {
     pub(crate) rows: Mutex<mpsc::Receiver<Record>>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) workers: usize,
-    pub(crate) batch_size: usize,
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
-    pub(crate) is_stopping: AtomicBool,
+    pub(crate) pace: Arc<Pace>,
+    /// Whether it is told to stop.
+    pub(crate) stop: watch::Receiver<bool>,
 }
 
 impl<H: RowHandler> Shared<H> {
@@ -47,19 +49,24 @@ impl<H: RowHandler> Shared<H> {
     async fn take(&self) -> Option<Vec<Record>> {
         let mut rows = self.rows.lock().await;
         let first = rows.recv().await?;
-        if self.is_stopping.load(Ordering::Relaxed) {
+        if self.is_stopping() {
             // What is claimed and not begun is given back.
             while rows.recv().await.is_some() {}
             return None;
         }
-        let share = (rows.len() / self.workers).clamp(1, self.batch_size);
+        let share = (rows.len() / self.workers).clamp(1, self.pace.rows());
         let mut page = vec![first];
         while page.len() < share
             && let Ok(more) = rows.try_recv()
         {
             page.push(more);
         }
+        self.pace.taken();
         Some(page)
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     /// Handles rows to their end.
@@ -67,11 +74,17 @@ impl<H: RowHandler> Shared<H> {
         let mut outage = Backoff::default();
         // So many in one transaction; one by one, once nobody knows which of them fails.
         let mut at_once = page.len();
-        while !page.is_empty() {
+        // So many the next time: those before one that was refused, or that one alone.
+        let mut apart = None::<usize>;
+        let mut is_first = true;
+        // What is not begun when it is told to stop is given back.
+        while !page.is_empty() && (is_first || !self.is_stopping()) {
+            is_first = false;
             // Claims of one session commit together.
             let session = page[0].session.clone();
             let same = page.iter().take_while(|record| record.session == session).count();
-            let count = same.min(at_once);
+            let count = same.min(apart.take().unwrap_or(at_once));
+            let started = Instant::now();
             let (tx, outcomes) = self.call(&page[..count]).await;
             let Some(outcomes) = outcomes else {
                 // Something was sent before one failed: the whole is rolled back.
@@ -92,6 +105,7 @@ impl<H: RowHandler> Shared<H> {
                     Counts::add(&self.counts.succeeded, done.len());
                     Counts::add(&self.counts.failed, count - done.len());
                     page.drain(..count);
+                    self.pace.measured(count, started.elapsed());
                     outage.end();
                 }
                 // One of them is somebody else's by now, or the answer to its commit was lost.
@@ -107,6 +121,9 @@ impl<H: RowHandler> Shared<H> {
                     tokio::time::sleep(outage.wait()).await;
                 }
                 Commit::Away(error) => return Err(error),
+                Commit::Refused { item: Some(item), .. } if count > 1 => {
+                    apart = Some(item.clamp(1, count - 1));
+                }
                 Commit::Refused { .. } if count > 1 => at_once = 1,
                 Commit::Refused { error, .. } => {
                     self.fail(&page[0], &error).await?;
@@ -141,7 +158,7 @@ impl<H: RowHandler> Shared<H> {
                 tx = Tx::on(&self.database, self.idle);
             }
             outcomes.push(outcome);
-            if started.elapsed() > MAX_HANDLING {
+            if started.elapsed() > MAX_HANDLING || self.is_stopping() {
                 break;
             }
         }

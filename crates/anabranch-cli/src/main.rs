@@ -23,6 +23,7 @@
 //! | `skip_to_head` | leave out what is not handled |
 //! | `parked` | keys that failed: list, show, retry, skip |
 //! | `tasks` | tasks of work pools: look at, enqueue, cancel, retry, discard |
+//! | `batch` | rows of a table, each handled once by any number of instances |
 //! | `offsets` | how far a consumer is, partition by partition |
 //! | `rescale` | what going to another number of partitions moves |
 //! | `import_positions` | go on where other runners stopped |
@@ -34,6 +35,7 @@
 #![allow(clippy::print_stdout, reason = "standard output is what this program is for")]
 
 mod append;
+mod batch;
 mod bench;
 mod chaos;
 mod confirm;
@@ -59,6 +61,7 @@ mod tasks;
 mod worker_process;
 mod workers;
 
+use anabranch::batch::BatchError;
 use anabranch::{AppendError, ImportError, RebuildError, StoreError};
 use clap::{Parser, Subcommand};
 use std::io::IsTerminal;
@@ -98,6 +101,9 @@ enum Command {
     #[command(subcommand)]
     Parked(parked::ParkedKeys),
     Tasks(tasks::TasksOf),
+    /// Rows of a table, each handled once by any number of instances
+    #[command(subcommand)]
+    Batch(batch::BatchOf),
     /// Where a key goes, and which strategy fits
     #[command(subcommand)]
     Partition(partition::Partition),
@@ -149,6 +155,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::ImportPositions(import) => import.run().await,
         Command::Parked(parked) => parked.run().await,
         Command::Tasks(tasks) => tasks.run().await,
+        Command::Batch(batch) => batch.run().await,
         Command::Partition(partition) => partition.run().await,
         Command::Rebuild(rebuild) => rebuild.run().await,
         Command::Forget(forget) => forget.run().await,
@@ -163,6 +170,7 @@ fn message(error: &anyhow::Error) -> String {
         parts.push(cause.to_string());
         let names_its_cause = cause.is::<StoreError>()
             || cause.is::<AppendError>()
+            || cause.is::<BatchError>()
             || cause.is::<RebuildError>()
             || cause.is::<ImportError>();
         if names_its_cause {

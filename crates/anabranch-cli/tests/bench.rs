@@ -118,3 +118,19 @@ fn workflows_are_measured_from_the_command_to_the_action() {
     assert!(lines[2]["rate"].as_f64() <= lines[1]["rate"].as_f64(), "actions follow reactions");
     assert_eq!(tables(here.path()), 0);
 }
+
+#[test]
+fn batches_are_measured_by_one_instance_and_by_three() {
+    let here = tempfile::tempdir().unwrap();
+    let lines =
+        bench(here.path(), &["batch", "--waiting", "60", "--rows", "2000", "--repeats", "1"]);
+    let seen: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["three-instances", "sql"]);
+    for line in &lines {
+        assert_eq!((&line["bench"], &line["lanes"]), (&"batch".into(), &4.into()));
+        for key in ["rate", "limit", "ratio"] {
+            assert!(line[key].as_f64().unwrap() > 0.0, "{key} of {line}");
+        }
+    }
+    assert_eq!(tables(here.path()), 0);
+}

@@ -11,6 +11,7 @@
 //! | `rolling` | processes that are replaced one by one |
 //! | `workpool` | tasks, from being enqueued to being done |
 //! | `workflow` | commands, from being sent to their actions |
+//! | `batch` | rows of a table, by one instance and by three |
 //! | `events` | the events that are appended |
 //! | `own_log` | a log of a benchmark's own |
 //! | `handlers` | the consumers that are measured |
@@ -24,6 +25,7 @@
 pub(crate) mod bare;
 mod bare_postgres;
 mod bare_sqlite;
+mod batch;
 mod events;
 mod handlers;
 mod latency;
@@ -69,6 +71,7 @@ pub(crate) enum Bench {
     Rescale(rescale::BenchRescale),
     Workpool(workpool::BenchWorkpool),
     Workflow(workflow::BenchWorkflow),
+    Batch(batch::BenchBatch),
     #[command(hide = true)]
     PartitionWorker(partitions::PartitionWorker),
     #[command(hide = true)]
@@ -84,6 +87,7 @@ impl Bench {
             Self::Rescale(bench) => bench.run().await,
             Self::Workpool(bench) => bench.run().await,
             Self::Workflow(bench) => bench.run().await,
+            Self::Batch(bench) => bench.run().await,
             Self::PoolWorker(worker) => worker.run().await,
             Self::PartitionWorker(worker) => worker.run().await,
         }

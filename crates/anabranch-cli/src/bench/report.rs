@@ -148,6 +148,7 @@ pub(crate) fn print_header(bench: &str) {
     let rate = match bench {
         "workpool" => "tasks/s",
         "workflow" => "commands/s",
+        "batch" => "rows/s",
         _ => "events/s",
     };
     println!(

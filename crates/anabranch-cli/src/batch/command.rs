@@ -1,0 +1,140 @@
+//! A program for each row or page.
+
+use super::page;
+use anabranch::batch::Record;
+use anabranch::{HandlerError, Result};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+/// How much of what a program says is kept: the last of standard error.
+const MAX_SAID: usize = 8 * 1024;
+/// How long the answer for a page may be.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
+
+pub(super) struct CommandHandler {
+    program: String,
+    arguments: Vec<String>,
+    job: String,
+    per_page: bool,
+    timeout: Duration,
+}
+
+impl CommandHandler {
+    pub(super) fn parse(
+        line: &str,
+        job: &str,
+        per_page: bool,
+        timeout: Duration,
+    ) -> anyhow::Result<Self> {
+        let mut arguments = words(line)?;
+        anyhow::ensure!(!arguments.is_empty(), "there is no program; name one");
+        let program = arguments.remove(0);
+        Ok(Self { program, arguments, job: job.to_owned(), per_page, timeout })
+    }
+
+    pub(super) async fn handle(&self, record: &Record) -> Result<()> {
+        let key = format!("{}:{}", self.job, record.key());
+        self.run(record.to_json().to_string(), Some(key)).await.map(drop)
+    }
+
+    pub(super) async fn handle_page(&self, page: &[Record]) -> Option<Vec<Result<()>>> {
+        if !self.per_page {
+            return None;
+        }
+        let answer = self.run(page::rows(page), None).await;
+        Some(page::outcomes(page.len(), answer))
+    }
+
+    /// Runs it to its end; what it wrote to standard output is kept for a page only.
+    async fn run(&self, input: String, key: Option<String>) -> Result<Vec<u8>> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
+        command.stdout(if self.per_page { Stdio::piped() } else { Stdio::null() });
+        command.envs(key.map(|key| ("IDEMPOTENCY_KEY", key)));
+        command.kill_on_drop(true);
+        // Ctrl-C is for this process: rows that were begun are finished.
+        #[cfg(unix)]
+        command.process_group(0);
+        let child = command.spawn();
+        let child = child.map_err(|error| {
+            HandlerError::new(format!("cannot start `{}`: {error}", self.program))
+        })?;
+        let ended = tokio::time::timeout(self.timeout, talk(child, input)).await;
+        let (status, answer, said) = ended
+            .map_err(|_| HandlerError::new(format!("it took longer than {:?}", self.timeout)))??;
+        if status.success() {
+            return Ok(answer);
+        }
+        let said = String::from_utf8_lossy(&said);
+        let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        Err(HandlerError::new(last.map_or_else(|| how(status), str::to_owned)))
+    }
+}
+
+/// How a program ended that said nothing.
+fn how(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exit code {code}"),
+        None => status.to_string(),
+    }
+}
+
+/// Writes, reads and waits at the same time: no pipe may fill up.
+async fn talk(mut child: Child, input: String) -> Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // A program need not read what it does not care for.
+            let _ = stdin.write_all(input.as_bytes()).await;
+            let _ = stdin.write_all(b"\n").await;
+        }
+    };
+    let ((), answer, said) = tokio::join!(write, tail(stdout, MAX_ANSWER), tail(stderr, MAX_SAID));
+    Ok((child.wait().await?, answer?, said?))
+}
+
+/// Reads to the end, and keeps the last of it.
+async fn tail(from: Option<impl AsyncRead + Unpin>, most: usize) -> Result<Vec<u8>> {
+    let Some(mut from) = from else { return Ok(Vec::new()) };
+    let mut kept = Vec::new();
+    while from.read_buf(&mut kept).await? > 0 {
+        if kept.len() > 2 * most {
+            kept.drain(..kept.len() - most);
+        }
+    }
+    Ok(kept)
+}
+
+/// The words of a command line; quotes hold words together.
+fn words(line: &str) -> anyhow::Result<Vec<String>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), c) if c == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    anyhow::ensure!(quote.is_none(), "a quote is not closed in `{line}`");
+    words.extend(word);
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_hold_words_together() {
+        let read = |line| words(line).unwrap();
+        assert_eq!(read("a  b 'c d' e\"f g\"''  ''"), ["a", "b", "c d", "ef g", ""]);
+        assert!(words("a 'b").is_err());
+        assert!(read("  ").is_empty());
+    }
+}

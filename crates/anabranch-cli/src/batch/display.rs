@@ -1,0 +1,145 @@
+//! How far it is, on standard error, and what came of it, on standard output.
+
+use crate::output;
+use anabranch::batch::{BatchProgress, Part, Summary};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How often a line is written where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+const WIDTH: usize = 24;
+
+/// A bar on a terminal, a line every few seconds elsewhere.
+pub(super) struct Display {
+    job: String,
+    is_terminal: bool,
+    /// When it has written last.
+    last: Mutex<Option<Instant>>,
+}
+
+impl Display {
+    pub(super) fn new(job: &str) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { job: job.to_owned(), is_terminal, last: Mutex::new(None) }
+    }
+
+    /// Says what this instance is there for.
+    pub(super) fn begin(&self, part: Part, workers: usize) {
+        let workers = output::count(workers as u64, "worker");
+        eprintln!("{}: {}, {workers}", self.job, part_text(part));
+        if let Ok(mut last) = self.last.lock() {
+            *last = Some(Instant::now()).filter(|_| !self.is_terminal);
+        }
+    }
+
+    pub(super) fn show(&self, progress: &BatchProgress) {
+        let Ok(mut last) = self.last.lock() else { return };
+        if self.is_terminal {
+            eprint!("\r\x1b[2K{}", bar(&self.job, progress));
+            let _ = std::io::stderr().flush();
+        } else if last.is_some_and(|last| last.elapsed() < LINES) {
+            return;
+        } else {
+            eprintln!("{}: {}", self.job, text(progress));
+        }
+        *last = Some(Instant::now());
+    }
+
+    /// Leaves the bar as it is.
+    pub(super) fn end(&self) {
+        if self.is_terminal && self.last.lock().is_ok_and(|last| last.is_some()) {
+            eprintln!();
+        }
+    }
+}
+
+pub(super) fn part_text(part: Part) -> String {
+    match part {
+        Part::Elastic => "elastic".to_owned(),
+        part => format!("part {part}"),
+    }
+}
+
+fn bar(job: &str, progress: &BatchProgress) -> String {
+    let share = match progress.rows {
+        0 => 1.0,
+        rows => (progress.done as f64 / rows as f64).min(1.0),
+    };
+    let full = (share * WIDTH as f64) as usize;
+    let bar = "█".repeat(full) + &"░".repeat(WIDTH - full);
+    format!("{job}  {bar} {:>3.0} %  {}", (share * 100.0).floor(), text(progress))
+}
+
+fn text(progress: &BatchProgress) -> String {
+    let BatchProgress { succeeded, failed, done, rows, rate, left } = progress;
+    let here = succeeded + failed;
+    let left = match left {
+        _ if done >= rows => String::new(),
+        Some(left) => format!(", about {} left", time(*left)),
+        None => ", waiting".to_owned(),
+    };
+    let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
+    format!("{done} of {rows} rows, {here} here{failed}, {rate:.0} rows/s{left}")
+}
+
+/// A time to wait for, to the second.
+fn time(time: Duration) -> String {
+    match time.as_secs_f64().ceil() as u64 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds.div_ceil(60)),
+        seconds => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// Prints what came of it.
+pub(super) fn summary(job: &str, part: Part, summary: &Summary, json: bool) -> anyhow::Result<()> {
+    let rows = summary.succeeded + summary.failed;
+    let seconds = summary.took_ms as f64 / 1e3;
+    let rate = (rows as f64 / seconds.max(0.001)).round();
+    if json {
+        let mut object =
+            json!({ "job": job, "part": part.to_string(), "rows": rows, "rate": rate });
+        if let (Some(object), serde_json::Value::Object(more)) =
+            (object.as_object_mut(), serde_json::to_value(summary)?)
+        {
+            object.extend(more);
+        }
+        return output::json(&object);
+    }
+    let lost = match summary.lost {
+        0 => String::new(),
+        lost => format!(", {lost} taken by others"),
+    };
+    let text = format!(
+        "{job}: {}, {} failed{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
+        output::count(rows, "row"),
+        summary.failed,
+        part_text(part),
+        summary.sessions.join(", ")
+    );
+    output::line(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_says_how_far_how_fast_and_how_long() {
+        let progress = BatchProgress {
+            succeeded: 40,
+            failed: 2,
+            done: 100,
+            rows: 200,
+            rate: 50.0,
+            left: Some(Duration::from_secs(2)),
+        };
+        let half = "█".repeat(12) + &"░".repeat(12);
+        let said = "100 of 200 rows, 42 here, 2 failed, 50 rows/s, about 2 s left";
+        assert_eq!(bar("convert", &progress), format!("convert  {half}  50 %  {said}"));
+        assert_eq!(time(Duration::from_secs(3_599)), "60 min");
+        assert_eq!(time(Duration::from_secs(7_260)), "2 h 1 min");
+    }
+}

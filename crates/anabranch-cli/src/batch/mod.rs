@@ -1,0 +1,88 @@
+//! Rows of a table, each handled once by any number of instances.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `run` | handle the rows |
+//! | `handlers` | what is done with a row: one of the three below |
+//! | `command` | a program for each row or page |
+//! | `webhook` | an HTTP request for each row or page |
+//! | `page` | the answers for a page |
+//! | `display` | how far it is, and what came of it |
+//! | `verify` | the proof |
+//! | `failed` | rows that have failed |
+
+mod command;
+mod display;
+mod failed;
+mod handlers;
+mod page;
+mod run;
+mod verify;
+mod webhook;
+
+use crate::target::Target;
+use anabranch::batch::{Batch, Source};
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Subcommand)]
+pub(crate) enum BatchOf {
+    Run(Box<run::Run>),
+    Verify(verify::Verify),
+    Failed(failed::Failed),
+}
+
+impl BatchOf {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Run(run) => run.run().await,
+            Self::Verify(verify) => verify.run().await,
+            Self::Failed(failed) => failed.run().await,
+        }
+    }
+}
+
+/// Which rows, and where it is kept how they went.
+#[derive(Args)]
+struct Job {
+    #[command(flatten)]
+    target: Target,
+
+    /// The table of the rows, with its schema before a dot if it has one
+    #[arg(long, value_name = "TABLE", required_unless_present = "query", conflicts_with = "query")]
+    source: Option<String>,
+
+    /// A query for the rows instead, for example "SELECT id, xml FROM applications WHERE year = 2026"
+    #[arg(long, value_name = "SQL")]
+    query: Option<String>,
+
+    /// The column that tells the rows apart: whole numbers or text, unique, never NULL
+    #[arg(long, value_name = "COLUMN")]
+    key: String,
+
+    /// The name of the job: rows that were handled under it are not handled again
+    #[arg(long, value_name = "NAME")]
+    job: String,
+
+    /// The table of the processing log; tables named like it with _history and _sessions belong to it
+    #[arg(long, value_name = "TABLE", default_value = "processing_log")]
+    log_table: String,
+
+    /// The schema of the processing log, made if it is not there (PostgreSQL)
+    #[arg(long, value_name = "SCHEMA")]
+    target_schema: Option<String>,
+}
+
+impl Job {
+    fn batch(&self) -> Batch {
+        let source = match (&self.source, &self.query) {
+            (None, Some(sql)) => Source::query(sql, &self.key),
+            (table, _) => Source::table(table.as_deref().unwrap_or_default(), &self.key),
+        };
+        let batch = Batch::new(&self.job, source).log_table(&self.log_table);
+        match &self.target_schema {
+            Some(schema) => batch.schema(schema),
+            None => batch,
+        }
+    }
+}

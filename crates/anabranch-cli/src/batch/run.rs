@@ -1,0 +1,126 @@
+//! Handles the rows.
+
+use super::Job;
+use super::display::{self, Display};
+use super::handlers::{Handler, Way};
+use anabranch::Options;
+use anabranch::batch::Part;
+use clap::Args;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// More connections than this are not opened unless they are asked for: slow handlers do not need them.
+const MAX_DEFAULT_SESSIONS: usize = 16;
+
+/// Handle the rows of a table, each once, together with whoever else runs the same job
+///
+/// Started several times, the instances share the rows by claims: no row is handled by two of them. With
+/// --instance-id I --instance-count N an instance handles only rows with key % N = I (text: the FNV-1a hash
+/// of the key).
+///
+/// What --sql writes commits together with the row's entry in the processing log, so it happens exactly
+/// once. What a command or a webhook does happens at least once: after a crash it is told again, with the
+/// same idempotency key.
+///
+/// A row that fails is kept as failed, with the reason, and the others go on. On Ctrl-C or SIGTERM the rows
+/// that were begun are finished, and the others given back.
+#[derive(Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    job: Job,
+
+    #[command(flatten)]
+    way: Way,
+
+    /// Handle only this part of the rows, from 0
+    #[arg(long, value_name = "I", env = "ANABRANCH_INSTANCE_ID")]
+    instance_id: Option<u32>,
+
+    /// Of how many parts
+    #[arg(long, value_name = "N", env = "ANABRANCH_INSTANCE_COUNT")]
+    instance_count: Option<u32>,
+
+    /// Spread whole numbers over the parts by their hash too: even when they cluster
+    #[arg(long)]
+    hash: bool,
+
+    /// How many rows are handled at the same time
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    workers: usize,
+
+    /// How many rows are claimed at a time, at most; of slow rows it claims fewer by itself
+    #[arg(long, value_name = "ROWS", default_value_t = 1_000)]
+    batch_size: usize,
+
+    /// End after so many rows
+    #[arg(long, value_name = "ROWS")]
+    limit: Option<usize>,
+
+    /// Handle rows again that have failed before
+    #[arg(long)]
+    retry_failed: bool,
+
+    /// Go on when all is done, and look for new rows this often
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    continuous: Option<Duration>,
+
+    /// How long others wait for an instance that shows no sign of life before they take over its rows
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
+    lease: Duration,
+
+    /// How many connections store rows at the same time (PostgreSQL); default: one for each worker and one
+    /// more, at most 16
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    sessions: Option<u16>,
+
+    /// Print the summary as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let part = Part::of(self.instance_id, self.instance_count, self.hash)?;
+        anyhow::ensure!(
+            !self.hash || part != Part::Elastic,
+            "--hash is for parts; give --instance-id and --instance-count, or leave it out"
+        );
+        let handler = Handler::of(&self.way, &self.job.job)?;
+        let display = Arc::new(Display::new(&self.job.job));
+        let seen = Arc::clone(&display);
+        let mut batch = self
+            .job
+            .batch()
+            .part(part)
+            .workers(self.workers)
+            .batch_size(self.batch_size)
+            .retry_failed(self.retry_failed)
+            .lease(self.lease)
+            .observe(move |progress| seen.show(progress));
+        if let Some(rows) = self.limit {
+            batch = batch.limit(rows);
+        }
+        if let Some(every) = self.continuous {
+            batch = batch.continuous(every);
+        }
+        let sessions = (self.workers + 1).clamp(2, MAX_DEFAULT_SESSIONS);
+        let sessions = self.sessions.map_or(sessions, usize::from);
+        let namespace = self.job.target.namespace.clone();
+        let options = Options { namespace, sessions, ..Options::default() };
+        let log = anabranch::connect_with(&self.job.target.url, &options).await?;
+        display.begin(part, self.workers);
+        let ran = batch.run_until(&log, handler, anabranch::told_to_stop()).await;
+        display.end();
+        display::summary(&self.job.job, part, &ran?, self.json)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A time in seconds, such as 0.5.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let refused = || "use a number of seconds above 0, such as 0.5".to_owned();
+    let seconds: f64 = text.parse().map_err(|_| refused())?;
+    let time = Duration::try_from_secs_f64(seconds).map_err(|_| refused())?;
+    if time.is_zero() { Err(refused()) } else { Ok(time) }
+}

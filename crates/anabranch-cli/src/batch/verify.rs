@@ -1,0 +1,65 @@
+//! The proof: who handled what, and whether something is doubled or missing.
+
+use super::Job;
+use crate::output::{self, Table};
+use anabranch::batch::{SessionRows, Verified};
+use clap::Args;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Prove that no row was handled twice, and show which instance handled which rows
+///
+/// Prints the rows of each session (a run of an instance): how many, the lowest and the highest key, and of
+/// how many partitions they are, which must be 1 for a fixed part. Exits with 1 if a row was handled well
+/// twice, a success has no proof, or a session has rows of another's part.
+#[derive(Args)]
+pub(crate) struct Verify {
+    #[command(flatten)]
+    job: Job,
+
+    /// Exit with 1 also if rows are not processed yet
+    #[arg(long)]
+    complete: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        let log = self.job.target.connect(false, None).await?;
+        let verified = self.job.batch().verify(&log).await?;
+        let violations = verified.violations(self.complete);
+        if self.json {
+            let mut object = serde_json::to_value(&verified)?;
+            object["violations"] = json!(violations);
+            output::json(&object)?;
+        } else {
+            print(&verified)?;
+            violations.iter().for_each(|violation| eprintln!("violation: {violation}"));
+        }
+        Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn print(verified: &Verified) -> anyhow::Result<()> {
+    let mut table = Table::new(["SESSION", "PART", ">ROWS", ">FIRST", ">LAST", ">PARTITIONS"]);
+    for session in &verified.sessions {
+        let SessionRows { session, part, rows, first, last, partitions } = session.clone();
+        // Who shares has no part to keep to.
+        let partitions = if part == "elastic" { "-".to_owned() } else { partitions.to_string() };
+        table.row([session, part, rows.to_string(), first, last, partitions]);
+    }
+    table.print()?;
+    let Verified { rows, succeeded, failed, claimed, missing, .. } = verified;
+    let collisions = match verified.collisions.as_slice() {
+        [] => "none".to_owned(),
+        some => some.join(", "),
+    };
+    output::line(format_args!("rows           {rows}"))?;
+    output::line(format_args!("success        {succeeded}"))?;
+    output::line(format_args!("failed         {failed}"))?;
+    output::line(format_args!("not processed  {} ({claimed} claimed)", missing + claimed))?;
+    output::line(format_args!("collisions     {collisions}"))
+}

@@ -1,0 +1,116 @@
+//! An HTTP request for each row or page.
+
+use super::page;
+use anabranch::batch::Record;
+use anabranch::{HandlerError, Result};
+use anyhow::Context;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::Agent;
+use ureq::http::Uri;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+
+/// How much of an error page is kept, and how long the answer for a page may be.
+const MAX_SAID: u64 = 500;
+const MAX_ANSWER: u64 = 64 * 1024 * 1024;
+
+pub(super) struct Webhook {
+    agent: Agent,
+    url: String,
+    job: String,
+    per_page: bool,
+}
+
+impl Webhook {
+    pub(super) fn new(
+        url: &str,
+        job: &str,
+        per_page: bool,
+        timeout: Duration,
+    ) -> anyhow::Result<Self> {
+        let parsed: Uri = url.parse().with_context(|| format!("`{url}` is no URL"))?;
+        let scheme = parsed.scheme_str().unwrap_or_default();
+        anyhow::ensure!(["http", "https"].contains(&scheme), "`{url}` is no http or https URL");
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            // A redirect would turn a POST into a GET: it is no success.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(timeout));
+        if scheme == "https" {
+            config = config.tls_config(tls());
+        }
+        let (url, job) = (url.to_owned(), job.to_owned());
+        Ok(Self { agent: config.build().new_agent(), url, job, per_page })
+    }
+
+    pub(super) async fn handle(&self, record: &Record) -> Result<()> {
+        let key = idempotency_key(&self.job, record.key());
+        self.post(record.to_json().to_string(), Some(key)).await.map(drop)
+    }
+
+    pub(super) async fn handle_page(&self, page: &[Record]) -> Option<Vec<Result<()>>> {
+        if !self.per_page {
+            return None;
+        }
+        let answer = self.post(page::rows(page), None).await;
+        Some(page::outcomes(page.len(), answer))
+    }
+
+    async fn post(&self, body: String, key: Option<String>) -> Result<Vec<u8>> {
+        let mut request = self.agent.post(&self.url).content_type("application/json");
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        let send = move || -> Result<Vec<u8>> {
+            let mut answer = request.send(body)?;
+            let status = answer.status();
+            if status.is_success() {
+                return Ok(answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec()?);
+            }
+            let said =
+                answer.body_mut().with_config().limit(MAX_SAID).lossy_utf8(true).read_to_string();
+            let said = said.unwrap_or_default();
+            Err(HandlerError::new(format!("{status} {}", said.trim()).trim_end()))
+        };
+        // The client waits with its thread.
+        tokio::task::spawn_blocking(send).await?
+    }
+}
+
+/// Certificates that the machine trusts, as for the database.
+fn tls() -> TlsConfig {
+    let native = rustls_native_certs::load_native_certs().certs;
+    let roots: Vec<_> = native.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+    TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build()
+}
+
+/// `JOB:KEY`, with what a header cannot hold as `%XX`.
+fn idempotency_key(job: &str, key: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+    format!("{job}:{key}")
+        .bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_key_fits_a_header() {
+        assert_eq!(idempotency_key("convert", "7"), "convert:7");
+        assert_eq!(idempotency_key("a b", "ü\r\n%"), "a%20b:%C3%BC%0D%0A%25");
+    }
+
+    #[test]
+    fn only_http_is_taken() {
+        let new = |url| Webhook::new(url, "job", false, Duration::from_secs(1));
+        assert!(new("ftp://x").is_err() && new("nothing").is_err() && new("http://x/").is_ok());
+        assert!(new("https://localhost:1/").is_ok());
+    }
+}

@@ -1,0 +1,28 @@
+//! `anabranch batch`, with real processes, on both databases.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
+
+/// A test of one database each.
+macro_rules! on_both {
+    ($($test:ident,)*) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test(crate::table::Rows::sqlite().await).await;
+            })*
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                super::$test(crate::table::Rows::postgres().await).await;
+            })*
+        }
+    };
+}
+
+mod flags;
+mod handlers;
+mod instances;
+#[path = "../process/mod.rs"]
+mod process;
+mod table;
