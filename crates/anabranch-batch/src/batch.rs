@@ -4,7 +4,7 @@ use crate::claimer::{Claimer, Seen};
 use crate::error::BatchError;
 use crate::handler::RowHandler;
 use crate::part::{Part, uneven};
-use crate::progress::{BatchProgress, Counts, Summary};
+use crate::progress::{BatchProgress, Counts, FailedRow, Summary};
 use crate::session::{LEASES, Session};
 use crate::source::Source;
 use crate::tables::Tables;
@@ -237,6 +237,19 @@ impl Batch {
         let (database, tables) = self.prepare(log)?;
         self.create(&database, &tables).await?;
         Ok(verify::verify(&tables, &database).await?)
+    }
+
+    /// Rows that have failed, the oldest first.
+    pub async fn failed(&self, log: &Log, limit: usize) -> Result<Vec<FailedRow>, BatchError> {
+        let (database, tables) = self.prepare(log)?;
+        self.create(&database, &tables).await?;
+        let rows = rows_of(&database, tables.failed(limit)).await?;
+        let corrupt = |error: anabranch_store::value::ColumnError| StoreError::Corrupt {
+            at: database.at().to_owned(),
+            what: error.to_string(),
+        };
+        let failed = rows.iter().map(|row| FailedRow::of(row).map_err(corrupt));
+        Ok(failed.collect::<Result<_, _>>()?)
     }
 
     /// Makes the tables of the log. Instances that start together may stand in each other's way.

@@ -35,7 +35,7 @@ pub use batch::Batch;
 pub use error::BatchError;
 pub use handler::{RowHandler, SqlHandler};
 pub use part::Part;
-pub use progress::{BatchProgress, Summary};
+pub use progress::{BatchProgress, FailedRow, Summary};
 pub use record::Record;
 pub use source::Source;
 pub use verify::{SessionRows, Verified};

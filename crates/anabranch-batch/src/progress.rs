@@ -1,5 +1,7 @@
 //! How far a batch is, and what came of it.
 
+use anabranch_store::Row;
+use anabranch_store::value::ColumnError;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,6 +36,30 @@ pub struct Summary {
     pub sessions: Vec<String>,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
+}
+
+/// A row that has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedRow {
+    /// Its key.
+    pub key: String,
+    /// What was said.
+    pub error: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// When it failed last, in microseconds since 1970.
+    pub at_us: i64,
+}
+
+impl FailedRow {
+    pub(crate) fn of(row: &Row) -> Result<Self, ColumnError> {
+        Ok(Self {
+            key: row.get("key")?,
+            error: row.get::<Option<String>>("error")?.unwrap_or_default(),
+            attempts: row.get("attempts")?,
+            at_us: row.get::<Option<i64>>("finished_us")?.unwrap_or_default(),
+        })
+    }
 }
 
 /// What workers have counted.

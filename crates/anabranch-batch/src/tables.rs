@@ -383,6 +383,17 @@ impl Tables {
         Statement::query(select, params![self.job.as_str(), limit])
     }
 
+    /// Rows that have failed, the oldest first.
+    pub(crate) fn failed(&self, limit: usize) -> Statement {
+        let select = format!(
+            "SELECT key, error, attempts, finished_us FROM {} WHERE job = $1 AND state = '{}' \
+             ORDER BY finished_us, key LIMIT $2",
+            self.log,
+            state::FAILED
+        );
+        Statement::query(select, params![self.job.as_str(), limit])
+    }
+
     /// The sessions that have handled rows, with their parts.
     pub(crate) fn sessions_with_rows(&self) -> Statement {
         let select = format!(

@@ -1,0 +1,9 @@
+//! Batch records, on both databases: every row once, whoever runs, dies, or comes late.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
+
+mod basics;
+mod claims;
+mod records;
+#[path = "../consumers/support.rs"]
+mod support;
