@@ -61,7 +61,7 @@ pub use progress_bar::progress_bar;
 pub use projection::Projection;
 pub use reason::Reason;
 pub use rebuild::{Rebuild, RebuildError, TableDifference};
-pub use replica_set::{ConsumerProgress, Progress, ReplicaSet};
+pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, told_to_stop};
 pub use rows::RowConsumer;
 pub use run_error::RunError;
 pub use settings::{Scope, Settings, Start};

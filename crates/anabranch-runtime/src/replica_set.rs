@@ -254,8 +254,9 @@ impl ReplicaSet {
     }
 }
 
-/// Resolves when the process is told to stop.
-async fn told_to_stop() {
+/// Resolves when the process is told to stop (SIGTERM, SIGINT, Ctrl-C), for whatever runs until a future
+/// resolves.
+pub async fn told_to_stop() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
