@@ -18,6 +18,7 @@ mod intake;
 mod kind;
 mod mapper;
 mod path;
+mod pen;
 mod proof;
 #[path = "../start.rs"]
 mod start;
