@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 const SEATS: usize = 24;
-const CUSTOMERS: usize = 6;
+const CUSTOMERS: usize = 5;
 /// How many seats each customer asks for, all at once.
 const WISHES: usize = 12;
 /// How long to wait for what was queued.

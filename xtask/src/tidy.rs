@@ -34,7 +34,7 @@ const SQL_PLACES: [&str; 13] = [
     "crates/anabranch-runtime/src/tables/",
     "crates/anabranch-runtime/src/view.rs",
     "crates/anabranch-runtime/src/rebuild.rs",
-    "crates/anabranch-workpool/src/tables.rs",
+    "crates/anabranch-workpool/src/tables",
     "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-batch/src/tables.rs",
     "crates/anabranch-sqlite/",

@@ -97,6 +97,7 @@ fn text(text: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
             let time: jiff::Timestamp = text.parse()?;
             (time.as_microsecond() - EPOCH_2000_US).to_sql(&Type::INT8, out)
         }
+        Type::DATE => days(text)?.to_sql(&Type::INT4, out),
         // An enum of the user's is text on the wire too.
         ref other if matches!(other.kind(), Kind::Enum(_)) => {
             out.extend_from_slice(text.as_bytes());
@@ -184,6 +185,7 @@ impl<'a> FromSql<'a> for Found {
             Type::TIMESTAMPTZ | Type::TIMESTAMP => {
                 Value::Time(i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_2000_US))
             }
+            Type::DATE => Value::Text(date(i32::from_be_bytes(raw.try_into()?))?),
             Type::VOID => Value::Null,
             ref other if matches!(other.kind(), Kind::Array(_)) => {
                 let values = Vec::<Option<Self>>::from_sql(kind, raw)?;
@@ -204,6 +206,29 @@ impl<'a> FromSql<'a> for Found {
     fn accepts(_: &Type) -> bool {
         true
     }
+}
+
+/// The ends of a `date`, which are no days.
+const ENDS: [(i32, &str); 2] = [(i32::MAX, "infinity"), (i32::MIN, "-infinity")];
+
+/// The day from which PostgreSQL counts.
+const FIRST_DAY: jiff::civil::Date = jiff::civil::date(2000, 1, 1);
+
+/// The text of a `date`: `2026-11-15`.
+fn date(days: i32) -> Result<String, Cause> {
+    if let Some((_, end)) = ENDS.iter().find(|(end, _)| *end == days) {
+        return Ok((*end).to_owned());
+    }
+    let span = jiff::Span::new().try_days(days)?;
+    Ok(FIRST_DAY.checked_add(span)?.to_string())
+}
+
+fn days(text: &str) -> Result<i32, Cause> {
+    if let Some((end, _)) = ENDS.iter().find(|(_, end)| *end == text) {
+        return Ok(*end);
+    }
+    let date: jiff::civil::Date = text.parse()?;
+    Ok(FIRST_DAY.until(date)?.get_days())
 }
 
 /// The text of a `numeric`.
@@ -270,5 +295,16 @@ mod tests {
         for bad in ["", "x", "1.2.3", ".", "1e5", "--1"] {
             assert!(numeric(bad, &mut BytesMut::new()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn dates_come_back_as_they_were() {
+        let all =
+            ["2000-01-01", "1999-12-31", "2024-02-29", "0001-01-01", "9999-12-31", "infinity"];
+        for text in all {
+            assert_eq!(date(days(text).unwrap()).unwrap(), text);
+        }
+        assert_eq!(days("2000-03-01").unwrap(), 60);
+        assert!(days("2023-02-29").is_err() && date(i32::MAX - 1).is_err());
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// A value that goes to a statement or comes from a row.
 ///
 /// A value takes the type that the statement asks for where that loses nothing: a [`Value::Text`]
-/// goes into a `numeric`, `uuid`, `jsonb` or `timestamptz` column of PostgreSQL as well. SQLite
+/// goes into a `numeric`, `uuid`, `jsonb`, `date` or `timestamptz` column of PostgreSQL as well. SQLite
 /// keeps what it has no type for as text (UUIDs, JSON, times) or as numbers (`true` is 1).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

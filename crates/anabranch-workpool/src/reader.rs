@@ -102,6 +102,9 @@ impl Reader {
         let mut statements: Vec<Statement> = self.tables.plan().into_iter().collect();
         let planned = statements.len();
         statements.push(self.tables.held(&self.pool));
+        if !ask.apart.is_empty() {
+            statements.push(self.tables.last(&self.pool, ask.after));
+        }
         if ask.full {
             statements.push(self.tables.ready(&look));
         }
@@ -116,12 +119,15 @@ impl Reader {
         let mut answers = answers.into_iter().skip(planned);
         let mut next = || answers.next().unwrap_or_default();
         let held = self.keys_of(&next())?;
+        let last = if ask.apart.is_empty() { Answer::default() } else { next() };
+        let last = last.rows.first().map(|row| column(&self.at, row, "seq"));
+        let last = last.transpose()?.flatten();
         let full = if ask.full { self.tasks(&next())? } else { Vec::new() };
         let (on, due) = (self.tasks(&next())?, self.tasks(&next())?);
         let wait = next().rows.first().map(|row| column::<u64>(&self.at, row, "wait_us"));
         let next_due = wait.transpose()?.map(Duration::from_micros);
         let refills = ask.refill.iter().map(|_| self.tasks(&next())).collect::<Result<_, _>>()?;
-        let found = Found { held, full, on, due, next_due, refills, took: started.elapsed() };
+        let found = Found { held, last, full, on, due, next_due, refills, took: started.elapsed() };
         self.sight.found(&ask, found, queue, Instant::now());
         Ok(())
     }

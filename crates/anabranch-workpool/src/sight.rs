@@ -24,8 +24,12 @@ const REFILLS: usize = if cfg!(test) { 2 } else { 16 };
 const FULL: Duration = Duration::from_secs(1);
 /// How soon to look when nobody signals: timers are due within a second.
 const POLL: Duration = Duration::from_secs(1);
-/// A full look that took longer than this comes again after some times its duration only.
+/// A full look comes again after so many times its duration, so that it takes a small part of the time:
+/// it passes all tasks of the keys that are left out.
+const REST: u32 = 20;
+/// The same where there is nothing else to do, if it took longer than this.
 const SLOW: Duration = Duration::from_millis(100);
+const IDLE_REST: u32 = 5;
 
 /// What a lane has seen.
 #[derive(Debug)]
@@ -66,6 +70,9 @@ pub(crate) struct Ask {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) held: HashSet<String>,
+    /// The last one that was ready before the others were read, of whatever key; asked for if some keys
+    /// are left out.
+    pub(crate) last: Option<i64>,
     pub(crate) full: Vec<Task>,
     pub(crate) on: Vec<Task>,
     /// Scheduled tasks whose time has come.
@@ -158,8 +165,11 @@ impl Sight {
 
     /// What to look for.
     pub(crate) fn ask(&self, queue: &Queue, now: Instant) -> Ask {
-        let rests = if self.full_took > SLOW { self.full_took * 5 } else { Duration::ZERO };
-        let pause = if queue.has_turn() { FULL.max(rests) } else { rests };
+        let pause = match queue.has_turn() {
+            true => FULL.max(self.full_took * REST),
+            false if self.full_took > SLOW => self.full_took * IDLE_REST,
+            false => Duration::ZERO,
+        };
         let is_full = self.full_at.is_none_or(|at| at + pause <= now);
         Ask {
             full: is_full && self.after > 0,
@@ -192,6 +202,10 @@ impl Sight {
             self.after = full_end.unwrap_or(self.after);
         } else {
             self.after = last(&found.on).unwrap_or(self.after);
+            if !is_on_cut {
+                // What stands between are tasks of keys that are left out, and of others.
+                self.after = self.after.max(found.last.unwrap_or(0));
+            }
             found.on.into_iter().for_each(|task| queue.add(task, now));
         }
         found.due.into_iter().for_each(|task| queue.add(task, now));

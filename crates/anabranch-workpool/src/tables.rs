@@ -1,22 +1,20 @@
-//! The rows of tasks and held keys. The statements run on every database; what differs is here too.
+//! The rows of tasks and held keys, as lanes use them. The statements run on every database; what differs is
+//! here too.
+
+mod asked;
 
 use crate::new_task::{Due, NewTask};
 use crate::queue::Key;
-use crate::task::{Task, TaskState, TaskStatus};
+use crate::task::Task;
 use anabranch_core::{HashRule, Json, SLOTS, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Dialect, Kind, Statement, Topic};
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Row, Value, params};
-use jiff::Timestamp;
 use std::time::Duration;
 use uuid::Uuid;
 
 /// What a lane reads of a task.
 const COLUMNS: &str = "id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run";
-/// What others read of a task.
-const STATUS: &str =
-    "id, pool, key, state, attempts, due_us, error, result, enqueued_us, finished_us";
-
 /// The tables of tasks, as statements write them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
@@ -152,6 +150,15 @@ impl Tables {
         let mut values = params![look.pool, look.after, look.up_to, look.limit];
         values.extend([look.known(), self.slots(look.slots), look.apart()]);
         Statement::query(select, values)
+    }
+
+    /// The last task that is ready, of whatever key and slot.
+    pub(crate) fn last(&self, pool: &str, after: i64) -> Statement {
+        let select = format!(
+            "SELECT max(seq) AS seq FROM {} WHERE pool = $1 AND state = 0 AND seq > $2",
+            self.tasks
+        );
+        Statement::query(select, params![pool, after])
     }
 
     /// Tasks whose time has come, and the next one whose time will.
@@ -365,103 +372,6 @@ impl Tables {
         );
         let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX / 4);
         Statement::new(delete, params![pool, keep, limit])
-    }
-
-    /// Cancels a task that has not ended, or lets go of a dead one, and says what follows it.
-    pub(crate) fn cancel(&self, task: Uuid, is_dead: bool) -> Statement {
-        let state = if is_dead { "= 3" } else { "< 3" };
-        let now = self.now;
-        let update = format!(
-            "UPDATE {} SET state = 5, finished_us = {now} WHERE id = $1 AND state {state} \
-             RETURNING {COLUMNS}, {now} AS now_us, pool, error",
-            self.tasks
-        );
-        Statement::query(update, params![task])
-    }
-
-    /// Cancels what is open of a key.
-    pub(crate) fn cancel_key(&self, pool: &str, key: &str) -> Statement {
-        let update = format!(
-            "UPDATE {} SET state = 5, finished_us = {} WHERE pool = $1 AND key = $2 AND state < 3",
-            self.tasks, self.now
-        );
-        Statement::new(update, params![pool, key])
-    }
-
-    /// Cancels what is open under a unique key.
-    pub(crate) fn cancel_unique(&self, pool: &str, unique: &str) -> Statement {
-        let update = format!(
-            "UPDATE {} SET state = 5, finished_us = {} \
-             WHERE pool = $1 AND unique_key = $2 AND state < 3",
-            self.tasks, self.now
-        );
-        Statement::new(update, params![pool, unique])
-    }
-
-    /// Tries a dead task again, as if it had never failed.
-    pub(crate) fn revive(&self, task: Uuid) -> Statement {
-        let update = format!(
-            "UPDATE {} SET state = 0, attempts = 0, due_us = 0, finished_us = NULL \
-             WHERE id = $1 AND state = 3 RETURNING pool, key",
-            self.tasks
-        );
-        Statement::query(update, params![task])
-    }
-
-    /// How a task stands.
-    pub(crate) fn status(&self, task: Uuid) -> Statement {
-        Statement::query(
-            format!("SELECT {STATUS} FROM {} WHERE id = $1", self.tasks),
-            params![task],
-        )
-    }
-
-    /// The tasks of a pool that stand so, the oldest first.
-    pub(crate) fn list(&self, pool: &str, state: TaskState, limit: usize) -> Statement {
-        let select = format!(
-            "SELECT {STATUS} FROM {} WHERE pool = $1 AND state = $2 ORDER BY seq LIMIT $3",
-            self.tasks
-        );
-        Statement::query(select, params![pool, state as u8, limit])
-    }
-
-    /// Whether something of a key is open.
-    pub(crate) fn is_open(&self, pool: &str, key: &str) -> Statement {
-        let select = format!(
-            "SELECT 1 AS one FROM {} WHERE pool = $1 AND key = $2 AND state < 4 AND state < 3 LIMIT 1",
-            self.tasks
-        );
-        Statement::query(select, params![pool, key])
-    }
-
-    /// How many tasks of each pool stand how, below a state.
-    pub(crate) fn counts(&self, below: u8) -> Statement {
-        // Written out, so that the index of what is open serves.
-        let select = format!(
-            "SELECT pool, state, count(*) AS tasks FROM {} WHERE state < {below} \
-             GROUP BY pool, state ORDER BY pool, state",
-            self.tasks
-        );
-        Statement::query(select, vec![])
-    }
-
-    pub(crate) fn task_status(&self, row: &Row) -> Result<TaskStatus, ColumnError> {
-        let time = |micros: i64| Timestamp::from_microsecond(micros).unwrap_or_default();
-        let due: i64 = row.get("due_us")?;
-        let result: Option<String> = row.get("result")?;
-        let finished: Option<i64> = row.get("finished_us")?;
-        Ok(TaskStatus {
-            id: row.get("id")?,
-            pool: row.get("pool")?,
-            key: row.get("key")?,
-            state: TaskState::of(row.get("state")?).unwrap_or(TaskState::Dead),
-            attempts: row.get("attempts")?,
-            run_at: (due > 0).then(|| time(due)),
-            error: row.get("error")?,
-            result: result.and_then(|json| serde_json::from_str(&json).ok()),
-            enqueued_at: time(row.get("enqueued_us")?),
-            finished_at: finished.map(time),
-        })
     }
 }
 

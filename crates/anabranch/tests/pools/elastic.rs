@@ -59,20 +59,20 @@ async fn workers_join_leave_and_die_while_tasks_flow(db: Db) {
     let ledger = ledger.settings(PoolSettings::default().batch_size(50));
     let join = async || {
         let set = ReplicaSet::new("work").pool(ledger.clone()).lanes(2);
-        Worker::start(&db.log().await, set.lease(LONG_LEASE))
+        start(&db.log().await, set.lease(LONG_LEASE))
     };
     let flow = Flow::start(&log);
     let first = join().await;
     until_shared(&log, "ledger", 1).await;
     let (second, third) = (join().await, join().await);
     until_shared(&log, "ledger", 3).await;
-    second.kill().await;
+    second.crash();
     until_shared(&log, "ledger", 2).await;
     first.stop().await;
     until_shared(&log, "ledger", 1).await;
     let fourth = join().await;
     until_shared(&log, "ledger", 2).await;
-    third.kill().await;
+    third.crash();
     until_shared(&log, "ledger", 1).await;
     flow.end(&log, &ledger).await;
     fourth.stop().await;
@@ -87,7 +87,7 @@ async fn another_number_of_fixed_partitions_goes_on_where_the_last_one_was(db: D
         for part in 0..count {
             let set = ReplicaSet::new("work").pool(ledger.clone());
             let set = set.partition(format!("{part}/{count}").parse().unwrap());
-            workers.push(Worker::start(&db.log().await, set));
+            workers.push(start(&db.log().await, set));
         }
         until_shared(&log, "ledger", count).await;
         let before = ledger.proof(&log).await.0;
@@ -97,7 +97,7 @@ async fn another_number_of_fixed_partitions_goes_on_where_the_last_one_was(db: D
             worker.stop().await;
         }
     }
-    let last = Worker::start(&db.log().await, ReplicaSet::new("work").pool(ledger.clone()));
+    let last = start(&db.log().await, ReplicaSet::new("work").pool(ledger.clone()));
     flow.end(&log, &ledger).await;
     last.stop().await;
 }
@@ -129,9 +129,9 @@ impl OutsidePool for Gated {
 
 impl Gated {
     /// A worker in the middle of the task.
-    async fn begin(&self, db: &Db, log: &Log, set: ReplicaSet) -> (Worker, uuid::Uuid) {
+    async fn begin(&self, db: &Db, log: &Log, set: ReplicaSet) -> (Running, uuid::Uuid) {
         let set = set.outside_pool(self.clone()).lanes(1);
-        let worker = Worker::start(&db.log().await, set);
+        let worker = start(&db.log().await, set);
         until_shared(log, "gated", 1).await;
         let id = Tasks::of(log, "gated").enqueue(NewTask::new("gate", &())).await.unwrap().id;
         until("the gate", async || self.entered.load(Ordering::SeqCst).then_some(())).await;
@@ -144,7 +144,7 @@ async fn recreate_waits_until_the_last_task_of_the_others_has_ended(db: Db) {
     let gated = Gated::default();
     let set = || ReplicaSet::new("work").rollout(Rollout::Recreate).tuning(quick());
     let (first, id) = gated.begin(&db, &log, set()).await;
-    let second = Worker::start(&db.log().await, set().outside_pool(gated.clone()));
+    let second = start(&db.log().await, set().outside_pool(gated.clone()));
     until("slots that are free", async || {
         let cursors = status(&log, "gated").await.cursors;
         let free = cursors.iter().filter(|cursor| cursor.owner == Owner::Unassigned);
@@ -167,7 +167,7 @@ async fn a_long_task_holds_up_the_slot_of_its_key_only(db: Db) {
     let part = log.hash_rule().slot("gate").get() % 2;
     let fixed: anabranch::FixedPartition = format!("{part}/2").parse().unwrap();
     let set = ReplicaSet::new("work").tuning(quick()).partition(fixed);
-    let second = Worker::start(&db.log().await, set.outside_pool(gated.clone()));
+    let second = start(&db.log().await, set.outside_pool(gated.clone()));
     let owned = async || crate::crew::owned(&log, "gated").await;
     until("all slots but one", async || {
         let mut slots: Vec<usize> = owned().await?.into_values().collect();
@@ -199,7 +199,7 @@ async fn a_task_that_never_ends_is_given_up_at_the_end_of_the_grace(db: Db) {
     let status = tasks.status(id).await.unwrap().unwrap();
     assert_eq!((status.state, status.attempts), (anabranch::TaskState::Ready, 0));
     gated.open.store(true, Ordering::SeqCst);
-    let worker = Worker::start(&log, set().outside_pool(gated.clone()));
+    let worker = start(&log, set().outside_pool(gated.clone()));
     let status = tasks.wait(id, Duration::from_secs(30)).await.unwrap();
     assert_eq!(status.state, anabranch::TaskState::Done);
     worker.stop().await;

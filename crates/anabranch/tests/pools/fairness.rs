@@ -38,7 +38,7 @@ async fn keys_that_wait_keep_out_nobody_whatever_stands_behind_them(db: Db) {
     let tasks = Tasks::of(&log, "ledger");
     tasks.enqueue_all(counted(60, 100)).await.unwrap();
     let free = tasks.enqueue(NewTask::new("free", &1)).await.unwrap().id;
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let status = tasks.wait(free, LONG).await.unwrap();
     assert_eq!(status.state, TaskState::Done);
     // Nor when they are known to wait, and more comes behind them.
@@ -53,7 +53,7 @@ async fn keys_that_wait_keep_out_nobody_whatever_stands_behind_them(db: Db) {
     tasks.enqueue_all(timers).await.unwrap();
     let timer = NewTask::new("free", &4).run_after(Duration::from_millis(2));
     let free = tasks.enqueue_all(vec![NewTask::new("free", &3), timer]).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     for free in free {
         assert_eq!(tasks.wait(free.id, LONG).await.unwrap().state, TaskState::Done);
     }
@@ -70,7 +70,7 @@ async fn a_dead_task_with_thousands_behind_it_keeps_out_nobody(db: Db) {
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(1, 5_000)).await.unwrap();
     let free = tasks.enqueue(NewTask::new("free", &1)).await.unwrap().id;
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     assert_eq!(tasks.wait(free, LONG).await.unwrap().state, TaskState::Done);
     let behind = async || tasks.list(TaskState::Held, 10_000).await.unwrap().len();
     until("those behind it", async || (behind().await == 4_999).then_some(())).await;
@@ -118,7 +118,7 @@ async fn slow_keys_with_many_tasks_keep_out_nobody(db: Db) {
     let free = tasks.enqueue(NewTask::new("free", &1)).await.unwrap().id;
     let slow = Slow::default();
     let set = ReplicaSet::new("work").outside_pool(slow.clone()).grace(Duration::ZERO);
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     assert_eq!(tasks.wait(free, LONG).await.unwrap().state, TaskState::Done);
     worker.stop().await;
 }
@@ -145,7 +145,7 @@ async fn whoever_was_not_run_in_time_comes_next(db: Db) {
     let mut all = counted(1, 50);
     all.extend((0..3).map(|n| NewTask::new(format!("other-{n}"), &1)));
     let ids = tasks.enqueue_all(all).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(Sluggish).lanes(1));
+    let worker = start(&log, ReplicaSet::new("work").pool(Sluggish).lanes(1));
     for id in &ids[50..] {
         assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
     }
@@ -168,7 +168,7 @@ async fn lanes_do_not_keep_each_other_from_reading(db: Db) {
     let all = (1..=100).flat_map(|n| blocked.iter().map(move |key| NewTask::new(key, &n)));
     tasks.enqueue_all(all.collect()).await.unwrap();
     let id = tasks.enqueue(NewTask::new(&free, &1)).await.unwrap().id;
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger).lanes(2));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger).lanes(2));
     assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Done);
     worker.stop().await;
 }

@@ -1,11 +1,9 @@
 //! A pool that writes down what it runs: a lost, doubled or swapped task shows in it.
 
 use crate::support::*;
+use anabranch::PoolSettings;
 use anabranch::prelude::*;
-use anabranch::{PoolSettings, RunError};
 use std::sync::Arc;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 type Hook = Arc<dyn Fn(&Task) -> Result<()> + Send + Sync>;
 
@@ -87,38 +85,4 @@ impl Pool for Ledger {
 pub fn counted(keys: u64, each: i64) -> Vec<NewTask> {
     let of = |number: i64| (0..keys).map(move |key| NewTask::new(format!("key-{key}"), &number));
     (1..=each).flat_map(of).collect()
-}
-
-/// A replica set that runs on a task of its own until it is told to stop.
-pub struct Worker {
-    stop: oneshot::Sender<()>,
-    task: JoinHandle<std::result::Result<(), RunError>>,
-}
-
-impl Worker {
-    pub fn start(log: &Log, set: ReplicaSet) -> Self {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let log = log.clone();
-        let task = tokio::spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            set.run_until(&log, stopped).await.map(drop)
-        });
-        Self { stop, task }
-    }
-
-    pub async fn stop(self) {
-        let _ = self.stop.send(());
-        self.task.await.unwrap().unwrap();
-    }
-
-    /// It stops by itself.
-    pub async fn error(self) -> RunError {
-        self.task.await.unwrap().unwrap_err()
-    }
-
-    /// Ends it as a crash would: nothing is let go.
-    pub async fn kill(self) {
-        self.task.abort();
-        let _ = self.task.await;
-    }
 }

@@ -23,7 +23,7 @@ async fn tasks_whose_commit_was_not_answered_are_not_run_again(db: Db) {
     let way = Proxy::before(&db.url).await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let far = anabranch::connect_with(&way.url, &db.options).await.unwrap();
-    let worker = Worker::start(&far, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&far, ReplicaSet::new("work").pool(ledger.clone()));
     let tasks = Tasks::of(&log, "ledger");
     let first = tasks.enqueue(NewTask::new("first", &1)).await.unwrap().id;
     tasks.wait(first, LONG).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_key_whose_parking_was_not_answered_is_held(db: Db) {
         _ => Ok(()),
     });
     let far = anabranch::connect_with(&way.url, &db.options).await.unwrap();
-    let worker = Worker::start(&far, ReplicaSet::new("work").pool(failing));
+    let worker = start(&far, ReplicaSet::new("work").pool(failing));
     let tasks = Tasks::of(&log, "ledger");
     way.lose_answer_to("a-lost-parking");
     let ids = tasks.enqueue_all(counted(1, 5)).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_key_whose_parking_was_not_answered_is_held(db: Db) {
     assert_eq!(tasks.wait(other, LONG).await.unwrap().state, TaskState::Done);
     assert_eq!(ledger.of_key(&log, "key-0").await, [1]);
     worker.stop().await;
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.retry(ids[1].id).await.unwrap();
     tasks.wait(ids[4].id, LONG).await.unwrap();
     assert_eq!(ledger.proof(&log).await, (6, 0));
@@ -79,7 +79,7 @@ async fn sessions_are_cut_while_tasks_flow(db: Db) {
     let tasks = Tasks::of(&log, "ledger");
     let start = async |name: &str| {
         let set = ReplicaSet::new("work").pool(ledger.clone()).lanes(2);
-        Worker::start(&db.log_named(name).await, set)
+        start(&db.log_named(name).await, set)
     };
     let (one, two) = (start("cut").await, start("cut").await);
     let cut = format!(
@@ -113,7 +113,7 @@ async fn a_server_that_is_away_is_waited_for_and_then_nothing_is_said_of_it(db: 
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let far = anabranch::connect_with(&way.url, &db.options).await.unwrap();
     let set = ReplicaSet::new("work").pool(ledger.clone()).tuning(crate::crew::quick());
-    let worker = Worker::start(&far, set);
+    let worker = start(&far, set);
     crate::crew::until_shared(&log, "ledger", 1).await;
     way.refuse();
     tokio::time::sleep(Duration::from_secs(3)).await;

@@ -32,7 +32,7 @@ async fn only_a_dead_task_is_discarded(db: Db) {
     });
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(1, 3)).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let held = async || tasks.list(TaskState::Held, 10).await.unwrap().len() == 2;
     until("two behind it", async || held().await.then_some(())).await;
     // The one behind it is not dead, and its key is not released by it.
@@ -83,7 +83,7 @@ async fn what_follows_is_checked_before_it_is_too_late(db: Db) {
     assert!(tasks.enqueue(new("a").on_complete("bad", "\0", &1)).await.is_err());
     assert!(tasks.enqueue(new("a").on_complete("", "b", &1)).await.is_err());
     let ids = tasks.enqueue_all(vec![new("run"), new("gave-up")]).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").outside_pool(BadFollower));
+    let worker = start(&log, ReplicaSet::new("work").outside_pool(BadFollower));
     for id in ids {
         let status = tasks.wait(id.id, LONG).await.unwrap();
         assert_eq!((status.state, status.attempts), (TaskState::Dead, 1), "{status:?}");
@@ -140,7 +140,7 @@ impl OutsidePool for BadResult {
 async fn a_result_that_cannot_be_json_fails_its_task(db: Db) {
     let log = db.log().await;
     let set = ReplicaSet::new("work").pool(BadResult).outside_pool(BadResult);
-    let worker = Worker::start(&log, set);
+    let worker = start(&log, set);
     for pool in ["bad-in", "bad-out"] {
         let tasks = Tasks::of(&log, pool);
         for (number, error) in [(0, "it is broken"), (1, "it is very broken")] {
@@ -182,7 +182,7 @@ async fn one_refused_statement_among_a_thousand_fails_its_task_only(db: Db) {
     let tasks = Tasks::of(&log, "checked");
     let all = (1..=1_000).map(|n| NewTask::new(format!("key-{}", n % 400), &n)).collect();
     let ids = tasks.enqueue_all(all).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(Checked(table.clone())));
+    let worker = start(&log, ReplicaSet::new("work").pool(Checked(table.clone())));
     for (number, id) in ids.iter().enumerate() {
         let status = tasks.wait(id.id, LONG).await.unwrap();
         let expected = match number + 1 {
@@ -226,7 +226,7 @@ async fn a_task_that_reads_and_fails_has_written_nothing(db: Db) {
     let ledger = Ledger::new(&db, &log, "reads").await;
     let tasks = Tasks::of(&log, "reads");
     let ids = tasks.enqueue_all(counted(3, 6)).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(Reads(ledger.clone())));
+    let worker = start(&log, ReplicaSet::new("work").pool(Reads(ledger.clone())));
     for id in &ids {
         assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
     }
@@ -242,7 +242,7 @@ async fn held_keys_are_shown_as_parked(db: Db) {
         _ => Ok(()),
     });
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let ids = tasks.enqueue_all(counted(4, 3)).await.unwrap();
     let held = async || tasks.list(TaskState::Held, 20).await.unwrap().len() == 8;
     until("those behind them", async || held().await.then_some(())).await;

@@ -24,7 +24,7 @@ async fn what_was_due_while_nobody_ran_is_run_by_the_next(db: Db) {
     let soon = NewTask::new("a", &2).run_after(Duration::from_millis(50));
     let ids = tasks.enqueue_all(vec![NewTask::new("a", &1).run_at(past), soon]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(60)).await;
-    let start = || Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let start = || start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let (one, two) = (start(), start());
     for id in ids {
         assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
@@ -59,7 +59,7 @@ async fn ten_thousand_that_are_due_at_once_are_run_once(db: Db) {
     tasks.enqueue_all(all.collect()).await.unwrap();
     let once = Once::default();
     let set = || ReplicaSet::new("work").pool(once.clone()).lanes(2);
-    let (one, two) = (Worker::start(&log, set()), Worker::start(&log, set()));
+    let (one, two) = (start(&log, set()), start(&log, set()));
     crate::crew::until_shared(&log, "once", 2).await;
     let open = async || {
         let counts = Tasks::counts(&log).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_timer_of_a_held_key_waits_for_it(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let tasks = Tasks::of(&log, "ledger");
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.pause_key("a").await.unwrap();
     let timer = NewTask::new("a", &1).run_after(Duration::from_millis(300));
     let id = tasks.enqueue(timer).await.unwrap().id;
@@ -107,7 +107,7 @@ async fn a_timer_of_a_key_with_a_long_line_is_run(db: Db) {
     let mut all = counted(1, 1_500);
     all.push(NewTask::new("key-0", &1_501).run_after(Duration::from_millis(1)));
     let ids = tasks.enqueue_all(all).await.unwrap();
-    let worker = Worker::start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     for id in [&ids[1_499], &ids[1_500]] {
         assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
     }
