@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 /// How soon to look again at what others are at work on.
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(50);
 /// How often an observer is told.
 const OBSERVE: Duration = Duration::from_millis(500);
 
@@ -49,27 +49,38 @@ pub(crate) struct Seen {
     done_at_first: Option<u64>,
 }
 
+/// What a pass through the table has found.
+enum Pass {
+    Claimed,
+    /// Nothing, but somebody is at work who may leave something behind.
+    Nothing {
+        took: Duration,
+    },
+    /// Nothing, and nobody is at work.
+    AllDone,
+}
+
 impl Claimer<'_> {
     /// Claims until nothing is left, or enough is done, or it is told to stop.
     pub(crate) async fn run(&mut self) -> Result<(), BatchError> {
         let mut outage = Backoff::default();
-        let mut first_pass = true;
+        let mut is_first = true;
         let started_us = loop {
             match self.clock().await {
                 Ok(now) => break now,
                 Err(error) => self.wait_out(error, &mut outage).await?,
             }
         };
-        loop {
-            match self.pass(first_pass, started_us).await {
-                Ok(claimed) => {
-                    outage.end();
-                    first_pass = false;
-                    if self.is_over() {
-                        return Ok(());
-                    }
-                    if claimed > 0 {
-                        continue;
+        while !self.is_over() {
+            match self.pass(is_first, started_us).await {
+                Ok(Pass::Claimed) => {}
+                Ok(Pass::AllDone) => match self.batch.continuous {
+                    Some(pause) => self.pause(pause).await,
+                    None => return Ok(()),
+                },
+                Ok(Pass::Nothing { took }) => {
+                    if let Err(error) = self.wait_for_others(took * 10).await {
+                        self.wait_out(error, &mut outage).await?;
                     }
                 }
                 Err(error) => {
@@ -77,19 +88,10 @@ impl Claimer<'_> {
                     continue;
                 }
             }
-            match self.are_in_work().await {
-                Ok(false) => match self.batch.continuous {
-                    Some(pause) => self.pause(pause).await,
-                    None => return Ok(()),
-                },
-                // They may die; then somebody has to go on with what they had.
-                Ok(true) => self.pause(LOOK).await,
-                Err(error) => self.wait_out(error, &mut outage).await?,
-            }
-            if let Err(error) = self.observe().await {
-                self.wait_out(error, &mut outage).await?;
-            }
+            outage.end();
+            is_first = false;
         }
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -123,10 +125,16 @@ impl Claimer<'_> {
         Ok(false)
     }
 
-    /// Goes through the table once; says how many rows it has claimed.
-    async fn pass(&mut self, is_first: bool, started_us: i64) -> Result<usize, StoreError> {
-        let before = self.claimed;
+    /// Goes through the table once.
+    async fn pass(&mut self, is_first: bool, started_us: i64) -> Result<Pass, StoreError> {
+        let (before, started) = (self.claimed, Instant::now());
+        // Asked first: what others give back after this is found by the pass.
+        let is_quiet = self.is_quiet().await?;
         self.take_up(Left::Behind).await?;
+        if is_quiet {
+            // The answer to a claim may have been lost with its connection.
+            self.take_up(Left::Own).await?;
+        }
         if self.batch.retry_failed && is_first {
             self.take_up(Left::FailedBefore(started_us)).await?;
         }
@@ -143,7 +151,31 @@ impl Claimer<'_> {
                 break;
             }
         }
-        Ok(self.claimed - before)
+        Ok(match self.claimed == before {
+            true if is_quiet => Pass::AllDone,
+            true => Pass::Nothing { took: started.elapsed() },
+            false => Pass::Claimed,
+        })
+    }
+
+    /// Waits a while for those who are at work, here and elsewhere, and takes over from those who die. Going
+    /// through a large table takes its time, so that is not done all the while.
+    async fn wait_for_others(&mut self, a_while: Duration) -> Result<(), StoreError> {
+        let (started, before) = (Instant::now(), self.claimed);
+        loop {
+            self.pause(LOOK).await;
+            self.observe().await?;
+            self.take_up(Left::Behind).await?;
+            let is_enough = self.claimed > before || started.elapsed() > a_while;
+            if is_enough || self.is_over() || self.is_quiet().await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether nobody is at work on rows of its part, here or elsewhere.
+    async fn is_quiet(&self) -> Result<bool, StoreError> {
+        Ok(self.counts.ended() >= self.claimed as u64 && !self.are_in_work().await?)
     }
 
     /// Claims again what is left of its part.

@@ -29,14 +29,10 @@ impl Pace {
     /// So many rows took so long.
     pub(crate) fn measured(&self, rows: usize, took: Duration) {
         let now = self.rows();
-        let next = if took > TARGET {
-            // Never by more than half: one slow row is no slow table.
-            (now / 2).max(rows / 2)
-        } else if rows >= now && took < TARGET / 2 {
-            now * 2
-        } else {
-            now
-        };
+        let fit = rows as u128 * TARGET.as_micros() / took.as_micros().max(1);
+        let fit = usize::try_from(fit).unwrap_or(self.most);
+        // Never by more than half: one slow row is no slow table.
+        let next = fit.clamp(now / 2, now * 2);
         self.rows.store(next.clamp(1, self.most), Ordering::Relaxed);
     }
 
@@ -62,8 +58,8 @@ mod tests {
             pace.measured(pace.rows(), Duration::from_millis(5));
         }
         assert_eq!(pace.rows(), 100);
-        pace.measured(3, Duration::from_millis(5));
-        assert_eq!(pace.rows(), 100, "a page that was not full says nothing");
+        pace.measured(1, Duration::from_secs(60));
+        assert_eq!(pace.rows(), 50, "one slow row is no slow table");
         for _ in 0..10 {
             pace.measured(pace.rows(), Duration::from_secs(1));
         }

@@ -81,6 +81,11 @@ impl Counts {
         counter.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
+    /// Rows that the workers are done with.
+    pub(crate) fn ended(&self) -> u64 {
+        [&self.succeeded, &self.failed, &self.lost].iter().map(|n| n.load(Ordering::Relaxed)).sum()
+    }
+
     /// With what the database knew: how many rows there were and how many were done, now and at first.
     pub(crate) fn progress(&self, rows: u64, done: u64, done_at_first: u64) -> BatchProgress {
         let seconds = self.started.elapsed().as_secs_f64().max(0.001);

@@ -18,6 +18,8 @@ pub(crate) mod state {
 pub(crate) enum Left {
     /// Claimed by an instance whose lease is over.
     Behind,
+    /// Claimed by this session, which does not know of it.
+    Own,
     /// Failed before this time.
     FailedBefore(i64),
 }
@@ -33,6 +35,8 @@ pub(crate) struct Tables {
     /// Every success, also one that should not be: what the proof is made of.
     history: String,
     sessions: String,
+    /// The index of what is claimed, and the table that it is on.
+    claims: String,
 }
 
 impl Tables {
@@ -45,6 +49,7 @@ impl Tables {
             log: quoted(log),
             history: quoted(&format!("{log}_history")),
             sessions: quoted(&format!("{log}_sessions")),
+            claims: index(dialect.kind, log, "claims"),
         }
     }
 
@@ -60,6 +65,12 @@ impl Tables {
              state text NOT NULL, session text NOT NULL, part text NOT NULL, \
              attempts bigint NOT NULL, error text, claimed_us bigint NOT NULL, finished_us bigint, \
              PRIMARY KEY (job, key))"
+        ));
+        // Who looks for claims must not go through all that is done.
+        create.push(format!(
+            "CREATE INDEX IF NOT EXISTS {} (job, key) WHERE state = '{}'",
+            self.claims,
+            state::CLAIMED
         ));
         create.push(format!(
             "CREATE TABLE IF NOT EXISTS {history} (job text NOT NULL, key text NOT NULL, \
@@ -180,6 +191,7 @@ impl Tables {
             Left::FailedBefore(us) => {
                 format!("state = '{failed}' AND finished_us < {us} AND $3 = $3")
             }
+            Left::Own => format!("state = '{claimed}' AND session = $3"),
             Left::Behind => format!(
                 "state = '{claimed}' AND session <> $3 AND session NOT IN (SELECT o.id FROM {} AS o \
                  WHERE o.lease_us > {})",
@@ -394,8 +406,8 @@ impl Tables {
     /// Entries that say success without being in the history.
     pub(crate) fn unproven(&self, limit: usize) -> Statement {
         let select = format!(
-            "SELECT key FROM {} WHERE job = $1 AND state = '{}' AND key NOT IN \
-             (SELECT h.key FROM {} AS h WHERE h.job = $1) ORDER BY key LIMIT $2",
+            "SELECT key FROM {} WHERE job = $1 AND state = '{}' EXCEPT SELECT key FROM {} \
+             WHERE job = $1 ORDER BY key LIMIT $2",
             self.log,
             state::SUCCESS,
             self.history
@@ -428,6 +440,14 @@ impl Tables {
         let select = format!("SELECT key FROM {} WHERE job = $1 AND session = $2", self.history);
         Statement::query(select, params![self.job.as_str(), session])
     }
+}
+
+/// An index on a table. It is in the schema of its table: PostgreSQL wants that said of the table alone,
+/// SQLite of the index alone.
+fn index(kind: Kind, table: &str, name: &str) -> String {
+    let plain = table.rsplit('.').next().unwrap_or(table);
+    let (of, on) = if kind == Kind::Postgres { (plain, table) } else { (table, plain) };
+    format!("{} ON {}", quoted(&format!("{of}_{name}")), quoted(on))
 }
 
 fn micros(time: Duration) -> i64 {

@@ -195,7 +195,7 @@ async fn a_stopped_batch_gives_its_claims_back(db: Db) {
     });
     let batch = records.batch().batch_size(100).workers(2);
     let summary = batch.run_until(&log, slow, async { drop(stopped.await) }).await.unwrap();
-    assert!(summary.succeeded >= 20 && summary.succeeded < 500, "{summary:?}");
+    assert!(summary.succeeded > 0 && summary.succeeded < 500, "{summary:?}");
     let verified = batch.verify(&log).await.unwrap();
     assert_eq!((verified.claimed, verified.missing), (0, 500 - summary.succeeded));
     batch.run(&log, records.clone()).await.unwrap();

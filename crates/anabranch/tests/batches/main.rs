@@ -4,6 +4,7 @@
 
 mod basics;
 mod claims;
+mod forgotten;
 mod records;
 #[path = "../consumers/support.rs"]
 mod support;
