@@ -2,8 +2,8 @@
 //!
 //! Looking on from the last task that was read finds what was enqueued since. What became visible late
 //! (an enqueueing transaction may commit after a later one), what was retried or released stands before
-//! that: a full look finds it, whenever the lane has nothing else to do, or once a second. In a look the
-//! held keys come first, so of a key that is not among them all that is open can be read.
+//! that: a full look finds it, whenever the lane has nothing else to do, or once a second (five, beside a key
+//! with a long line). In a look the held keys come first, so of a key that is not among them all that is open can be read.
 //!
 //! Keys that have more tasks than the queue keeps are left out of both: they are read on by their own.
 
@@ -22,6 +22,8 @@ const LOW: usize = if cfg!(test) { 10 } else { 2_000 };
 const REFILLS: usize = if cfg!(test) { 2 } else { 16 };
 /// How soon to look at everything again while there is work.
 const FULL: Duration = Duration::from_secs(1);
+/// The same while keys are left out, whose tasks it would pass one by one.
+const FULL_APART: Duration = Duration::from_secs(5);
 /// How soon to look when nobody signals: timers are due within a second.
 const POLL: Duration = Duration::from_secs(1);
 /// A full look comes again after so many times its duration, so that it takes a small part of the time:
@@ -166,6 +168,7 @@ impl Sight {
     /// What to look for.
     pub(crate) fn ask(&self, queue: &Queue, now: Instant) -> Ask {
         let pause = match queue.has_turn() {
+            true if queue.apart().next().is_some() => FULL_APART.max(self.full_took * REST),
             true => FULL.max(self.full_took * REST),
             false if self.full_took > SLOW => self.full_took * IDLE_REST,
             false => Duration::ZERO,
