@@ -1,6 +1,7 @@
 //! What can be wrong with a document, on purpose, and the reason that the contract must give for it.
 
-use crate::application::{APPLICATION, Application, Dice};
+use crate::application::{Application, Dice};
+use crate::pen::APPLICATION;
 
 /// What is wrong with a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,6 +18,7 @@ mod intake;
 mod kind;
 mod mapper;
 mod path;
+mod pen;
 mod proof;
 #[path = "../start.rs"]
 mod start;
@@ -67,7 +68,12 @@ async fn show(log: &Log, contract: &Contract, arguments: &Arguments) -> Outcome<
     fill(log, contract, arguments).await?;
     let Arguments { instances, workers, .. } = arguments;
     let how = if arguments.is_fixed { "fixed parts" } else { "elastic" };
-    let what = if arguments.in_processes { "processes" } else { "instances" };
+    let what = match (arguments.in_processes, *instances) {
+        (true, 1) => "process",
+        (true, _) => "processes",
+        (false, 1) => "instance",
+        (false, _) => "instances",
+    };
     println!("{instances} {what} of {workers} workers, {how}");
     let part = |id| match arguments.is_fixed {
         true => Part::Fixed { id, count: *instances, hashed: false },

@@ -12,6 +12,7 @@ mod flaw;
 mod kind;
 mod mapper;
 mod path;
+mod pen;
 
 use anabranch::Value;
 use application::Application;

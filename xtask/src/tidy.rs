@@ -36,7 +36,7 @@ const SQL_PLACES: [&str; 13] = [
     "crates/anabranch-runtime/src/rebuild.rs",
     "crates/anabranch-workpool/src/tables",
     "crates/anabranch-workflow/src/snapshots.rs",
-    "crates/anabranch-batch/src/tables.rs",
+    "crates/anabranch-batch/src/",
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",
     "crates/anabranch-store/src/sql.rs",
