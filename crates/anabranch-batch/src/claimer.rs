@@ -159,17 +159,20 @@ impl Claimer<'_> {
     }
 
     /// Waits a while for those who are at work, here and elsewhere, and takes over from those who die. Going
-    /// through a large table takes its time, so that is not done all the while.
+    /// through large tables takes its time, so that is not done all the while.
     async fn wait_for_others(&mut self, a_while: Duration) -> Result<(), StoreError> {
         let (started, before) = (Instant::now(), self.claimed);
+        let mut took = Duration::ZERO;
         loop {
-            self.pause(LOOK).await;
+            self.pause(LOOK.max(took * 10)).await;
             self.observe().await?;
+            let looked = Instant::now();
             self.take_up(Left::Behind).await?;
             let is_enough = self.claimed > before || started.elapsed() > a_while;
             if is_enough || self.is_over() || self.is_quiet().await? {
                 return Ok(());
             }
+            took = looked.elapsed();
         }
     }
 
@@ -215,7 +218,7 @@ impl Claimer<'_> {
         }
         let keys: Vec<String> = keyed.iter().map(|(key, _)| key.clone()).collect();
         let session = self.session.id();
-        let got = self.ask(vec![self.tables.claim(&session, self.batch.part, &keys)]).await?;
+        let got = self.ask(self.tables.claim(&session, self.batch.part, &keys)).await?;
         let got: HashSet<String> =
             got.iter().map(|row| self.column(row, "key")).collect::<Result<_, _>>()?;
         for (key, row) in keyed.into_iter().filter(|(key, _)| got.contains(key)) {

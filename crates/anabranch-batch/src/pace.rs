@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How long the rows of one transaction should take.
-const TARGET: Duration = Duration::from_millis(100);
+const TARGET: Duration = Duration::from_millis(150);
 
 /// How many rows a worker takes at a time.
 pub(crate) struct Pace {

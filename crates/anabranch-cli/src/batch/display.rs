@@ -47,6 +47,12 @@ impl Display {
         *last = Some(Instant::now());
     }
 
+    /// Says why it goes on for a while.
+    pub(super) fn told(&self) {
+        self.end();
+        eprintln!("{}: told to stop; finishing what was begun", self.job);
+    }
+
     /// Leaves the bar as it is.
     pub(super) fn end(&self) {
         if self.is_terminal && self.last.lock().is_ok_and(|last| last.is_some()) {

@@ -110,7 +110,11 @@ impl Run {
         let options = Options { namespace, sessions, ..Options::default() };
         let log = anabranch::connect_with(&self.job.target.url, &options).await?;
         display.begin(part, self.workers);
-        let ran = batch.run_until(&log, handler, anabranch::told_to_stop()).await;
+        let told = async {
+            anabranch::told_to_stop().await;
+            display.told();
+        };
+        let ran = batch.run_until(&log, handler, told).await;
         display.end();
         display::summary(&self.job.job, part, &ran?, self.json)?;
         Ok(ExitCode::SUCCESS)

@@ -29,7 +29,7 @@ pub(crate) struct BenchBatch {
     database: Measured,
 
     /// How many rows wait
-    #[arg(long, default_value_t = 1_800, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 2_400, value_parser = clap::value_parser!(u64).range(1..))]
     waiting: u64,
 
     /// How many rows do SQL

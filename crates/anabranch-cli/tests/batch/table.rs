@@ -4,6 +4,7 @@ use crate::process;
 use anabranch::database::{End, Statement};
 use anabranch::{Log, Namespace, Options, Row};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,12 @@ impl Running {
                 .unwrap()
                 .success()
         );
+    }
+
+    /// Waits until it says something on standard error.
+    pub fn until_said(&mut self, text: &str) {
+        let mut said = BufReader::new(self.0.as_mut().unwrap().stderr.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains(text)), "it never says {text}");
     }
 
     pub fn output(mut self) -> Output {
