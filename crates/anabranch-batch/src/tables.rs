@@ -57,14 +57,15 @@ impl Tables {
         if let Some(schema) = schema.filter(|_| self.kind == Kind::Postgres) {
             create.push(format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema)));
         }
-        // Every entry is changed once or more. With room for that beside it the index stays as it is; an
+        // By key first: a job that the statistics do not know yet looks as if it had no entries, and the planner
+        // would go through all of them for each page. Every entry is changed once or more. With room for that beside it the index stays as it is; an
         // index of the claims alone would cost more than it gains.
         let room = if self.kind == Kind::Postgres { " WITH (fillfactor = 70)" } else { "" };
         create.push(format!(
             "CREATE TABLE IF NOT EXISTS {log} (job text NOT NULL, key text NOT NULL, \
              state text NOT NULL, session text NOT NULL, part text NOT NULL, \
              attempts bigint NOT NULL, error text, claimed_us bigint NOT NULL, finished_us bigint, \
-             PRIMARY KEY (job, key)){room}"
+             PRIMARY KEY (key, job)){room}"
         ));
         create.push(format!(
             "CREATE TABLE IF NOT EXISTS {history} (job text NOT NULL, key text NOT NULL, \
@@ -267,7 +268,15 @@ impl Tables {
         );
         let note =
             Statement::new(note, vec![self.job.as_str().into(), session.into(), part.into(), list]);
-        vec![note, update]
+        // By the keys: a plan that was made while the table was small would go through all of it for as long
+        // as the connection lives.
+        let by_index = "SELECT set_config('enable_seqscan', 'off', true)";
+        let mut statements = match self.kind {
+            Kind::Postgres => vec![Statement::new(by_index, vec![])],
+            _ => Vec::new(),
+        };
+        statements.extend([note, update]);
+        statements
     }
 
     /// A row has failed, if it is still claimed by this session.
