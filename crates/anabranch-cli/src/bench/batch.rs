@@ -68,15 +68,9 @@ impl BenchBatch {
         measured.map(|()| ExitCode::SUCCESS)
     }
 
-    fn say(&self, text: impl FnOnce() -> String) {
-        if !self.database.json {
-            eprintln!("{}", text());
-        }
-    }
-
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
         let at = own.log.at().to_owned();
-        self.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
+        self.database.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
         let (waiting, rows) = (create(own, "waiting").await?, create(own, "rows").await?);
         fill(own, waiting, self.waiting).await?;
         fill(own, rows, self.rows).await?;
@@ -84,7 +78,7 @@ impl BenchBatch {
         for repeat in 1..=self.repeats {
             let one = self.rate(own, &format!("one_{repeat}"), waiting, 1, Wait).await?;
             let three = self.rate(own, &format!("three_{repeat}"), waiting, 3, Wait).await?;
-            self.say(|| {
+            self.database.say(|| {
                 format!("repeat {repeat}, waiting: {three:.0} rows/s of three, {one:.0} of one")
             });
             wait.bare.push(one);
@@ -106,7 +100,8 @@ impl BenchBatch {
                 "there are {found:?} effects of {} rows",
                 self.rows
             );
-            self.say(|| format!("repeat {repeat}, SQL: {ours:.0} rows/s, {by_hand:.0} by hand"));
+            self.database
+                .say(|| format!("repeat {repeat}, SQL: {ours:.0} rows/s, {by_hand:.0} by hand"));
             sql.ours.push(ours);
             sql.bare.push(by_hand);
         }
@@ -153,7 +148,7 @@ impl BenchBatch {
         anyhow::ensure!(violations.is_empty(), "{}", violations.join("; "));
         let shares = verified.sessions.iter().map(|session| session.rows.to_string());
         let shares: Vec<_> = shares.collect();
-        self.say(|| format!("{job}: {} rows, no collision", shares.join(" + ")));
+        self.database.say(|| format!("{job}: {} rows, no collision", shares.join(" + ")));
         Ok(verified.succeeded as f64 / elapsed.as_secs_f64())
     }
 

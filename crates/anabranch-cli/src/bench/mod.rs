@@ -63,6 +63,15 @@ struct Measured {
     json: bool,
 }
 
+impl Measured {
+    /// Says how far it is, unless the output is for a program.
+    fn say(&self, text: impl FnOnce() -> String) {
+        if !self.json {
+            eprintln!("{}", text());
+        }
+    }
+}
+
 #[derive(Subcommand)]
 pub(crate) enum Bench {
     Log(log::BenchLog),

@@ -116,20 +116,15 @@ impl BenchProject {
         self.cases.is_empty() || self.cases.contains(&what)
     }
 
-    fn say(&self, text: impl FnOnce() -> String) {
-        if !self.database.json {
-            eprintln!("{}", text());
-        }
-    }
-
     async fn measure(&self, own: &mut OwnLog) -> anyhow::Result<()> {
         let whole = [What::Nothing, What::Upsert, What::Batch, What::View];
         let whole: Vec<What> = whole.into_iter().filter(|what| self.wants(*what)).collect();
         let partitions = self.wants(What::Partitions) && own.is_postgres();
         let at = own.log.at().to_owned();
-        self.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
+        self.database.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
         if !whole.is_empty() || partitions {
-            self.say(|| format!("filling: {} events in {} streams", self.events, self.streams));
+            self.database
+                .say(|| format!("filling: {} events in {} streams", self.events, self.streams));
             own.fill(self.events, self.streams).await?;
         }
         if !self.database.json {
@@ -145,7 +140,7 @@ impl BenchProject {
             self.in_another("commits", async |own| self.commits(own).await).await?;
         }
         if partitions {
-            let say = |text| self.say(|| text);
+            let say = |text| self.database.say(|| text);
             let mut case = partitions::measure(own, self.events, self.repeats, say).await?;
             case.bench = "project";
             case.print(self.database.json)?;
@@ -174,7 +169,7 @@ impl BenchProject {
             if let Some(effect) = what.effect() {
                 let table = own.table(format_args!("limit_{name}_{repeat}"));
                 let rate = limit::rate(own, effect, table).await?;
-                self.say(|| format!("{name}: repeat {repeat}, limit {rate:.0} events/s"));
+                self.database.say(|| format!("{name}: repeat {repeat}, limit {rate:.0} events/s"));
                 if effect != Effect::Nothing {
                     own.verify(table, self.events).await?;
                 }
@@ -183,7 +178,8 @@ impl BenchProject {
             for (lanes, rates) in LANES.into_iter().zip(&mut rates) {
                 let consumer = format!("{name}_{repeat}_{lanes}");
                 let rate = self.catch_up(own, what, &consumer, lanes).await?;
-                self.say(|| format!("{name}: repeat {repeat}, {lanes} lanes {rate:.0} events/s"));
+                self.database
+                    .say(|| format!("{name}: repeat {repeat}, {lanes} lanes {rate:.0} events/s"));
                 rates.push(rate);
             }
         }
@@ -237,7 +233,8 @@ impl BenchProject {
                 let waiting = Waiting { name: format!("waiting_{repeat}_{lanes}"), wait: WAIT };
                 let set = ReplicaSet::new("bench").lanes(*lanes).projection(waiting);
                 let rate = timed(own, set, events).await?;
-                self.say(|| format!("{name}: repeat {repeat}, {lanes} lanes {rate:.0} events/s"));
+                self.database
+                    .say(|| format!("{name}: repeat {repeat}, {lanes} lanes {rate:.0} events/s"));
                 rates.ours.push(rate);
             }
         }
@@ -259,7 +256,8 @@ impl BenchProject {
                 let set = set.projection(Nothing { name, batch_size: 1 });
                 let rate = timed(own, set, events).await?;
                 let slots = SLOTS / total;
-                self.say(|| format!("commits: repeat {repeat}, {slots} slots {rate:.0} events/s"));
+                self.database
+                    .say(|| format!("commits: repeat {repeat}, {slots} slots {rate:.0} events/s"));
                 rates.push(rate);
             }
         }

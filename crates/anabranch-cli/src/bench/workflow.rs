@@ -120,21 +120,15 @@ impl BenchWorkflow {
         measured.map(|()| ExitCode::SUCCESS)
     }
 
-    fn say(&self, text: impl FnOnce() -> String) {
-        if !self.database.json {
-            eprintln!("{}", text());
-        }
-    }
-
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
         let at = own.log.at().to_owned();
-        self.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
+        self.database.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
         let (mut sent, mut reacted, mut acted) = (Vec::new(), Vec::new(), Vec::new());
         for repeat in 1..=self.repeats {
             let rate = self.rate(self.send(&counting(own, &format!("sent_{repeat}"))).await?);
             let (react, act) = self.through(own, &format!("reacted_{repeat}")).await?;
             let (react, act) = (self.rate(react), self.rate(act));
-            self.say(|| {
+            self.database.say(|| {
                 format!(
                     "repeat {repeat}, sent {rate:.0}, react {react:.0}, action {act:.0} a second"
                 )

@@ -106,26 +106,21 @@ impl BenchWorkpool {
         measured.map(|()| ExitCode::SUCCESS)
     }
 
-    fn say(&self, text: impl FnOnce() -> String) {
-        if !self.database.json {
-            eprintln!("{}", text());
-        }
-    }
-
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
         let at = own.log.at().to_owned();
-        self.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
+        self.database.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
         let (mut limits, mut rates) = (Vec::new(), WORKERS.map(|_| Vec::new()));
         let (mut hot, mut slower) = (Rates::default(), Vec::new());
         for repeat in 1..=self.repeats {
             let (pool, all) = (format!("limit_{repeat}"), self.tasks(0..self.tasks));
             let limit = tasks_limit::rate(own, &pool, all).await?;
-            self.say(|| format!("repeat {repeat}, limit {limit:.0} tasks/s"));
+            self.database.say(|| format!("repeat {repeat}, limit {limit:.0} tasks/s"));
             limits.push(limit);
             for ((workers, _), rates) in WORKERS.into_iter().zip(&mut rates) {
                 let rate =
                     self.through(own, &format!("through_{workers}_{repeat}"), workers).await?;
-                self.say(|| format!("repeat {repeat}, {workers} workers {rate:.0} tasks/s"));
+                self.database
+                    .say(|| format!("repeat {repeat}, {workers} workers {rate:.0} tasks/s"));
                 rates.push(rate);
             }
             // In turns: a machine that others use, too, is faster at one time than at another.
@@ -135,7 +130,7 @@ impl BenchWorkpool {
                 let rate = self.others(own, &pool, hot).await?;
                 *if hot { &mut ours } else { &mut bare } = rate;
             }
-            self.say(|| format!("repeat {repeat}, others {ours:.0} tasks/s of {bare:.0}"));
+            self.database.say(|| format!("repeat {repeat}, others {ours:.0} tasks/s of {bare:.0}"));
             slower.push((bare / ours - 1.0) * 100.0);
             hot.bare.push(bare);
             hot.ours.push(ours);
