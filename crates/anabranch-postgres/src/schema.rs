@@ -23,6 +23,11 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0003_replica_sets.sql"),
         },
         Migration { version: 4, name: "work", sql: include_str!("../migrations/0004_work.sql") },
+        Migration {
+            version: 5,
+            name: "identity",
+            sql: include_str!("../migrations/0005_identity.sql"),
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
 };

@@ -1,0 +1,26 @@
+-- What identifies a consumer, stored and compared. New columns, so that running workers of the last
+-- version do not stumble over them; NULL until a program of this version has run the consumer.
+ALTER TABLE {ns}_consumers ADD COLUMN partition TEXT;    -- strategy with its names, and the hash rule
+ALTER TABLE {ns}_consumers ADD COLUMN scope TEXT;        -- which events it handles, as JSON
+-- What a program asked for that differs, until it is accepted.
+ALTER TABLE {ns}_consumers ADD COLUMN wanted_scope TEXT;
+
+-- Keys of handled events of consumers whose key is a function: computed again at each start.
+CREATE TABLE {ns}_key_samples (
+    consumer TEXT    NOT NULL,
+    position INTEGER NOT NULL,
+    key      TEXT    NOT NULL,
+    PRIMARY KEY (consumer, position)
+) STRICT, WITHOUT ROWID;
+
+-- Positions are never given twice, whoever deletes events: the highest one that is gone is kept, so
+-- that appending costs nothing more.
+INSERT INTO {ns}_settings VALUES ('deleted_up_to', '0');
+CREATE TRIGGER {ns}_events_deleted AFTER DELETE ON {ns}_events BEGIN
+    UPDATE {ns}_settings SET value = CAST(OLD.position AS TEXT)
+    WHERE name = 'deleted_up_to' AND CAST(value AS INTEGER) < OLD.position;
+END;
+
+-- The oldest schema version whose programs may still start on this one.
+ALTER TABLE {ns}_migrations ADD COLUMN admits INTEGER;
+INSERT INTO {ns}_migrations (version, name, admits) VALUES (5, 'identity', 5);
