@@ -20,6 +20,7 @@
 //! | `generations` | when slots were assigned anew, why, and to whom |
 //! | `pause` | pause and resume a consumer |
 //! | `replay` | begin again |
+//! | `accept_scope` | another scope than before is meant |
 //! | `skip_to_head` | leave out what is not handled |
 //! | `parked` | keys that failed: list, show, retry, skip |
 //! | `tasks` | tasks of work pools: look at, enqueue, cancel, retry, discard |
@@ -34,6 +35,7 @@
 
 #![allow(clippy::print_stdout, reason = "standard output is what this program is for")]
 
+mod accept_scope;
 mod append;
 mod batch;
 mod bench;
@@ -94,6 +96,7 @@ enum Command {
     Resume(pause::Resume),
     Replay(replay::Replay),
     SkipToHead(skip_to_head::SkipToHead),
+    AcceptScope(accept_scope::AcceptScope),
     Offsets(offsets::Offsets),
     Rescale(rescale::Rescale),
     ImportPositions(import_positions::ImportPositions),
@@ -150,6 +153,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Resume(resume) => resume.run().await,
         Command::Replay(replay) => replay.run().await,
         Command::SkipToHead(skip) => skip.run().await,
+        Command::AcceptScope(accept) => accept.run().await,
         Command::Offsets(offsets) => offsets.run().await,
         Command::Rescale(rescale) => rescale.run().await,
         Command::ImportPositions(import) => import.run().await,

@@ -130,6 +130,28 @@ impl Partition {
         }
     }
 
+    /// All that decides which slot an event is in, as text: the strategy, the names that it was made
+    /// with, and the hash rule. A consumer's cursors hold slots, so it keeps this for ever.
+    ///
+    /// ```
+    /// use anabranch_core::{HashRule, Partition};
+    /// let of = |partition: Partition| partition.identity(HashRule::Fnv1a);
+    /// assert_eq!(of(Partition::entity("Order")), "entity \"Order\", fnv1a");
+    /// assert_eq!(of(Partition::customer().with_rule(HashRule::Md5)), "customer, md5");
+    /// assert_ne!(of(Partition::dcb("seat")), of(Partition::dcb("show")));
+    /// ```
+    #[must_use]
+    pub fn identity(&self, log_rule: HashRule) -> String {
+        let (strategy, rule) = (self.strategy(), self.rule(log_rule));
+        match &self.by {
+            By::Global => strategy.to_string(),
+            By::Entity(None) | By::Customer | By::Saga => format!("{strategy}, {rule}"),
+            By::Entity(Some(name)) | By::Dcb(name) | By::Custom(name, _) => {
+                format!("{strategy} {name:?}, {rule}")
+            }
+        }
+    }
+
     /// The key of an event, as people read it.
     pub fn key<'e>(&self, event: &'e Event) -> Result<Cow<'e, str>, MissingKey> {
         let missing = |field| MissingKey { field, strategy: self.strategy() };

@@ -38,6 +38,12 @@ impl Query {
         Self::default()
     }
 
+    /// Events that match at least one of these items; every event if there are none.
+    #[must_use]
+    pub fn from_items(items: Vec<QueryItem>) -> Self {
+        Self { items }
+    }
+
     /// Events of one of these types.
     pub fn types<T: Into<String>>(types: impl IntoIterator<Item = T>) -> Self {
         let types = types.into_iter().map(Into::into).collect();

@@ -1,9 +1,12 @@
 //! A consumer as the runtime sees it: a name, a strategy, choices, and code.
 
 use crate::handler::{LaneHandler, Result};
+use crate::identity::{Difference, Identity, Stored};
+use crate::key_samples;
 use crate::projection::{Projection, ProjectionCode};
 use crate::rows::{RowConsumer, RowConsumerCode, Work};
 use crate::run_error::RunError;
+use crate::scope_change::ScopeChange;
 use crate::settings::{Settings, Start};
 use crate::subscriber::{Subscriber, SubscriberCode};
 use crate::tables::Tables;
@@ -158,17 +161,26 @@ impl Consumer {
         }
     }
 
-    /// How its keys become slots. A consumer keeps it for ever: its cursors hold slots.
-    fn strategy(&self, rule: HashRule) -> String {
-        strategy_text(self.partition.strategy(), self.partition.rule(rule))
+    /// What identifies it. A consumer keeps it for ever: its cursors hold slots of these keys, and stand
+    /// behind these events.
+    fn identity(&self, log_rule: HashRule) -> Identity {
+        let rule = self.partition.rule(log_rule);
+        Identity {
+            kind: self.kind,
+            partition: self.partition.identity(log_rule),
+            strategy: strategy_text(self.partition.strategy(), rule),
+            scope: self.settings.scope.canonical(self.partition.category()),
+            version: self.settings.version,
+        }
     }
 
     /// Registers it if it is new; refuses it if what is stored was made by something else.
     pub(crate) async fn register(&self, log: &Log, tables: &Tables) -> Result<(), RunError> {
+        let identity = self.identity(log.hash_rule());
         let wanted = Registered {
             name: self.name.clone(),
             kind: self.kind.to_owned(),
-            strategy: self.strategy(log.hash_rule()),
+            strategy: identity.strategy.clone(),
             version: self.settings.version,
             paused: false,
             reset_to: None,
@@ -184,8 +196,7 @@ impl Consumer {
         let slots = self.partition.slots();
         let (found, is_new) = tables.register(tx.session(), &wanted, &slots).await?;
         if found.is_set_up && !is_new {
-            tx.commit(Vec::new()).await;
-            return self.check(&found, &wanted);
+            return self.go_on(log, tables, tx, &identity).await;
         }
         if found.strategy != wanted.strategy {
             return Err(RunError::refused(
@@ -211,63 +222,112 @@ impl Consumer {
                 ));
             }
         }
-        let failed =
-            |error: String| RunError::refused(&self.name, format!("set-up failed: {error}"));
+        let failed = |error: String| self.failed("set-up", &error);
         self.work.hooks().set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
-        let begin: Vec<Statement> = match is_new {
+        let mut begin: Vec<Statement> = match is_new {
             true => tables.restart_at(&self.name, &[], &slots, start, start),
             // Its cursors were imported: they stay where they stand.
             false => vec![tables.is_set_up(&wanted)],
         };
-        match tx.commit(begin).await {
+        begin.push(tables.keep_identity(&self.name, &identity));
+        self.ended(tables, "set-up", tx.commit(begin).await)
+    }
+
+    /// Goes on with what is stored, if that was made by what it is now.
+    async fn go_on(
+        &self,
+        log: &Log,
+        tables: &Tables,
+        mut tx: Tx<'_>,
+        identity: &Identity,
+    ) -> Result<(), RunError> {
+        let stored = tables.identity_in(tx.session(), &self.name).await?;
+        let stored =
+            stored.ok_or_else(|| tables.corrupt(format!("no consumer `{}`", self.name)))?;
+        match identity.compare(&stored) {
+            Ok(()) => {}
+            Err(Difference::Scope { was, is }) => {
+                // Written down, so that the change can be accepted without this program.
+                let want = vec![tables.want_scope(&self.name, &is)];
+                self.ended(tables, "asking for another scope", tx.commit(want).await)?;
+                return Err(self.scope_refused(log, tables, (&was, &is)).await?);
+            }
+            Err(difference) => return Err(RunError::refused(&self.name, difference.to_string())),
+        }
+        let keep = match stored.is_partial() {
+            true => vec![tables.keep_identity(&self.name, identity)],
+            false => Vec::new(),
+        };
+        self.ended(tables, "registering", tx.commit(keep).await)?;
+        key_samples::check(self, log, tables).await
+    }
+
+    async fn scope_refused(
+        &self,
+        log: &Log,
+        tables: &Tables,
+        (was, is): (&crate::Scope, &crate::Scope),
+    ) -> Result<RunError, RunError> {
+        let cursors = tables.cursors(&self.name).await?;
+        let position = cursors.iter().map(|cursor| cursor.position).max().unwrap_or_default();
+        let change = ScopeChange::of(log, &self.name, (was, is), position).await?;
+        let problem = format!(
+            "{change}; if that is meant, `anabranch accept-scope {0}` and start it again, and to \
+             handle what is left out as well, `anabranch replay {0}` after that",
+            self.name
+        );
+        Ok(RunError::refused(&self.name, problem))
+    }
+
+    fn failed(&self, what: &str, error: &str) -> RunError {
+        RunError::refused(&self.name, format!("{what} failed: {error}"))
+    }
+
+    /// What the end of a transaction means for whoever wants to run it.
+    fn ended(&self, tables: &Tables, what: &str, ended: Ended) -> Result<(), RunError> {
+        match ended {
             Ended::Committed => Ok(()),
-            Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
+            Ended::Fenced => Err(self.failed(what, "the consumer is gone")),
             Ended::Broken(broken) => Err(tables.error(broken).into()),
             Ended::Failed(failure) if failure.failed.is_transient() => {
                 Err(tables.error(failure.failed).into())
             }
-            Ended::Failed(failure) => Err(failed(failure.failed.to_string())),
+            Ended::Failed(failure) => Err(self.failed(what, &failure.failed.to_string())),
         }
     }
 
-    /// Refuses to go on once another version has taken its place, or it was forgotten.
-    pub(crate) fn still_is(&self, version: Option<u32>) -> Result<(), RunError> {
-        let own = self.settings.version;
-        match version {
-            Some(version) if version == own => Ok(()),
-            Some(version) => Err(RunError::refused(
-                &self.name,
-                format!(
-                    "version {version} has taken the place of version {own}; run the program with \
-                     that version"
-                ),
-            )),
-            None => Err(RunError::refused(
+    /// Refuses to go on once something else has taken its place, or it was forgotten.
+    pub(crate) fn still_is(
+        &self,
+        log_rule: HashRule,
+        now: Option<&Stored>,
+    ) -> Result<(), RunError> {
+        let Some(now) = now else {
+            return Err(RunError::refused(
                 &self.name,
                 "it was forgotten, or has taken the place of the old version; run it under its own \
                  name"
                     .to_owned(),
+            ));
+        };
+        match self.identity(log_rule).compare(now) {
+            Ok(()) => Ok(()),
+            Err(Difference::Version { was, is }) => Err(RunError::refused(
+                &self.name,
+                format!(
+                    "version {was} has taken the place of version {is}; run the program with that \
+                     version"
+                ),
             )),
+            Err(Difference::Scope { was, is }) => Err(RunError::refused(
+                &self.name,
+                format!(
+                    "its scope is ({was}) since that was accepted, and this program's is ({is}); run \
+                     the program with the new one"
+                ),
+            )),
+            Err(difference) => Err(RunError::refused(&self.name, difference.to_string())),
         }
-    }
-
-    fn check(&self, found: &Registered, wanted: &Registered) -> Result<(), RunError> {
-        let refuse = |problem: String| Err(RunError::refused(&self.name, problem));
-        if found.strategy != wanted.strategy {
-            return refuse(format!(
-                "it was partitioned by {} and now is by {}; its cursors hold slots of the old keys: \
-                 give it a new name, or rebuild it",
-                found.strategy, wanted.strategy
-            ));
-        }
-        if found.version != wanted.version {
-            return refuse(format!(
-                "the database has version {} of it and this program version {}; run the program \
-                 with that version, or rebuild it",
-                found.version, wanted.version
-            ));
-        }
-        Ok(())
     }
 
     /// Puts it back to where somebody asked for, with its own hook, in one transaction. Says whether
@@ -289,8 +349,7 @@ impl Consumer {
             tx.commit(Vec::new()).await;
             return Ok(false);
         };
-        let failed =
-            |error: String| RunError::refused(&self.name, format!("reset failed: {error}"));
+        let failed = |error: String| self.failed("reset", &error);
         if let Err(error) = self.work.hooks().reset(to, &mut tx).await {
             return Err(match tx.failure() {
                 Some(failure) if failure.failed.is_transient() => {
@@ -304,14 +363,6 @@ impl Consumer {
             return Err(failed(format!("it stands before position {to}, and a replay goes back")));
         }
         let restart = tables.restart_at(&self.name, &cursors, &slots, to, to);
-        match tx.commit(restart).await {
-            Ended::Committed => Ok(true),
-            Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
-            Ended::Broken(broken) => Err(tables.error(broken).into()),
-            Ended::Failed(failure) if failure.failed.is_transient() => {
-                Err(tables.error(failure.failed).into())
-            }
-            Ended::Failed(failure) => Err(failed(failure.failed.to_string())),
-        }
+        self.ended(tables, "reset", tx.commit(restart).await).map(|()| true)
     }
 }

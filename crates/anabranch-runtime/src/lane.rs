@@ -17,6 +17,7 @@ mod transact;
 use crate::consumer::{Code, Consumer};
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
+use crate::key_samples::Sampler;
 use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::Tables;
@@ -207,6 +208,8 @@ pub(crate) struct Lane {
     /// So many events are handled one at a time, since nobody knows which of them fails.
     singly: usize,
     outage: Backoff,
+    /// Chooses the events whose keys are kept.
+    sampler: Sampler,
 }
 
 impl Lane {
@@ -228,6 +231,7 @@ impl Lane {
             failing_keys: 0,
             singly: 0,
             outage: Backoff::default(),
+            sampler: Sampler::of(&setup.consumer.partition),
             setup,
         }
     }

@@ -6,7 +6,11 @@
 //! | [`view`] | [`View`]: a fold for each key, and no SQL |
 //! | [`subscriber`] | [`Subscriber`]: effects elsewhere, at least once |
 //! | [`rows`], [`holding`] | [`RowConsumer`]: rows of its own instead of events |
-//! | [`settings`] | scope, retry, batch size, version |
+//! | [`settings`] | retry, batch size, version, start |
+//! | [`scope`] | [`Scope`]: which events a consumer handles |
+//! | [`scope_change`] | [`ScopeChange`]: a scope that is no longer the stored one |
+//! | `identity` | what identifies a consumer: stored, and compared at each start |
+//! | `key_samples` | keys of handled events, computed again at each start |
 //! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
 //! | [`handler`] | what handlers return |
 //! | [`replica_set`] | [`ReplicaSet`]: consumers that scale together |
@@ -32,7 +36,9 @@ pub mod consumers;
 mod feed;
 pub mod handler;
 pub mod holding;
+mod identity;
 pub mod import;
+mod key_samples;
 mod lane;
 pub mod offsets;
 pub mod progress_bar;
@@ -43,6 +49,8 @@ pub mod replica_set;
 pub mod report;
 pub mod rows;
 pub mod run_error;
+pub mod scope;
+pub mod scope_change;
 pub mod settings;
 pub mod status;
 pub mod subscriber;
@@ -64,7 +72,9 @@ pub use rebuild::{Rebuild, RebuildError, TableDifference};
 pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, told_to_stop};
 pub use rows::RowConsumer;
 pub use run_error::RunError;
-pub use settings::{Scope, Settings, Start};
+pub use scope::Scope;
+pub use scope_change::ScopeChange;
+pub use settings::{Settings, Start};
 pub use status::{ConsumerStatus, CursorStatus, Owner, WorkerStatus};
 pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::replica_sets::{Generation, GenerationMember};

@@ -1,7 +1,7 @@
 //! What a consumer may choose beside its name and its partition strategy.
 
-use anabranch_core::{Query, Retry};
-use anabranch_store::Filter;
+use crate::scope::Scope;
+use anabranch_core::Retry;
 
 /// Choices of a consumer. The defaults suit most.
 ///
@@ -76,67 +76,4 @@ pub enum Start {
     Beginning,
     /// With what is appended from now on.
     Head,
-}
-
-/// Which events a consumer handles: those that pass every filter that is set. The database applies
-/// them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[must_use]
-pub struct Scope {
-    query: Query,
-    categories: Vec<String>,
-    tenants: Vec<String>,
-}
-
-impl Scope {
-    /// Every event.
-    pub fn all() -> Self {
-        Self::default()
-    }
-
-    /// Events of one of these types.
-    pub fn types<T: Into<String>>(types: impl IntoIterator<Item = T>) -> Self {
-        Self { query: Query::types(types), ..Self::default() }
-    }
-
-    /// Events that match a query by type and tag.
-    pub fn matching(query: Query) -> Self {
-        Self { query, ..Self::default() }
-    }
-
-    /// And only those that have all of these tags.
-    pub fn tagged<T: Into<String>>(mut self, tags: impl IntoIterator<Item = T>) -> Self {
-        self.query = self.query.tagged(tags);
-        self
-    }
-
-    /// And only those of streams of one of these categories.
-    pub fn categories<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
-        self.categories = names.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// And only those of one of these tenants.
-    pub fn tenants<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
-        self.tenants = names.into_iter().map(Into::into).collect();
-        self
-    }
-
-    pub(crate) fn query(&self) -> &Query {
-        &self.query
-    }
-
-    /// The filter, narrowed to the category that the partition strategy names.
-    pub(crate) fn filter(&self, category: Option<&str>) -> Filter {
-        let categories = match category {
-            Some(category) => vec![category.to_owned()],
-            None => self.categories.clone(),
-        };
-        Filter { categories, tenants: self.tenants.clone(), slots: None }
-    }
-
-    /// Whether the strategy's category is one of those that are asked for.
-    pub(crate) fn allows(&self, category: &str) -> bool {
-        self.categories.is_empty() || self.categories.iter().any(|name| name == category)
-    }
 }

@@ -16,6 +16,7 @@ mod peers;
 mod running;
 
 use crate::consumer::Consumer;
+use crate::identity::Stored;
 use crate::lane::{Order, Report};
 use crate::replica_set::{Observer, Progress};
 use crate::run_error::RunError;
@@ -268,22 +269,24 @@ impl Keeper {
             }
             let running = &self.running[number];
             let name = running.consumer.name.clone();
-            let version = running.consumer.settings.version;
+            let (consumer, rule) = (Arc::clone(&running.consumer), self.log.hash_rule());
+            let is_same = |stored: &Stored| consumer.still_is(rule, Some(stored));
             let (worker, lanes) = (&self.worker.id, &running.lane_slots);
             let (wanted, losses) = (Wanted { lanes, all: &running.universe }, running.losses());
-            let claimed = self.tables.claim(&name, version, worker, wanted).await;
+            let claimed = self.tables.claim(&name, is_same, worker, wanted).await;
             let held = match claimed {
                 Ok(held) => held,
-                Err(error) if error.is_transient() => {
+                Err(RunError::Store(error)) if error.is_transient() => {
                     tracing::warn!(consumer = name, %error, "cannot claim yet");
                     return Ok(());
                 }
                 // Gone since the last heartbeat; the next one says so.
-                Err(StoreError::Corrupt { .. }) if self.is_gone(&name).await => return Ok(()),
-                Err(error) => return Err(error.into()),
+                Err(RunError::Store(StoreError::Corrupt { .. })) if self.is_gone(&name).await => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
             };
             let running = &mut self.running[number];
-            running.consumer.still_is(Some(held.version))?;
             running.claim = false;
             if running.generation.is_some_and(|before| before != held.generation) {
                 running.tell_all(|_| Order::Forget);
@@ -314,7 +317,8 @@ impl Keeper {
     async fn look_after(&mut self, beat: &Beat) -> Result<(), RunError> {
         for running in &self.running {
             let beat = beat.consumers.iter().find(|beat| beat.consumer == running.consumer.name);
-            running.consumer.still_is(beat.map(|beat| beat.version))?;
+            let now = beat.map(|beat| &beat.identity);
+            running.consumer.still_is(self.log.hash_rule(), now)?;
         }
         self.look_after_set(beat).await?;
         let report = self.report().text();

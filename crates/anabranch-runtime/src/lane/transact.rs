@@ -66,6 +66,10 @@ impl Lane {
         if !aside.is_empty() {
             fence.push(tables.park_events(&name, aside));
         }
+        let samples = self.sampler.take(&self.setup.consumer.partition, events);
+        if !samples.is_empty() {
+            fence.push(tables.keep_keys(&name, samples));
+        }
         // What others should own is let go in this same transaction, if the batch ends with it.
         let lets_go = is_all && batch.is_last;
         let keep = lets_go.then(|| Arc::clone(&self.setup.keep.borrow()));

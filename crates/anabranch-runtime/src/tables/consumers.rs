@@ -177,6 +177,7 @@ impl Tables {
             of(&self.cursors, "consumer"),
             of(&self.parked_keys, "consumer"),
             of(&self.parked_events, "consumer"),
+            of(&self.key_samples, "consumer"),
             of(&self.consumers, "name"),
         ]
     }
@@ -192,6 +193,7 @@ impl Tables {
             of(&self.cursors, "consumer"),
             of(&self.parked_keys, "consumer"),
             of(&self.parked_events, "consumer"),
+            of(&self.key_samples, "consumer"),
         ]
     }
 

@@ -4,6 +4,8 @@
 //! written. Law 1 is checked whenever they are read and whenever they are written.
 
 use super::Tables;
+use crate::identity::Stored;
+use crate::run_error::RunError;
 use anabranch_core::cursor::{self, Change, Move};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
@@ -17,8 +19,6 @@ pub(crate) struct Held {
     /// Who holds slots that it wants.
     pub(crate) waiting: Vec<String>,
     pub(crate) generation: i64,
-    /// The version of the consumer: another one gets nothing.
-    pub(crate) version: u32,
 }
 
 /// What a worker wants of a consumer's slots.
@@ -31,22 +31,25 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Tables {
-    /// Takes what is free of the slots that a worker wants, a set for each of its lanes.
+    /// Takes what is free of the slots that a worker wants, a set for each of its lanes. `is_same` says
+    /// whether the consumer still is what the worker runs: another one gets nothing.
     pub(crate) async fn claim(
         &self,
         consumer: &str,
-        version: u32,
+        is_same: impl Fn(&Stored) -> Result<(), RunError>,
         worker: &str,
         wanted: Wanted<'_>,
-    ) -> Result<Held, StoreError> {
+    ) -> Result<Held, RunError> {
         let mut session = self.database.control();
         let mut locked = self.lock_consumer(session.as_mut(), consumer).await?;
-        let Locked { generation, version: found, .. } = locked;
+        let Locked { generation, .. } = locked;
         let (cursors, waiting) = (Vec::new(), Vec::new());
-        let nothing = Held { cursors, waiting, generation, version: found };
-        if locked.reset_to.is_some() || found != version {
-            // Whoever runs now would stand in the way of the replay that comes first, or write what
-            // another version reads.
+        let nothing = Held { cursors, waiting, generation };
+        if let Some(stored) = self.identity_in(session.as_mut(), consumer).await? {
+            is_same(&stored)?;
+        }
+        if locked.reset_to.is_some() {
+            // A worker that runs now would stand in the way of the replay that comes first.
             session.run(Vec::new(), End::Commit).await.map_err(|failed| self.error(failed))?;
             return Ok(nothing);
         }
@@ -157,16 +160,14 @@ impl Tables {
         consumer: &str,
     ) -> Result<Locked, StoreError> {
         let (consumers, lock) = (&self.consumers, self.for_update);
-        let select = format!(
-            "SELECT generation, version, reset_to, slots FROM {consumers} WHERE name = $1{lock}"
-        );
+        let select =
+            format!("SELECT generation, reset_to, slots FROM {consumers} WHERE name = $1{lock}");
         let rows = self.query_in(session, Statement::query(select, params![consumer])).await?;
         let Some(row) = rows.first() else {
             return Err(self.corrupt(format!("no consumer `{consumer}`")));
         };
         Ok(Locked {
             generation: self.column(row, "generation")?,
-            version: self.column(row, "version")?,
             reset_to: self.column(row, "reset_to")?,
             slots: self.slots(row)?,
             cursors: Vec::new(),
@@ -322,7 +323,6 @@ impl Tables {
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) generation: i64,
-    pub(crate) version: u32,
     /// Where somebody wants it to begin again.
     pub(crate) reset_to: Option<Position>,
     pub(crate) slots: SlotSet,

@@ -7,6 +7,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
+//! | `identity` | what identifies a consumer, and keys of events that it has handled |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
 //! | `imports` | positions of runners that were there before |
 //! | `workers` | leases and heartbeats |
@@ -15,6 +16,7 @@
 
 pub(crate) mod consumers;
 pub(crate) mod cursors;
+pub(crate) mod identity;
 pub(crate) mod imports;
 pub(crate) mod parked;
 pub(crate) mod replica_sets;
@@ -42,6 +44,7 @@ pub(crate) struct Tables {
     pub(crate) assignments: String,
     pub(crate) parked_keys: String,
     pub(crate) parked_events: String,
+    pub(crate) key_samples: String,
     /// The database's clock.
     pub(crate) now: &'static str,
     pub(crate) for_update: &'static str,
@@ -60,6 +63,7 @@ impl Tables {
             assignments: dialect.table("assignments"),
             parked_keys: dialect.table("parked_keys"),
             parked_events: dialect.table("parked_events"),
+            key_samples: dialect.table("key_samples"),
             now,
             for_update,
             database,

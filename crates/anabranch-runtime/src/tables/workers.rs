@@ -2,6 +2,7 @@
 
 use super::Tables;
 use super::replica_sets::LEAVING;
+use crate::identity::Stored;
 use crate::report::Report;
 use crate::status::WorkerStatus;
 use anabranch_core::generation::Rollout;
@@ -39,7 +40,8 @@ pub(crate) struct Beat {
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerBeat {
     pub(crate) consumer: String,
-    pub(crate) version: u32,
+    /// What identifies it now.
+    pub(crate) identity: Stored,
     pub(crate) paused: bool,
     pub(crate) generation: i64,
     pub(crate) wants_reset: bool,
@@ -110,7 +112,8 @@ impl Tables {
         let values = params![&worker.id, lease.as_micros() as u64, report];
         let renew = Statement::fence(renew, values, 1);
         let look = format!(
-            "SELECT name, version, paused, generation, reset_to IS NOT NULL AS wants_reset, \
+            "SELECT name, kind, strategy, version, partition, scope, wanted_scope, paused, generation, \
+             reset_to IS NOT NULL AS wants_reset, \
              EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked, \
              (SELECT count(*) FROM {cursors} AS c WHERE c.consumer = name AND c.owner = $1) \
              AS cursors, (SELECT CAST(coalesce(sum(c.epoch), 0) AS BIGINT) FROM {cursors} AS c \
@@ -138,7 +141,7 @@ impl Tables {
         let consumer = |row| {
             Ok(ConsumerBeat {
                 consumer: self.column(row, "name")?,
-                version: self.column(row, "version")?,
+                identity: self.stored(row)?,
                 paused: self.column(row, "paused")?,
                 generation: self.column(row, "generation")?,
                 wants_reset: self.column(row, "wants_reset")?,

@@ -6,6 +6,7 @@ mod exactly_once;
 mod failures;
 mod fence;
 mod gates;
+mod identity;
 mod imports;
 mod leases;
 mod odd_handlers;

@@ -1,0 +1,125 @@
+//! What identifies a consumer, and keys of events that it has handled.
+//!
+//! Only programs of this version on know these columns, so nothing that merely looks reads them.
+
+use super::Tables;
+use crate::identity::{Identity, Stored};
+use crate::scope::Scope;
+use anabranch_core::{Position, StoreError};
+use anabranch_store::database::{Expect, InsertRows, Session, Statement, Work};
+use anabranch_store::{Row, params};
+
+impl Tables {
+    fn select_identity(&self, consumer: &str) -> Statement {
+        let select = format!(
+            "SELECT kind, strategy, version, partition, scope, wanted_scope FROM {} WHERE name = $1",
+            self.consumers
+        );
+        Statement::query(select, params![consumer])
+    }
+
+    /// What identifies a consumer, if there is one of that name.
+    pub(crate) async fn identity(&self, consumer: &str) -> Result<Option<Stored>, StoreError> {
+        let rows = self.query(self.select_identity(consumer)).await?;
+        rows.first().map(|row| self.stored(row)).transpose()
+    }
+
+    /// The same in an open transaction.
+    pub(crate) async fn identity_in(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+    ) -> Result<Option<Stored>, StoreError> {
+        let rows = self.query_in(session, self.select_identity(consumer)).await?;
+        rows.first().map(|row| self.stored(row)).transpose()
+    }
+
+    /// The columns `kind`, `strategy`, `version`, `partition`, `scope` and `wanted_scope`.
+    pub(crate) fn stored(&self, row: &Row) -> Result<Stored, StoreError> {
+        let scope = |name| match self.column::<Option<String>>(row, name)? {
+            Some(text) => {
+                let scope: Result<Scope, _> = serde_json::from_str(&text);
+                let newer =
+                    |error| self.corrupt(format!("a scope that is not known here ({error})"));
+                scope.map(Some).map_err(newer)
+            }
+            None => Ok(None),
+        };
+        Ok(Stored {
+            kind: self.column(row, "kind")?,
+            strategy: self.column(row, "strategy")?,
+            version: self.column(row, "version")?,
+            partition: self.column(row, "partition")?,
+            scope: scope("scope")?,
+            wanted_scope: scope("wanted_scope")?,
+        })
+    }
+
+    /// The statement that stores what identifies a consumer.
+    pub(crate) fn keep_identity(&self, consumer: &str, identity: &Identity) -> Statement {
+        let update = format!(
+            "UPDATE {} SET partition = $2, scope = $3, wanted_scope = NULL WHERE name = $1",
+            self.consumers
+        );
+        let values = params![consumer, &identity.partition, text(&identity.scope)];
+        Statement::fence(update, values, 1)
+    }
+
+    /// The statement that writes down which scope a program has asked for.
+    pub(crate) fn want_scope(&self, consumer: &str, scope: &Scope) -> Statement {
+        let update = format!("UPDATE {} SET wanted_scope = $2 WHERE name = $1", self.consumers);
+        Statement::fence(update, params![consumer, text(scope)], 1)
+    }
+
+    /// The statement that gives a consumer the scope that a program has asked for, if that still is
+    /// what was looked at.
+    pub(crate) fn accept_scope(&self, consumer: &str, wanted: &Scope) -> Statement {
+        let update = format!(
+            "UPDATE {} SET scope = wanted_scope, wanted_scope = NULL \
+             WHERE name = $1 AND wanted_scope = $2",
+            self.consumers
+        );
+        Statement::fence(update, params![consumer, text(wanted)], 1)
+    }
+
+    /// Keys of events that a consumer has handled, in the order of positions.
+    pub(crate) async fn key_samples(
+        &self,
+        consumer: &str,
+    ) -> Result<Vec<(Position, String)>, StoreError> {
+        let select = format!(
+            "SELECT position, key FROM {} WHERE consumer = $1 ORDER BY position",
+            self.key_samples
+        );
+        let rows = self.query(Statement::query(select, params![consumer])).await?;
+        rows.iter()
+            .map(|row| Ok((self.column(row, "position")?, self.column(row, "key")?)))
+            .collect()
+    }
+
+    /// The statement that keeps keys of events, with the commit that handles them.
+    pub(crate) fn keep_keys(&self, consumer: &str, keys: Vec<(Position, String)>) -> Statement {
+        let row = |(position, key)| params![consumer, position, key];
+        let insert = InsertRows {
+            table: self.key_samples.clone().into(),
+            columns: (&["consumer", "position", "key"]).into(),
+            conflict: "ON CONFLICT (consumer, position) DO NOTHING".into(),
+            rows: keys.into_iter().map(row).collect(),
+        };
+        Statement { work: Work::Rows(insert), expect: Expect::Nothing }
+    }
+
+    /// The statements that drop samples at these positions.
+    pub(crate) fn drop_keys(&self, consumer: &str, positions: &[Position]) -> Vec<Statement> {
+        let drop = |position: &Position| {
+            let delete =
+                format!("DELETE FROM {} WHERE consumer = $1 AND position = $2", self.key_samples);
+            Statement::new(delete, params![consumer, *position])
+        };
+        positions.iter().map(drop).collect()
+    }
+}
+
+fn text(scope: &Scope) -> String {
+    serde_json::to_string(scope).expect("a scope is texts and lists of texts")
+}
