@@ -37,8 +37,17 @@ const CONTROL_SESSIONS: usize = 2;
 /// How a transaction begins: under the name of whoever it belongs to, so that its heirs find it if it
 /// is left behind, and an operator if it waits.
 fn begin(who: &Who) -> String {
-    format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL application_name = '{}'", who.name())
+    format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL application_name = '{}'; \
+         SET LOCAL {OURS} = 'yes'",
+        who.name()
+    )
 }
+
+/// A setting that ends with the transaction: where it is not set, a statement has ended ours.
+const OURS: &str = "anabranch.transaction";
+/// What the server says that it does not know when a fence runs in another transaction than its own.
+const ENDED: &str = "anabranch.transaction_was_ended";
 
 /// Where consumers write.
 pub(crate) struct Effects {
@@ -181,9 +190,16 @@ impl PostgresSession {
                 {
                     lease.give_back();
                 }
-                let reason =
-                    failed.fence.map_or_else(|| reason(at, &failure), |()| Reason::Unmatched);
-                Err(Failed { statement: failed.statement, reason })
+                Err(match failed.fence {
+                    Some(Unmet::Unmatched) => {
+                        Failed { statement: failed.statement, reason: Reason::Unmatched }
+                    }
+                    // Which statement it was, nobody knows.
+                    Some(Unmet::Ended) => {
+                        Failed { statement: None, reason: Reason::TransactionEnded }
+                    }
+                    None => Failed { statement: failed.statement, reason: reason(at, &failure) },
+                })
             }
         }
     }
@@ -215,8 +231,28 @@ fn reason(at: &str, failure: &Failure) -> Reason {
 struct FirstError {
     statement: Option<usize>,
     error: Error,
-    /// Set where the error is the fence's way to say that it did not match.
-    fence: Option<()>,
+    /// Set where the error is the fence's way to say something.
+    fence: Option<Unmet>,
+}
+
+/// What a fence says.
+#[derive(Clone, Copy)]
+enum Unmet {
+    /// It changed another number of rows than it must.
+    Unmatched,
+    /// It does not run in the transaction that was begun for it.
+    Ended,
+}
+
+impl Unmet {
+    fn said_by(error: &Error) -> Option<Self> {
+        let error = error.as_db_error()?;
+        match error.code() {
+            &SqlState::DIVISION_BY_ZERO => Some(Self::Unmatched),
+            &SqlState::UNDEFINED_OBJECT if error.message().contains(ENDED) => Some(Self::Ended),
+            _ => None,
+        }
+    }
 }
 
 impl FirstError {
@@ -333,9 +369,9 @@ async fn batch(
             Poll::Pending => answer.await,
         };
         answers.push(answer.map_err(|error| {
-            let is_fence = matches!(statements[number].expect, Expect::Changes(_))
-                && error.code() == Some(&SqlState::DIVISION_BY_ZERO);
-            FirstError { fence: is_fence.then_some(()), ..FirstError::at(number, error) }
+            let is_fence = matches!(statements[number].expect, Expect::Changes(_));
+            let fence = Unmet::said_by(&error).filter(|_| is_fence);
+            FirstError { fence, ..FirstError::at(number, error) }
         })?);
     }
     match first_of(committed) {
@@ -367,11 +403,15 @@ impl Ready {
             (Work::Sql(sql, values), Expect::Changes(_)) => {
                 // Fails (division by zero) unless it changes what it must, and with it whatever
                 // comes after it in the pipeline: the commit. How much that is comes as a value, so
-                // that there is one statement to prepare for any number of rows.
+                // that there is one statement to prepare for any number of rows. It fails in another
+                // way if this is not the transaction that was begun: a statement before it has ended
+                // that, and what is changed here would be committed alone.
                 let place = values.len() + 1;
                 let sql = format!(
-                    "WITH changed AS ({sql} RETURNING 1) \
-                     SELECT 1 / (count(*) = ${place})::int FROM changed"
+                    "WITH changed AS ({sql} RETURNING 1) SELECT CASE \
+                     WHEN current_setting('{OURS}', true) = 'yes' \
+                     THEN 1 / (count(*) = ${place})::int \
+                     ELSE current_setting('{ENDED}')::int END FROM changed"
                 );
                 prepare(session, &sql).await.map(Self::Plain)
             }

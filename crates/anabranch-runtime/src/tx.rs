@@ -2,6 +2,7 @@
 
 use crate::handler::{HandlerError, Result};
 use crate::holding::Commit;
+use anabranch_store::control::transaction_control;
 use anabranch_store::database::{
     Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Who, Work,
 };
@@ -48,6 +49,8 @@ pub struct Tx<'a> {
     sent: u64,
     suffix: &'static str,
     idle: Duration,
+    /// The constant text that was last seen not to end the transaction, by its place.
+    checked: Option<(usize, usize)>,
     lifetime: PhantomData<&'a mut ()>,
 }
 
@@ -111,6 +114,7 @@ impl Tx<'_> {
             cut: None,
             sent: 0,
             suffix,
+            checked: None,
             lifetime: PhantomData,
         }
     }
@@ -176,6 +180,7 @@ impl Tx<'_> {
 
     /// Reads by a statement in the form that the database takes.
     pub async fn query_statement(&mut self, statement: Statement) -> Result<Vec<Row>> {
+        self.refuse_control(&statement)?;
         self.queue(statement);
         let answers = self.flush().await?;
         Ok(answers.into_iter().next_back().unwrap_or_default().rows)
@@ -250,11 +255,38 @@ impl Tx<'_> {
 
     /// Writes a statement in the form that the database takes: with what is expected of it.
     pub async fn push(&mut self, statement: Statement) -> Result<()> {
+        self.refuse_control(&statement)?;
         self.queue(statement);
         if self.queued.len() >= MAX_QUEUED || self.queued_bytes >= MAX_QUEUED_BYTES {
             self.flush().await?;
         }
         Ok(())
+    }
+
+    /// Refuses a statement that would begin or end the transaction. The event has failed even if its
+    /// handler passes over the error: what it meant to do is not done.
+    fn refuse_control(&mut self, statement: &Statement) -> Result<()> {
+        let Work::Sql(sql, _) = &statement.work else { return Ok(()) };
+        // Most texts are constants, and come again with every event.
+        let constant = match sql {
+            Cow::Borrowed(text) => Some((text.as_ptr() as usize, text.len())),
+            Cow::Owned(_) => None,
+        };
+        if constant.is_some() && constant == self.checked {
+            return Ok(());
+        }
+        let Some(word) = transaction_control(sql) else {
+            self.checked = constant;
+            return Ok(());
+        };
+        let said = format!(
+            "a handler must not use {word}: its effects commit together with the cursor, when the \
+             batch ends; leave it out"
+        );
+        let error = HandlerError::new(said.clone());
+        let failed = Failed { statement: None, reason: Reason::Refused { said } };
+        self.failure.get_or_insert(Failure { event: self.current, failed });
+        Err(error)
     }
 
     fn queue(&mut self, statement: Statement) {

@@ -267,6 +267,9 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
             }
         };
         let answer = answer.map_err(|error| failed(reason(&shared.at, error)))?;
+        if connection.is_autocommit() {
+            return Err(failed(Reason::TransactionEnded));
+        }
         if matches!(statement.expect, Expect::Changes(changes) if changes != answer.changed) {
             return Err(failed(Reason::Unmatched));
         }

@@ -222,7 +222,8 @@ pub enum Expect {
     /// Its rows.
     Rows,
     /// That it changes exactly so many rows; else the transaction fails with [`Reason::Unmatched`].
-    /// This is the fence.
+    /// This is the fence. It matches only in the transaction that its batch began: if a statement has
+    /// ended that, the batch fails with [`Reason::TransactionEnded`].
     Changes(u64),
 }
 
@@ -276,6 +277,13 @@ pub enum Reason {
     /// A statement changed another number of rows than it must.
     #[error("the statement did not match what it must change")]
     Unmatched,
+    /// A statement ended the transaction before its end: what it wrote may be stored, or be gone, but
+    /// no fence matches in another transaction.
+    #[error(
+        "a statement ended the transaction that the cursor commits in; leave COMMIT and ROLLBACK to \
+         the runtime, which commits the effects of a batch together with its cursor"
+    )]
+    TransactionEnded,
     /// The database refused a statement.
     #[error("{said}")]
     Refused {

@@ -8,6 +8,7 @@
 //! | [`read`] | reads as builders that end in a stream of events |
 //! | [`event_stream`] | the stream of events, and the task that feeds it |
 //! | [`database`] | [`Database`]: what a backend must provide for effects |
+//! | [`control`] | statements that begin or end transactions |
 //! | [`value`] | values of statements and rows |
 //! | [`options`] | what a log can be opened with |
 //! | [`backoff`] | waits for a database that is away |
@@ -21,6 +22,7 @@ pub mod backoff;
 pub mod coalesce;
 #[cfg(feature = "contract")]
 pub mod contract;
+pub mod control;
 pub mod database;
 pub mod event_stream;
 pub mod log;

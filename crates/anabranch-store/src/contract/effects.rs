@@ -66,6 +66,54 @@ pub async fn a_fence_that_does_not_match_rolls_back(harness: &Harness) {
     }
 }
 
+/// A statement that ends the transaction leaves the fence alone with itself: then nothing moves.
+pub async fn a_fence_matches_only_in_the_transaction_that_began(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    database.begin().run(vec![insert(&table, 1, "a")], End::Commit).await.unwrap();
+    let fence = || {
+        let update = format!("UPDATE {table} SET text = 'moved' WHERE id = $1");
+        Statement::fence(update, params![1], 1)
+    };
+    let moved = async || {
+        let moved = format!("SELECT count(*) AS n FROM {table} WHERE text = 'moved'");
+        let answers =
+            database.begin().run(vec![Statement::query(moved, vec![])], End::Commit).await;
+        answers.unwrap()[0].rows[0].get::<i64>("n").unwrap()
+    };
+    for (number, end) in ["ROLLBACK", "COMMIT", "END"].into_iter().enumerate() {
+        let id = 10 + number as i64;
+        let end = || Statement::new(end, vec![]);
+        let at_once = vec![insert(&table, id, "b"), end(), fence()];
+        let failed = database.begin().run(at_once, End::Commit).await.unwrap_err();
+        assert!(matches!(failed.reason, Reason::TransactionEnded), "{failed:?}");
+        let mut session = database.begin();
+        let ended = session.run(vec![insert(&table, 20 + id, "b"), end()], OPEN).await;
+        if ended.is_ok() {
+            let failed = session.run(vec![fence()], End::Commit).await.unwrap_err();
+            assert!(matches!(failed.reason, Reason::TransactionEnded), "{failed:?}");
+        }
+        assert_eq!(moved().await, 0, "{failed:?}");
+    }
+    // The sessions that it happened on are sound.
+    database.begin().run(vec![insert(&table, 2, "c"), fence()], End::Commit).await.unwrap();
+    assert_eq!(moved().await, 1);
+}
+
+/// Nobody would know which of them ran.
+pub async fn several_statements_in_one_text_are_refused(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    let one = |id: i64| format!("INSERT INTO {table} (id, text) VALUES ({id}, 'a')");
+    let both = Statement::new(format!("{}; {}", one(1), one(2)), vec![]);
+    let failed = database.begin().run(vec![both], End::Commit).await.unwrap_err();
+    assert!(matches!(failed.reason, Reason::Refused { .. }), "{failed:?}");
+    assert_eq!(count(&database, &table).await, 0);
+    let ended = Statement::new(format!("{}; -- that is all", one(3)), vec![]);
+    database.begin().run(vec![ended], End::Commit).await.unwrap();
+    assert_eq!(count(&database, &table).await, 1);
+}
+
 /// An open transaction sees what it wrote; others do not, and never do if it is given up.
 pub async fn an_open_transaction_is_seen_when_it_commits(harness: &Harness) {
     let log = harness.log().await;

@@ -85,6 +85,8 @@ macro_rules! contract {
             dcb::decisions_from_reads_never_overdraw,
             effects::statements_are_stored_all_or_not_at_all,
             effects::a_fence_that_does_not_match_rolls_back,
+            effects::a_fence_matches_only_in_the_transaction_that_began,
+            effects::several_statements_in_one_text_are_refused,
             effects::an_open_transaction_is_seen_when_it_commits,
             effects::a_forgotten_transaction_is_rolled_back,
             effects::values_come_back_as_they_were,
