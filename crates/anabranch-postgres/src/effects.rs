@@ -401,19 +401,7 @@ impl Ready {
     async fn of(session: &Object, signal: &str, statement: &Statement) -> Result<Self, Error> {
         match (&statement.work, statement.expect) {
             (Work::Sql(sql, values), Expect::Changes(_)) => {
-                // Fails (division by zero) unless it changes what it must, and with it whatever
-                // comes after it in the pipeline: the commit. How much that is comes as a value, so
-                // that there is one statement to prepare for any number of rows. It fails in another
-                // way if this is not the transaction that was begun: a statement before it has ended
-                // that, and what is changed here would be committed alone.
-                let place = values.len() + 1;
-                let sql = format!(
-                    "WITH changed AS ({sql} RETURNING 1) SELECT CASE \
-                     WHEN current_setting('{OURS}', true) = 'yes' \
-                     THEN 1 / (count(*) = ${place})::int \
-                     ELSE current_setting('{ENDED}')::int END FROM changed"
-                );
-                prepare(session, &sql).await.map(Self::Plain)
+                prepare(session, &fenced(sql, values.len())).await.map(Self::Plain)
             }
             (Work::Sql(sql, _), _) => prepare(session, sql).await.map(Self::Plain),
             (Work::Signal(Topic::Workers), _) => prepare(session, signal).await.map(Self::Plain),
@@ -421,26 +409,30 @@ impl Ready {
             (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
             (Work::Rows(insert), _) => {
                 let sql = set_wise(session, insert).await?;
+                let sql = match statement.expect {
+                    Expect::Changes(_) => fenced(&sql, insert.columns.len()),
+                    _ => sql,
+                };
                 prepare(session, &sql).await.map(Self::Columns)
             }
         }
     }
 
     async fn send(&self, session: &Object, statement: &Statement) -> Result<Answer, Error> {
+        let expected = match statement.expect {
+            Expect::Changes(changes) => Some(Value::from(changes)),
+            _ => None,
+        };
         let (prepared, values) = match (self, &statement.work) {
             (Self::Plain(prepared), Work::Sql(_, values)) => (prepared, values.as_slice()),
             (Self::Plain(prepared), _) => (prepared, [].as_slice()),
             (Self::Columns(prepared), Work::Rows(insert)) => {
                 let columns = columns(insert);
-                let bound: Vec<Bound<'_>> = columns.iter().map(Bound).collect();
+                let bound: Vec<Bound<'_>> = columns.iter().chain(&expected).map(Bound).collect();
                 let changed = session.execute_raw(prepared, bound).await?;
                 return Ok(Answer { changed, rows: Vec::new() });
             }
             _ => return Ok(Answer::default()),
-        };
-        let expected = match statement.expect {
-            Expect::Changes(changes) => Some(Value::from(changes)),
-            _ => None,
         };
         let bound: Vec<Bound<'_>> = values.iter().chain(&expected).map(Bound).collect();
         if statement.expect != Expect::Rows {
@@ -454,6 +446,20 @@ impl Ready {
         let rows: Vec<Row> = found.iter().map(row).collect::<Result<_, Error>>()?;
         Ok(Answer { changed: rows.len() as u64, rows })
     }
+}
+
+/// A statement that fails (division by zero) unless it changes what it must, and with it whatever comes
+/// after it in the pipeline: the commit. How much that is comes as one value more, so that there is one
+/// statement to prepare for any number of rows. It fails in another way if this is not the transaction
+/// that was begun: a statement before it has ended that, and what is changed here would be committed
+/// alone.
+fn fenced(sql: &str, values: usize) -> String {
+    let place = values + 1;
+    format!(
+        "WITH changed AS ({sql} RETURNING 1) SELECT CASE \
+         WHEN current_setting('{OURS}', true) = 'yes' THEN 1 / (count(*) = ${place})::int \
+         ELSE current_setting('{ENDED}')::int END FROM changed"
+    )
 }
 
 /// `INSERT … SELECT` from one array for each column: one statement for any number of rows.

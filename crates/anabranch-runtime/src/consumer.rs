@@ -1,9 +1,11 @@
 //! A consumer as the runtime sees it: a name, a strategy, choices, and code.
 
+use crate::fold::FoldCode;
 use crate::handler::{LaneHandler, Result};
 use crate::identity::{Difference, Identity, Stored};
 use crate::key_samples;
 use crate::projection::{Projection, ProjectionCode};
+use crate::rollup::{Rollup, RollupFold};
 use crate::rows::{RowConsumer, RowConsumerCode, Work};
 use crate::run_error::RunError;
 use crate::scope_change::ScopeChange;
@@ -14,7 +16,7 @@ use crate::tables::consumers::Registered;
 use crate::tables::cursors::Locked;
 use crate::tables::imports::KIND;
 use crate::tx::{Ended, Tx};
-use crate::view::{View, ViewCode};
+use crate::view::{View, ViewFold};
 use anabranch_core::{HashRule, Partition, Position, Strategy};
 use anabranch_store::Log;
 use anabranch_store::database::Statement;
@@ -24,15 +26,23 @@ use std::sync::Arc;
 /// What follows the name of a consumer, and of its tables, while a new version is built beside it.
 pub(crate) const NEXT: (&str, &str) = (".next", "_next");
 
-/// The kind of a view.
+/// The kinds of views and rollups.
 pub(crate) const VIEW: &str = "view";
+pub(crate) const ROLLUP: &str = "rollup";
+
+/// Whether consumers of a kind fold all events into tables that are made by the runtime.
+pub(crate) fn is_folded(kind: &str) -> bool {
+    [VIEW, ROLLUP].contains(&kind)
+}
 
 /// Whether consumers of a kind follow the log, so that they have a position in it.
 pub(crate) fn follows_log(kind: &str) -> bool {
-    ["projection", "subscriber", VIEW, KIND].contains(&kind)
+    ["projection", "subscriber", VIEW, ROLLUP, KIND].contains(&kind)
 }
 
 const MAX_NAME_BYTES: usize = 60;
+/// How many events views and rollups fold at once, unless they say otherwise.
+const FOLDED_AT_ONCE: usize = 16_384;
 
 /// Refuses a name that no consumer can have.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
@@ -59,13 +69,18 @@ pub(crate) fn strategy_text(strategy: Strategy, rule: HashRule) -> String {
 pub(crate) trait Hooks: Send + Sync {
     fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
 
+    /// Brings what a program of the last version has set up to where this one needs it.
+    fn adopt<'a>(&'a self, _tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
 }
 
 /// The code of a consumer of events.
 pub(crate) trait Code: Hooks {
-    /// The code for one lane.
-    fn lane(&self) -> Box<dyn LaneHandler>;
+    /// The code for one lane, on a log with this rule.
+    fn lane(&self, rule: HashRule) -> Box<dyn LaneHandler>;
 }
 
 /// A consumer.
@@ -99,8 +114,15 @@ impl Consumer {
     pub(crate) fn view<V: View>(view: V) -> Self {
         let (name, partition) = (view.name().to_owned(), view.partition());
         let settings = view.settings();
-        let code = Work::Events(Arc::new(ViewCode::new(view)));
-        Self::new(VIEW, name, partition, settings, 16_384, code)
+        let code = Work::Events(Arc::new(FoldCode::new(ViewFold(view))));
+        Self::new(VIEW, name, partition, settings, FOLDED_AT_ONCE, code)
+    }
+
+    pub(crate) fn rollup<R: Rollup>(rollup: R) -> Self {
+        let (name, partition) = (rollup.name().to_owned(), rollup.partition());
+        let settings = rollup.settings();
+        let code = Work::Events(Arc::new(FoldCode::new(RollupFold(rollup))));
+        Self::new(ROLLUP, name, partition, settings, FOLDED_AT_ONCE, code)
     }
 
     pub(crate) fn rows<R: RowConsumer>(rows: R) -> Self {
@@ -209,7 +231,7 @@ impl Consumer {
                 ),
             ));
         }
-        if self.kind == VIEW && !is_new {
+        if is_folded(self.kind) && !is_new {
             let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
             if cursors.iter().any(|cursor| cursor.position > Position::START) {
                 return Err(RunError::refused(
@@ -254,10 +276,12 @@ impl Consumer {
             }
             Err(difference) => return Err(RunError::refused(&self.name, difference.to_string())),
         }
-        let keep = match stored.is_partial() {
-            true => vec![tables.keep_identity(&self.name, identity)],
-            false => Vec::new(),
-        };
+        let mut keep = Vec::new();
+        if stored.is_partial() {
+            let adopted = self.work.hooks().adopt(&mut tx).await;
+            adopted.map_err(|error| self.failed("adopting", &error.to_string()))?;
+            keep.push(tables.keep_identity(&self.name, identity));
+        }
         self.ended(tables, "registering", tx.commit(keep).await)?;
         key_samples::check(self, log, tables).await
     }

@@ -214,11 +214,12 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(setup: LaneSetup) -> Self {
-        let handler = setup.code.lane();
+        let rule = setup.log.hash_rule();
+        let handler = setup.code.lane(rule);
         let strategy = setup.consumer.partition.strategy();
         Self {
             handler,
-            rule: setup.log.hash_rule(),
+            rule,
             may_lack_key: !matches!(strategy, Strategy::Entity | Strategy::Global),
             parts: Parts::default(),
             parking: Parking::default(),
@@ -344,7 +345,7 @@ impl Lane {
         self.pending.clear();
         self.asked.clear();
         // What it knows about keys may be out of date when it gets them back.
-        self.handler = self.setup.code.lane();
+        self.handler = self.setup.code.lane(self.rule);
         self.publish();
     }
 

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`projection`] | [`Projection`]: tables kept up to date, exactly once |
 //! | [`view`] | [`View`]: a fold for each key, and no SQL |
+//! | [`rollup`] | [`Rollup`]: sums across keys, in parts for each slot |
+//! | `fold` | how views and rollups are run |
 //! | [`subscriber`] | [`Subscriber`]: effects elsewhere, at least once |
 //! | [`rows`], [`holding`] | [`RowConsumer`]: rows of its own instead of events |
 //! | [`settings`] | retry, batch size, version, start |
@@ -34,6 +36,7 @@
 mod consumer;
 pub mod consumers;
 mod feed;
+mod fold;
 pub mod handler;
 pub mod holding;
 mod identity;
@@ -47,6 +50,7 @@ pub mod reason;
 pub mod rebuild;
 pub mod replica_set;
 pub mod report;
+pub mod rollup;
 pub mod rows;
 pub mod run_error;
 pub mod scope;
@@ -70,6 +74,7 @@ pub use projection::Projection;
 pub use reason::Reason;
 pub use rebuild::{Rebuild, RebuildError, TableDifference};
 pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, told_to_stop};
+pub use rollup::{Rollup, RollupReader};
 pub use rows::RowConsumer;
 pub use run_error::RunError;
 pub use scope::Scope;

@@ -4,7 +4,7 @@ use crate::consumer::{Code, Hooks};
 use crate::handler::{HandlerError, LaneHandler, Result};
 use crate::settings::Settings;
 use crate::tx::Tx;
-use anabranch_core::{Event, Partition, Position};
+use anabranch_core::{Event, HashRule, Partition, Position};
 use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub trait Projection: Send + Sync + 'static {
 pub(crate) struct ProjectionCode<P>(pub(crate) Arc<P>);
 
 impl<P: Projection> Code for ProjectionCode<P> {
-    fn lane(&self) -> Box<dyn LaneHandler> {
+    fn lane(&self, _: HashRule) -> Box<dyn LaneHandler> {
         Box::new(ProjectionLane(Arc::clone(&self.0)))
     }
 }

@@ -1,6 +1,8 @@
 //! Blue/green: a new version of a projection is built beside the old one, compared, and switched to.
 
 use crate::consumer::NEXT;
+use crate::fold::SLOT;
+use crate::tables::imports::quoted;
 use crate::tables::{IDLE, Tables};
 use anabranch_core::{Cursor, Position, StoreError};
 use anabranch_store::database::{Dialect, End, Kind, Statement, Topic};
@@ -128,8 +130,9 @@ impl Rebuild {
     pub async fn compare(&self) -> Result<Vec<TableDifference>, RebuildError> {
         let mut differences = Vec::new();
         for (old, next) in &self.own {
+            let columns = self.columns_of(old, next).await?;
             let only = |a: &str, b: &str| {
-                let rows = format!("SELECT * FROM {a} EXCEPT SELECT * FROM {b}");
+                let rows = format!("SELECT {columns} FROM {a} EXCEPT SELECT {columns} FROM {b}");
                 let count = format!("SELECT count(*) AS rows FROM ({rows}) AS difference");
                 let some = format!("{rows} LIMIT {EXAMPLES}");
                 [Statement::query(count, vec![]), Statement::query(some, vec![])]
@@ -155,6 +158,19 @@ impl Rebuild {
             });
         }
         Ok(differences)
+    }
+
+    /// What is compared: all that the tables hold, but for whose row it is, which a row that the last
+    /// version wrote does not say.
+    async fn columns_of(&self, old: &str, next: &str) -> Result<String, RebuildError> {
+        for table in [old, next] {
+            let look = Statement::query(format!("SELECT * FROM {table} LIMIT 1"), vec![]);
+            if let Some(row) = self.tables.query(look).await?.first() {
+                let names = row.iter().map(|(name, _)| name).filter(|name| *name != SLOT);
+                return Ok(names.map(quoted).collect::<Vec<_>>().join(", "));
+            }
+        }
+        Ok("*".to_owned())
     }
 
     /// Puts the new version in the place of the old one, in one transaction. The old tables are kept

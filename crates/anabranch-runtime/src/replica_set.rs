@@ -2,6 +2,7 @@
 
 use crate::consumer::Consumer;
 use crate::projection::Projection;
+use crate::rollup::Rollup;
 use crate::rows::RowConsumer;
 use crate::run_error::RunError;
 use crate::subscriber::Subscriber;
@@ -111,6 +112,12 @@ impl ReplicaSet {
         self
     }
 
+    /// Adds a rollup.
+    pub fn rollup(mut self, rollup: impl Rollup) -> Self {
+        self.consumers.push(Consumer::rollup(rollup));
+        self
+    }
+
     /// Adds a consumer of rows of its own, such as a pool of tasks.
     pub fn rows(mut self, rows: impl RowConsumer) -> Self {
         self.consumers.push(Consumer::rows(rows));
@@ -128,6 +135,13 @@ impl ReplicaSet {
     /// [`Rebuild`](crate::Rebuild).
     pub fn rebuild_view(mut self, view: impl View) -> Self {
         self.consumers.push(Consumer::view(view).beside());
+        self
+    }
+
+    /// Adds a rollup as the new version of one that exists, built beside it; see
+    /// [`Rebuild`](crate::Rebuild).
+    pub fn rebuild_rollup(mut self, rollup: impl Rollup) -> Self {
+        self.consumers.push(Consumer::rollup(rollup).beside());
         self
     }
 

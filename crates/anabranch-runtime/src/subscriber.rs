@@ -4,7 +4,7 @@ use crate::consumer::{Code, Hooks};
 use crate::handler::{LaneHandler, Result};
 use crate::settings::Settings;
 use crate::tx::Tx;
-use anabranch_core::{Event, Partition, Position};
+use anabranch_core::{Event, HashRule, Partition, Position};
 use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Delivery<'_> {
 pub(crate) struct SubscriberCode<S>(pub(crate) Arc<S>);
 
 impl<S: Subscriber> Code for SubscriberCode<S> {
-    fn lane(&self) -> Box<dyn LaneHandler> {
+    fn lane(&self, _: HashRule) -> Box<dyn LaneHandler> {
         Box::new(SubscriberLane(Arc::clone(&self.0)))
     }
 }

@@ -1,7 +1,7 @@
 //! What an import would do, and why it may not: pure.
 
 use super::{Import, Refusal};
-use crate::consumer::{VIEW, check_name};
+use crate::consumer::{check_name, is_folded};
 use crate::offsets::behind;
 use crate::tables::consumers::Registered;
 use anabranch_core::rescale::{self, Extent};
@@ -217,7 +217,7 @@ impl Import {
             let (found, wanted) = (found.registered.strategy.clone(), strategy.to_owned());
             refusals.push(Refusal::OtherKeys { found, wanted });
         }
-        if found.registered.kind == VIEW {
+        if is_folded(&found.registered.kind) {
             refusals.push(Refusal::View);
         }
         if self.replace {

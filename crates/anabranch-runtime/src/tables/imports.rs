@@ -91,6 +91,6 @@ impl Tables {
 }
 
 /// A name as both databases read it, whatever it holds.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

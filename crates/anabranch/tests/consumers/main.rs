@@ -16,6 +16,7 @@ mod offsets;
 mod outages;
 mod parked_keys;
 mod replays;
+mod rollups;
 mod strategies;
 mod subscribers;
 mod support;
