@@ -7,12 +7,13 @@ use crate::activity;
 use crate::connection::{Lease, Server, prepare};
 use crate::error::Failure;
 use crate::life::Life;
+use crate::row_watch::Watch;
 use crate::value::{Bound, values_of};
 use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
-    Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason, Session,
-    Statement, Topic, Who, Work,
+    Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason,
+    RowWatch, Session, Statement, Topic, Who, Work,
 };
 use anabranch_store::{Row, Value};
 use deadpool_postgres::{Object, Pool};
@@ -122,6 +123,10 @@ impl Database for Effects {
 
     fn signals(&self, topic: Topic) -> watch::Receiver<u64> {
         self.wake.signals(topic)
+    }
+
+    fn row_watch(&self) -> Box<dyn RowWatch + '_> {
+        Box::new(Watch::of(&self.dialect.namespace))
     }
 
     fn dialect(&self) -> &Dialect {

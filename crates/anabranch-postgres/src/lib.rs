@@ -15,6 +15,7 @@
 //! | `read` | one page of events |
 //! | `row` | an event from a row |
 //! | `effects` | transactions of consumers, pipelined |
+//! | `row_watch` | rows that are written for two slots |
 //! | `life` | signs of life of workers |
 //! | `activity` | what the server's sessions do |
 //! | `value` | values as PostgreSQL writes them |
@@ -44,6 +45,7 @@ mod keys;
 mod life;
 mod read;
 mod row;
+mod row_watch;
 mod run_in;
 mod schema;
 mod store;

@@ -6,6 +6,7 @@ use crate::identity::{Difference, Identity, Stored};
 use crate::key_samples;
 use crate::projection::{Projection, ProjectionCode};
 use crate::rollup::{Rollup, RollupFold};
+use crate::row_watch;
 use crate::rows::{RowConsumer, RowConsumerCode, Work};
 use crate::run_error::RunError;
 use crate::scope_change::ScopeChange;
@@ -26,7 +27,8 @@ use std::sync::Arc;
 /// What follows the name of a consumer, and of its tables, while a new version is built beside it.
 pub(crate) const NEXT: (&str, &str) = (".next", "_next");
 
-/// The kinds of views and rollups.
+/// The kinds of consumers.
+pub(crate) const PROJECTION: &str = "projection";
 pub(crate) const VIEW: &str = "view";
 pub(crate) const ROLLUP: &str = "rollup";
 
@@ -37,7 +39,7 @@ pub(crate) fn is_folded(kind: &str) -> bool {
 
 /// Whether consumers of a kind follow the log, so that they have a position in it.
 pub(crate) fn follows_log(kind: &str) -> bool {
-    ["projection", "subscriber", VIEW, ROLLUP, KIND].contains(&kind)
+    [PROJECTION, "subscriber", VIEW, ROLLUP, KIND].contains(&kind)
 }
 
 const MAX_NAME_BYTES: usize = 60;
@@ -75,6 +77,11 @@ pub(crate) trait Hooks: Send + Sync {
     }
 
     fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
+
+    /// The tables that it says it writes.
+    fn tables(&self) -> &[&'static str] {
+        &[]
+    }
 }
 
 /// The code of a consumer of events.
@@ -94,6 +101,8 @@ pub(crate) struct Consumer {
     pub(crate) work: Work,
     /// What follows the names of its tables.
     pub(crate) suffix: &'static str,
+    /// Whether the rows that it writes are checked for a second slot.
+    pub(crate) checks_rows: bool,
 }
 
 impl Consumer {
@@ -101,7 +110,7 @@ impl Consumer {
         let (name, partition) = (projection.name().to_owned(), projection.partition());
         let settings = projection.settings();
         let code = Work::Events(Arc::new(ProjectionCode(Arc::new(projection))));
-        Self::new("projection", name, partition, settings, 1_000, code)
+        Self::new(PROJECTION, name, partition, settings, 1_000, code)
     }
 
     pub(crate) fn subscriber<S: Subscriber>(subscriber: S) -> Self {
@@ -147,13 +156,21 @@ impl Consumer {
         work: Work,
     ) -> Self {
         let batch_size = settings.batch_size.unwrap_or(batch_size);
-        Self { name, kind, partition, settings, batch_size, work, suffix: "" }
+        Self { name, kind, partition, settings, batch_size, work, suffix: "", checks_rows: false }
     }
 
     /// The same with another batch size, unless it has chosen one itself.
     pub(crate) fn sized(mut self, events: Option<usize>) -> Self {
         if let (Some(events), None) = (events, self.settings.batch_size) {
             self.batch_size = events;
+        }
+        self
+    }
+
+    /// The same with its rows checked: then it is known for each statement which event it is of.
+    pub(crate) fn checking_rows(mut self) -> Self {
+        if self.kind == PROJECTION {
+            (self.checks_rows, self.batch_size) = (true, 1);
         }
         self
     }
@@ -252,7 +269,8 @@ impl Consumer {
             false => vec![tables.is_set_up(&wanted)],
         };
         begin.push(tables.keep_identity(&self.name, &identity));
-        self.ended(tables, "set-up", tx.commit(begin).await)
+        self.ended(tables, "set-up", tx.commit(begin).await)?;
+        row_watch::prepare(self, tables).await
     }
 
     /// Goes on with what is stored, if that was made by what it is now.
@@ -283,7 +301,8 @@ impl Consumer {
             keep.push(tables.keep_identity(&self.name, identity));
         }
         self.ended(tables, "registering", tx.commit(keep).await)?;
-        key_samples::check(self, log, tables).await
+        key_samples::check(self, log, tables).await?;
+        row_watch::prepare(self, tables).await
     }
 
     async fn scope_refused(

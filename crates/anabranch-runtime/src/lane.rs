@@ -19,6 +19,7 @@ use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
 use crate::key_samples::Sampler;
 use crate::report::Doing;
+use crate::row_watch::WatchedLane;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
@@ -186,6 +187,17 @@ pub(crate) struct LaneSetup {
     pub(crate) moved: Arc<Notify>,
 }
 
+impl LaneSetup {
+    /// The handler of a lane that knows nothing yet.
+    fn handler(&self, rule: HashRule) -> Box<dyn LaneHandler> {
+        let handler = self.code.lane(rule);
+        match self.consumer.checks_rows {
+            true => Box::new(WatchedLane::new(handler, &self.consumer, &self.tables, rule)),
+            false => handler,
+        }
+    }
+}
+
 pub(crate) struct Lane {
     setup: LaneSetup,
     handler: Box<dyn LaneHandler>,
@@ -215,7 +227,7 @@ pub(crate) struct Lane {
 impl Lane {
     pub(crate) fn new(setup: LaneSetup) -> Self {
         let rule = setup.log.hash_rule();
-        let handler = setup.code.lane(rule);
+        let handler = setup.handler(rule);
         let strategy = setup.consumer.partition.strategy();
         Self {
             handler,
@@ -345,7 +357,7 @@ impl Lane {
         self.pending.clear();
         self.asked.clear();
         // What it knows about keys may be out of date when it gets them back.
-        self.handler = self.setup.code.lane(self.rule);
+        self.handler = self.setup.handler(self.rule);
         self.publish();
     }
 

@@ -5,6 +5,7 @@
 //! | [`projection`] | [`Projection`]: tables kept up to date, exactly once |
 //! | [`view`] | [`View`]: a fold for each key, and no SQL |
 //! | [`rollup`] | [`Rollup`]: sums across keys, in parts for each slot |
+//! | `row_watch` | a debug mode: rows that two slots write |
 //! | `fold` | how views and rollups are run |
 //! | [`subscriber`] | [`Subscriber`]: effects elsewhere, at least once |
 //! | [`rows`], [`holding`] | [`RowConsumer`]: rows of its own instead of events |
@@ -51,6 +52,7 @@ pub mod rebuild;
 pub mod replica_set;
 pub mod report;
 pub mod rollup;
+mod row_watch;
 pub mod rows;
 pub mod run_error;
 pub mod scope;

@@ -64,6 +64,12 @@ pub trait Projection: Send + Sync + 'static {
         Settings::default()
     }
 
+    /// The tables that it writes, as [`Tx::table`] takes their names. Only
+    /// [`check_rows`](crate::ReplicaSet::check_rows) needs to know.
+    fn tables(&self) -> &[&'static str] {
+        &[]
+    }
+
     /// Handles one event. An error rolls back what it wrote, and is handled as the retry policy
     /// says; the events before it are not affected.
     fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send;
@@ -121,6 +127,10 @@ impl<P: Projection> Hooks for ProjectionCode<P> {
 
     fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
         Box::pin(self.0.reset(to, tx))
+    }
+
+    fn tables(&self) -> &[&'static str] {
+        self.0.tables()
     }
 }
 

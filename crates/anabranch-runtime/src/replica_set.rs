@@ -42,6 +42,7 @@ pub struct ReplicaSet {
     tuning: Tuning,
     grace: Duration,
     observers: Vec<Observer>,
+    checks_rows: bool,
 }
 
 /// Called every now and then with how far the set is.
@@ -91,6 +92,7 @@ impl ReplicaSet {
             tuning: Tuning::default(),
             grace: Duration::from_secs(10),
             observers: Vec::new(),
+            checks_rows: false,
         }
     }
 
@@ -186,6 +188,18 @@ impl ReplicaSet {
         self
     }
 
+    /// A debug mode for its projections: finds rows that events of different slots write, which two
+    /// lanes could write at once. Such a row fails the second event, with its name and both slots.
+    ///
+    /// For each table that a projection [declares](Projection::tables), which must have a primary key,
+    /// it makes triggers that note which slot has written each row; events are handled one by one. All
+    /// that is slow, so use it on a copy or in development, with all workers of the set in this mode. A
+    /// later run without it removes the triggers.
+    pub fn check_rows(mut self) -> Self {
+        self.checks_rows = true;
+        self
+    }
+
     /// Calls a function several times a second with how far the set is, and once at the end.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.observers.push(Arc::new(observer));
@@ -252,7 +266,10 @@ impl ReplicaSet {
             None => FixedPartition::from_env(|name| std::env::var(name).ok())?,
         };
         let default_size = self.tuning.batch_size;
-        let consumers = self.consumers.into_iter().map(|consumer| consumer.sized(default_size));
+        let consumers = self.consumers.into_iter().map(|consumer| {
+            let consumer = consumer.sized(default_size);
+            if self.checks_rows { consumer.checking_rows() } else { consumer }
+        });
         Ok(Plan {
             name: self.name,
             consumers: consumers.map(Arc::new).collect(),

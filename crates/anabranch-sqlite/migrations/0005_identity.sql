@@ -21,6 +21,24 @@ CREATE TRIGGER {ns}_events_deleted AFTER DELETE ON {ns}_events BEGIN
     WHERE name = 'deleted_up_to' AND CAST(value AS INTEGER) < OLD.position;
 END;
 
+-- For finding rows that two slots write (a debug mode): for which slot each row was written first,
+-- and for which one is being written now; NULL: whoever writes is not watched.
+CREATE TABLE {ns}_row_writers (
+    consumer TEXT    NOT NULL,
+    relation TEXT    NOT NULL,
+    row_key  TEXT    NOT NULL,                -- id=7
+    slot     INTEGER NOT NULL,
+    event    TEXT    NOT NULL,
+    PRIMARY KEY (consumer, relation, row_key)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE {ns}_row_writing (
+    one      INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    consumer TEXT,
+    slot     INTEGER,
+    event    TEXT
+) STRICT;
+INSERT INTO {ns}_row_writing (one) VALUES (1);
+
 -- The oldest schema version whose programs may still start on this one.
 ALTER TABLE {ns}_migrations ADD COLUMN admits INTEGER;
 INSERT INTO {ns}_migrations (version, name, admits) VALUES (5, 'identity', 5);

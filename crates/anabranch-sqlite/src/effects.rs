@@ -7,12 +7,13 @@
 use crate::connection::{Job, Place, Writer};
 use crate::error::store_error;
 use crate::life::Life;
+use crate::row_watch::Watch;
 use crate::schema;
 use crate::watch::Signals;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
-    Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason, Session,
-    Statement, Topic, Who, Work,
+    Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason,
+    RowWatch, Session, Statement, Topic, Who, Work,
 };
 use anabranch_store::value::time_text;
 use anabranch_store::{Row, Value};
@@ -103,6 +104,10 @@ impl Database for Effects {
     fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>> {
         // The file does not say who holds its lock.
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn row_watch(&self) -> Box<dyn RowWatch + '_> {
+        Box::new(Watch::of(&self.dialect.namespace))
     }
 
     fn dialect(&self) -> &Dialect {

@@ -10,6 +10,7 @@
 //! | `read` | one page of events |
 //! | `connection` | pragmas, the writer thread, the pool of readers |
 //! | `effects` | transactions of consumers |
+//! | `row_watch` | rows that are written for two slots |
 //! | `life` | signs of life of workers |
 //! | `schema` | migrations and settings |
 //! | `watch` | notices what other processes append |
@@ -29,6 +30,7 @@ mod effects;
 mod error;
 mod life;
 mod read;
+mod row_watch;
 mod schema;
 mod store;
 mod watch;

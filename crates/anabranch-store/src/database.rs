@@ -55,11 +55,34 @@ pub trait Database: Send + Sync {
     /// The lanes that wait for a lock of somebody else.
     fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>>;
 
+    /// How this database finds rows that are written for two slots.
+    fn row_watch(&self) -> Box<dyn RowWatch + '_>;
+
     /// How this database writes what differs.
     fn dialect(&self) -> &Dialect;
 
     /// Which database this is, for messages. Never holds a password.
     fn at(&self) -> &str;
+}
+
+/// Finds rows that are written for two slots: a debug mode, by triggers on the tables of users.
+///
+/// What it notes is in the log's table `row_writers`: `consumer`, `relation`, `row_key`, `slot`.
+pub trait RowWatch: Send + Sync {
+    /// The query for the columns of a table's primary key, in order: rows of `name`.
+    fn key_of(&self, table: &str) -> Statement;
+
+    /// The statements that put a table with this key under watch; those that do so again change nothing.
+    fn watch(&self, table: &str, key: &[String]) -> Vec<Statement>;
+
+    /// The statements that take a table out of it.
+    fn unwatch(&self, table: &str) -> Vec<Statement>;
+
+    /// The statement that says for which slot the transaction writes from here on.
+    fn writes_for(&self, consumer: &str, slot: u16, event: &str) -> Statement;
+
+    /// The statement that says that it writes for none from here on.
+    fn writes_for_none(&self) -> Statement;
 }
 
 /// A sign of life of a worker, for as long as it is kept.

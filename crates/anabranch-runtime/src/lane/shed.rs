@@ -68,7 +68,7 @@ impl Lane {
         pending.change(|chunk| self.narrowed(chunk));
         self.pending = pending;
         // What it knows about keys may be out of date when it gets them back.
-        self.handler = self.setup.code.lane(self.rule);
+        self.handler = self.setup.handler(self.rule);
         self.publish();
     }
 

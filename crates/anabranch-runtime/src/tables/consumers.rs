@@ -178,6 +178,7 @@ impl Tables {
             of(&self.parked_keys, "consumer"),
             of(&self.parked_events, "consumer"),
             of(&self.key_samples, "consumer"),
+            of(&self.row_writers, "consumer"),
             of(&self.consumers, "name"),
         ]
     }

@@ -9,6 +9,7 @@
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
 //! | `identity` | what identifies a consumer, and keys of events that it has handled |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
+//! | `row_writers` | for which slot each row of a watched table was written |
 //! | `imports` | positions of runners that were there before |
 //! | `workers` | leases and heartbeats |
 //! | `replica_sets` | generations and assignments: who should own what |
@@ -20,6 +21,7 @@ pub(crate) mod identity;
 pub(crate) mod imports;
 pub(crate) mod parked;
 pub(crate) mod replica_sets;
+pub(crate) mod row_writers;
 pub(crate) mod workers;
 
 use anabranch_core::StoreError;
@@ -45,6 +47,7 @@ pub(crate) struct Tables {
     pub(crate) parked_keys: String,
     pub(crate) parked_events: String,
     pub(crate) key_samples: String,
+    pub(crate) row_writers: String,
     /// The database's clock.
     pub(crate) now: &'static str,
     pub(crate) for_update: &'static str,
@@ -64,6 +67,7 @@ impl Tables {
             parked_keys: dialect.table("parked_keys"),
             parked_events: dialect.table("parked_events"),
             key_samples: dialect.table("key_samples"),
+            row_writers: dialect.table("row_writers"),
             now,
             for_update,
             database,

@@ -22,3 +22,4 @@ mod subscribers;
 mod support;
 mod taken_cursors;
 mod views;
+mod watched_rows;
