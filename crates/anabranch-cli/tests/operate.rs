@@ -383,7 +383,7 @@ fn a_log_that_is_named_says_its_rule() {
 }
 
 #[test]
-fn four_answers_make_a_strategy() {
+fn answers_make_a_strategy() {
     let here = tempfile::tempdir().unwrap();
     let classify =
         |arguments: &[&str]| run(here.path(), &[&["partition", "classify"], arguments].concat());
@@ -401,6 +401,9 @@ fn four_answers_make_a_strategy() {
         text.starts_with("strategy  global\nlanes     1 to begin with\nreason    All"),
         "{text}"
     );
+    assert!(!text.contains("caution"), "one sequence writes its rows alone: {text}");
+    let text = stdout(&classify(&["--one-entity", "yes", "--shared-rows", "yes"]));
+    assert!(text.contains("caution   Events of different keys write the same row"), "{text}");
     assert!(failure(&classify(&[]), 2).contains("nobody to ask"));
     assert!(failure(&classify(&["--process", "maybe"]), 2).contains("maybe"));
 }

@@ -1,13 +1,13 @@
-//! Which strategy fits, from four questions.
+//! Which strategy fits, from five questions.
 
 use crate::output;
-use anabranch::partition::{Answers, classify};
+use anabranch::partition::{Answers, Recommendation, classify};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 
-/// Recommend a partition strategy from four yes/no answers
+/// Recommend a partition strategy from five yes/no answers
 ///
 /// Asks on a terminal if no answer is given; otherwise an answer that is missing means no.
 #[derive(Args)]
@@ -28,6 +28,10 @@ pub(crate) struct Classify {
     #[arg(long, value_name = "YES|NO", hide_possible_values = true)]
     total_order: Option<Answer>,
 
+    /// Do events of different keys write the same row, such as a sum for each day?
+    #[arg(long, value_name = "YES|NO", hide_possible_values = true)]
+    shared_rows: Option<Answer>,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -42,7 +46,13 @@ enum Answer {
 
 impl Classify {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let given = [self.one_entity, self.customer_order, self.process, self.total_order];
+        let given = [
+            self.one_entity,
+            self.customer_order,
+            self.process,
+            self.total_order,
+            self.shared_rows,
+        ];
         let answers = if given.iter().any(Option::is_some) {
             given.map(|answer| answer == Some(Answer::Yes))
         } else if std::io::stdin().is_terminal() {
@@ -50,32 +60,38 @@ impl Classify {
         } else {
             eprintln!(
                 "error: there are no answers and nobody to ask; give --one-entity, \
-                 --customer-order, --process or --total-order yes or no"
+                 --customer-order, --process, --total-order or --shared-rows yes or no"
             );
             return Ok(ExitCode::from(2));
         };
-        let [one_entity, customer_order, process, total_order] = answers;
-        let advice = classify(Answers { one_entity, customer_order, process, total_order });
-        let (strategy, lanes, reason) = (advice.strategy, advice.lanes, advice.reason);
+        let [one_entity, customer_order, process, total_order, shared_rows] = answers;
+        let answers = Answers { one_entity, customer_order, process, total_order, shared_rows };
+        let Recommendation { strategy, lanes, reason, caution } = classify(answers);
         if self.json {
-            output::json(&json!({ "strategy": strategy, "lanes": lanes, "reason": reason }))?;
+            output::json(&json!({
+                "strategy": strategy, "lanes": lanes, "reason": reason, "caution": caution
+            }))?;
         } else {
             output::line(format_args!("strategy  {strategy}"))?;
             output::line(format_args!("lanes     {lanes} to begin with"))?;
             output::line(format_args!("reason    {reason}"))?;
+            if let Some(caution) = caution {
+                output::line(format_args!("caution   {caution}"))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn ask() -> anyhow::Result<[bool; 4]> {
+fn ask() -> anyhow::Result<[bool; 5]> {
     let questions = [
         "Does each effect depend on one entity only?",
         "Must the events of one customer stay in order across entities?",
         "Do the events of one business process, which share a correlation, belong together?",
         "Must all events be handled in one total order?",
+        "Do events of different keys write the same row, such as a sum for each day?",
     ];
-    let mut answers = [false; 4];
+    let mut answers = [false; 5];
     let mut lines = std::io::stdin().lock().lines();
     for (question, answer) in questions.iter().zip(&mut answers) {
         *answer = loop {

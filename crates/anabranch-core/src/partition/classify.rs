@@ -1,8 +1,8 @@
-//! Which strategy fits, from four questions.
+//! Which strategy fits, from five questions.
 
 use super::Strategy;
 
-/// Four yes/no answers about what a consumer does.
+/// Yes/no answers about what a consumer does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
     /// Does each effect depend on one entity only?
@@ -13,6 +13,8 @@ pub struct Answers {
     pub process: bool,
     /// Must all events be handled in one total order?
     pub total_order: bool,
+    /// Do events of different keys write the same row, such as a sum for each day?
+    pub shared_rows: bool,
 }
 
 /// The strategy that fits, and why.
@@ -24,6 +26,8 @@ pub struct Recommendation {
     pub lanes: usize,
     /// Why.
     pub reason: &'static str,
+    /// What to mind beside it.
+    pub caution: Option<&'static str>,
 }
 
 /// Recommends a strategy. The most restrictive yes wins, because order that was lost is not found
@@ -62,5 +66,12 @@ pub fn classify(answers: Answers) -> Recommendation {
              depend on the order between those.",
         ),
     };
-    Recommendation { strategy, lanes: strategy.recommended_lanes(), reason }
+    // In one sequence nobody else writes.
+    let is_shared = answers.shared_rows && strategy != Strategy::Global;
+    let caution = is_shared.then_some(
+        "Events of different keys write the same row, so two lanes may write it at once: let the \
+         database add (SET total = total + 1), make it a Rollup, or partition by what the row is \
+         (custom). Reading a row and writing it back would lose updates.",
+    );
+    Recommendation { strategy, lanes: strategy.recommended_lanes(), reason, caution }
 }

@@ -127,6 +127,7 @@ fn the_most_restrictive_yes_wins() {
             customer_order: yes(1),
             process: yes(2),
             total_order: yes(3),
+            shared_rows: bits % 3 == 0,
         };
         let expected = match bits {
             8.. => Strategy::Global,
@@ -137,5 +138,7 @@ fn the_most_restrictive_yes_wins() {
         let advice = classify(answers);
         assert_eq!((advice.strategy, advice.lanes), (expected, expected.recommended_lanes()));
         assert!(advice.reason.ends_with('.'));
+        let is_shared = answers.shared_rows && expected != Strategy::Global;
+        assert_eq!(advice.caution.is_some(), is_shared, "{answers:?}");
     }
 }
