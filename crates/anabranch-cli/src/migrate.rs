@@ -30,7 +30,7 @@ impl Migrate {
             print!("{}", migrations.script(&self.target.namespace, rule));
             return Ok(ExitCode::SUCCESS);
         }
-        let log = self.target.connect(true, self.hash_rule).await?;
+        let log = self.target.create(self.hash_rule).await?;
         eprintln!(
             "the log `{}` in {} is at schema version {}, with the hash rule {}",
             self.target.namespace,

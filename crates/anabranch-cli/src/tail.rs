@@ -43,7 +43,7 @@ pub(crate) struct Tail {
 
 impl Tail {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let log = self.target.connect(true, None).await?;
+        let log = self.target.connect().await?;
         if let Some(stream) = &self.stream {
             let last = log.read_stream(stream).backwards().limit(self.lines).collect().await?;
             last.iter().rev().try_for_each(|event| self.print(event))?;

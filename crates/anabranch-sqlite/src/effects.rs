@@ -14,6 +14,7 @@ use anabranch_store::database::{
     Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason, Session,
     Statement, Topic, Who, Work,
 };
+use anabranch_store::migration::Schema;
 use anabranch_store::value::time_text;
 use anabranch_store::{Row, Value};
 use futures_util::future::BoxFuture;
@@ -31,12 +32,19 @@ pub(crate) struct Effects {
     at: Arc<str>,
     signals: Signals,
     life: Life,
+    schema: Schema,
 }
 
 impl Effects {
-    pub(crate) fn new(writer: Writer, dialect: Dialect, place: &Place, signals: Signals) -> Self {
+    pub(crate) fn new(
+        writer: Writer,
+        dialect: Dialect,
+        place: &Place,
+        signals: Signals,
+        schema: Schema,
+    ) -> Self {
         let life = Life::beside(place.path.as_deref(), &dialect.namespace);
-        Self { writer, dialect, at: place.at.clone().into(), signals, life }
+        Self { writer, dialect, at: place.at.clone().into(), signals, life, schema }
     }
 }
 
@@ -103,6 +111,10 @@ impl Database for Effects {
     fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>> {
         // The file does not say who holds its lock.
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn require_newest_schema(&self) -> Result<(), StoreError> {
+        schema::MIGRATIONS.require_newest(&self.at, &self.dialect.namespace, self.schema)
     }
 
     fn dialect(&self) -> &Dialect {

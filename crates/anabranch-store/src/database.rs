@@ -55,6 +55,12 @@ pub trait Database: Send + Sync {
     /// The lanes that wait for a lock of somebody else.
     fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>>;
 
+    /// Refuses a log that was opened with [`Options::take_older`] and is older than this program: for
+    /// what its schema has no room for.
+    ///
+    /// [`Options::take_older`]: crate::Options::take_older
+    fn require_newest_schema(&self) -> Result<(), StoreError>;
+
     /// How this database writes what differs.
     fn dialect(&self) -> &Dialect;
 

@@ -10,8 +10,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How many keys there are, and how many of them an append is about.
-const KEYS: u64 = 40;
+const KEYS: u64 = 200;
 const BATCH: u64 = 8;
+/// How many events a worker has handled that goes on.
+const SOME: i64 = 50;
 /// A load that a busy machine holds.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -99,19 +101,18 @@ impl Appender {
     }
 }
 
-/// Waits until each of these workers has handled an event that was appended from now on. Nobody may end
+/// Waits until each of these workers has handled events that are appended from now on. Nobody may end
 /// meanwhile.
 pub async fn all_go_on(place: &Place, workers: &mut [Worker]) {
     let (events, entries) = (place.table("events"), place.table("handled"));
     let head = place.number(&format!("SELECT coalesce(max(position), 0) FROM {events}")).await;
     for number in 0..workers.len() {
         let worker = workers[number].number;
-        let since = format!(
-            "SELECT count(*) FROM {entries} WHERE worker = {worker} AND position > {head}"
-        );
+        let since =
+            format!("SELECT count(*) FROM {entries} WHERE worker = {worker} AND position > {head}");
         until(&format!("worker {worker} handles events after position {head}"), async || {
             workers.iter_mut().for_each(Worker::is_running);
-            place.number(&since).await > 0
+            place.number(&since).await >= SOME
         })
         .await;
     }

@@ -1,5 +1,6 @@
 //! A log of its own for each test, looked at by plain drivers.
 
+use crate::crew::Worker;
 use crate::{last_version, process};
 use anabranch::postgres::tokio_postgres::{self, NoTls};
 use anabranch::sqlite::rusqlite::Connection;
@@ -66,6 +67,25 @@ impl Place {
     /// The newest migration of the log.
     pub async fn schema(&self) -> i64 {
         self.number(&format!("SELECT max(version) FROM {}", self.table("migrations"))).await
+    }
+
+    /// Waits for the ledger's tables, which the first worker that runs makes.
+    pub async fn ledger_is_there(&self, worker: &mut Worker) {
+        let is_there = match self.is_sqlite() {
+            true => format!(
+                "SELECT count(*) FROM sqlite_schema WHERE name = '{}'",
+                self.table("handled")
+            ),
+            false => format!(
+                "SELECT count(*) FROM pg_tables WHERE schemaname = '{}' AND tablename = 'handled'",
+                self.namespace
+            ),
+        };
+        until("there is a ledger", async || {
+            worker.is_running();
+            self.number(&is_there).await > 0
+        })
+        .await;
     }
 
     /// A number that is never NULL.

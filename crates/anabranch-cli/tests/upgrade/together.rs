@@ -15,7 +15,7 @@ async fn old_and_new_workers_lose_double_and_mix_up_nothing(place: Place) {
     assert_eq!(place.schema().await, last_version::SCHEMA);
     let mut workers: Vec<Worker> = (1..=3).map(|n| Worker::start(&place, old, n)).collect();
     let old_appends = Appender::start(&place, old);
-    until_there_is_a_ledger(&place, &mut workers).await;
+    place.ledger_is_there(&mut workers[0]).await;
     all_go_on(&place, &mut workers).await;
 
     // Looking does not migrate.
@@ -49,20 +49,4 @@ async fn old_and_new_workers_lose_double_and_mix_up_nothing(place: Place) {
     ledger::prove(&place, appended).await;
     assert!(workers.into_iter().all(|worker| worker.stop().success()));
     ledger::prove(&place, appended).await;
-}
-
-/// The first worker that runs makes the ledger's tables.
-async fn until_there_is_a_ledger(place: &Place, workers: &mut [Worker]) {
-    let is_there = match place.is_sqlite() {
-        true => format!("SELECT count(*) FROM sqlite_schema WHERE name = '{}'", place.table("handled")),
-        false => format!(
-            "SELECT count(*) FROM pg_tables WHERE schemaname = '{}' AND tablename = 'handled'",
-            place.namespace
-        ),
-    };
-    crate::place::until("there is a ledger", async || {
-        workers.iter_mut().for_each(Worker::is_running);
-        place.number(&is_there).await > 0
-    })
-    .await;
 }
