@@ -26,7 +26,7 @@ pub struct Worker {
 impl Worker {
     pub fn start(place: &Place, program: &Path, number: i64) -> Self {
         let number_text = number.to_string();
-        let arguments = ["chaos-worker", "--number", &number_text, "--lanes=2", "--lease=2"];
+        let arguments = ["chaos-worker", "--number", &number_text, "--lanes=2", "--lease=4"];
         let mut command = place.command(program, &arguments);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         Self { number, child }
@@ -101,18 +101,24 @@ impl Appender {
     }
 }
 
-/// Waits until each of these workers has handled events that are appended from now on. Nobody may end
-/// meanwhile.
+/// Waits until each of these workers has handled events that are appended from now on, and has renewed its
+/// lease. Nobody may end meanwhile.
 pub async fn all_go_on(place: &Place, workers: &mut [Worker]) {
+    let highest = async |what: &str, table: &str| {
+        place.number(&format!("SELECT coalesce(max({what}), 0) FROM {table}")).await
+    };
     let (events, entries) = (place.table("events"), place.table("handled"));
-    let head = place.number(&format!("SELECT coalesce(max(position), 0) FROM {events}")).await;
+    let leases = place.table("workers");
+    let (head, lease) = (highest("position", &events).await, highest("lease_us", &leases).await);
     for number in 0..workers.len() {
-        let worker = workers[number].number;
-        let since =
+        let (worker, process) = (workers[number].number, workers[number].child.id());
+        let handled =
             format!("SELECT count(*) FROM {entries} WHERE worker = {worker} AND position > {head}");
-        until(&format!("worker {worker} handles events after position {head}"), async || {
+        let renewed =
+            format!("SELECT count(*) FROM {leases} WHERE pid = {process} AND lease_us > {lease}");
+        until(&format!("worker {worker} goes on after position {head}"), async || {
             workers.iter_mut().for_each(Worker::is_running);
-            place.number(&since).await >= SOME
+            place.number(&handled).await >= SOME && place.number(&renewed).await == 1
         })
         .await;
     }

@@ -23,11 +23,14 @@ async fn old_and_new_workers_lose_double_and_mix_up_nothing(place: Place) {
     assert!(stdout(&place.run(new, &["status"])).contains("ledger"));
     assert_eq!(place.schema().await, last_version::SCHEMA);
 
+    let started = format!("SELECT max(started_us) FROM {}", place.table("workers"));
+    let before = place.number(&started).await;
     stdout(&place.run(new, &["migrate"]));
     assert!(place.schema().await > last_version::SCHEMA);
     let new_appends = Appender::start(&place, new);
     // Running old workers go on; one that starts now does not.
     all_go_on(&place, &mut workers).await;
+    assert_eq!(place.number(&started).await, before, "a worker had to begin anew");
     let refused = place.run(old, &["chaos-worker", "--number", "9"]);
     assert!(failure(&refused, 1).contains("upgrade this program"));
 
