@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 /// Create the log, or bring its schema up to date
 ///
-/// Safe to run from many processes at once; does nothing when there is nothing to do.
+/// Safe to run from many processes at once; does nothing when there is nothing to do. Workers that run
+/// go on, but older programs may not start on the log any more: install the new program everywhere the
+/// old one may be started, and migrate then.
 #[derive(Args)]
 pub(crate) struct Migrate {
     #[command(flatten)]
@@ -32,7 +34,7 @@ impl Migrate {
         }
         let log = self.target.create(self.hash_rule).await?;
         eprintln!(
-            "the log `{}` in {} is at schema version {}, with the hash rule {}",
+            "the log `{}` in {} has all migrations up to schema version {}, and the hash rule {}",
             self.target.namespace,
             log.at(),
             migrations.newest(),

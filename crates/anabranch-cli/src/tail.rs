@@ -7,6 +7,8 @@ use clap::Args;
 use std::process::ExitCode;
 
 /// Print the last events, and with -f each new one as it is stored
+///
+/// Creates and migrates nothing.
 #[derive(Args)]
 pub(crate) struct Tail {
     #[command(flatten)]
