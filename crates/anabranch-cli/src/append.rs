@@ -109,7 +109,7 @@ struct Line {
 
 impl AppendEvent {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let log = self.target.connect(true, None).await?;
+        let log = self.target.create(None).await?;
         if self.lines {
             self.append_lines(&log).await?;
         } else {

@@ -107,7 +107,7 @@ impl ImportPositions {
             eprintln!("error: {problem}");
             return Ok(ExitCode::from(2));
         }
-        let log = self.target.connect(false, None).await?;
+        let log = self.target.connect().await?;
         let mut import = Import::new(&self.consumer)
             .strategy(self.strategy)
             .partitions(self.partitions)

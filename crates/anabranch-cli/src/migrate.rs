@@ -7,7 +7,9 @@ use std::process::ExitCode;
 
 /// Create the log, or bring its schema up to date
 ///
-/// Safe to run from many processes at once; does nothing when there is nothing to do.
+/// Safe to run from many processes at once; does nothing when there is nothing to do. Workers that run
+/// go on, but older programs may not start on the log any more: install the new program everywhere the
+/// old one may be started, and migrate then.
 #[derive(Args)]
 pub(crate) struct Migrate {
     #[command(flatten)]
@@ -30,9 +32,9 @@ impl Migrate {
             print!("{}", migrations.script(&self.target.namespace, rule));
             return Ok(ExitCode::SUCCESS);
         }
-        let log = self.target.connect(true, self.hash_rule).await?;
+        let log = self.target.create(self.hash_rule).await?;
         eprintln!(
-            "the log `{}` in {} is at schema version {}, with the hash rule {}",
+            "the log `{}` in {} has all migrations up to schema version {}, and the hash rule {}",
             self.target.namespace,
             log.at(),
             migrations.newest(),

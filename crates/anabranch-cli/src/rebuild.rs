@@ -71,7 +71,7 @@ impl RebuildVersion {
 
 impl Versions {
     async fn rebuild(&self) -> anyhow::Result<Rebuild> {
-        let log = self.target.connect(false, None).await?;
+        let log = self.target.connect().await?;
         // A typing error is told from a table that is missing.
         let consumers = Consumers::of(&log);
         for name in [&self.name, &format!("{}.next", self.name)] {

@@ -70,7 +70,7 @@ impl OpenTasks {
 
 impl Status {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let log = self.target.connect(false, None).await?;
+        let log = self.target.connect().await?;
         let consumers = Consumers::of(&log);
         let all = match &self.consumer {
             Some(name) => vec![consumers.status(name).await?],

@@ -7,6 +7,8 @@ use clap::Args;
 use std::process::ExitCode;
 
 /// Print the last events, and with -f each new one as it is stored
+///
+/// Creates and migrates nothing.
 #[derive(Args)]
 pub(crate) struct Tail {
     #[command(flatten)]
@@ -43,7 +45,7 @@ pub(crate) struct Tail {
 
 impl Tail {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let log = self.target.connect(true, None).await?;
+        let log = self.target.connect().await?;
         if let Some(stream) = &self.stream {
             let last = log.read_stream(stream).backwards().limit(self.lines).collect().await?;
             last.iter().rev().try_for_each(|event| self.print(event))?;

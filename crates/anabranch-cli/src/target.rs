@@ -46,21 +46,24 @@ impl MaybeTarget {
 }
 
 impl Target {
-    /// Connects; the log must be there, or is created, as `migrate` says.
-    pub(crate) async fn connect(
-        &self,
-        migrate: bool,
-        hash_rule: Option<HashRule>,
-    ) -> Result<Log, StoreError> {
+    /// Connects; the log is created, or brought up to date.
+    pub(crate) async fn create(&self, hash_rule: Option<HashRule>) -> Result<Log, StoreError> {
         let namespace = self.namespace.clone();
-        let options = Options { namespace, migrate, hash_rule, ..Options::default() };
+        let options = Options { namespace, hash_rule, ..Options::default() };
         anabranch::connect_with(&self.url, &options).await
     }
 
-    /// The consumers of the log, which must be there. Looking after a log does not upgrade it: the
-    /// workers that run may be older than this program.
+    /// Connects to the log as it is; it must be there. Who looks at a log or operates it does not
+    /// upgrade it: the workers that run may be older than this program.
+    pub(crate) async fn connect(&self) -> Result<Log, StoreError> {
+        let namespace = self.namespace.clone();
+        let options = Options { namespace, migrate: false, take_older: true, ..Options::default() };
+        anabranch::connect_with(&self.url, &options).await
+    }
+
+    /// The consumers of the log as it is; it must be there.
     pub(crate) async fn consumers(&self) -> Result<Consumers, StoreError> {
-        Ok(Consumers::of(&self.connect(false, None).await?))
+        Ok(Consumers::of(&self.connect().await?))
     }
 }
 

@@ -86,7 +86,45 @@ fn a_database_that_is_not_there_is_an_error_with_a_remedy() {
     let message = tail("mysql://root:secret@localhost/shop");
     assert!(message.contains("names no database that we know"), "{message}");
     assert!(!message.contains("secret"), "{message}");
-    assert!(tail("sqlite:no/such/place.db").contains("that its directory exists"));
+    let append = ["append", "Order:1", "OrderPlaced", "--url", "sqlite:no/such/place.db"];
+    assert!(failure(&run(here.path(), &append), 1).contains("that its directory exists"));
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
+}
+
+/// A typing error in the URL is an error, not a new and empty log.
+#[test]
+fn commands_that_look_or_operate_create_nothing() {
+    let here = tempfile::tempdir().unwrap();
+    let namespace = format!("nothing_{}", std::process::id());
+    let commands = [
+        "tail",
+        "tail --follow",
+        "tail --stream Order:1",
+        "status",
+        "workers",
+        "generations",
+        "offsets sums",
+        "rescale sums --from 2 --to 3",
+        "pause sums",
+        "replay sums --from-start",
+        "skip-to-head sums --yes",
+        "forget sums --yes",
+        "parked list sums",
+        "tasks pools",
+        "tasks list payouts",
+        "batch verify --source rows --key id --job job",
+        "partition explain Order:1 --consumer sums",
+        "rebuild compare sums --view",
+    ];
+    for url in ["sqlite:typo.db", "sqlite:no/such/place.db", "sqlite::memory:", &postgres()] {
+        for command in commands {
+            let log = ["--url", url, "--namespace", &namespace];
+            let arguments: Vec<&str> = command.split(' ').chain(log).collect();
+            let error = failure(&run(here.path(), &arguments), 1);
+            assert!(error.contains("there is no log `nothing_"), "{command}: {error}");
+            assert!(error.contains("create it with `anabranch migrate`"), "{command}: {error}");
+        }
+    }
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);
 }
 

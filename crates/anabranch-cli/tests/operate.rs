@@ -35,7 +35,7 @@ fn said(output: &Output) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn status_says_how_far_consumers_are_and_who_runs_them() {
     let bench = Bench::sqlite();
-    assert!(failure(&bench.command(&["status"]), 1).contains("check that it exists"));
+    assert!(failure(&bench.command(&["status"]), 1).contains("there is no log"));
     let log = bench.log().await;
     assert!(said(&bench.command(&["status"])).contains("no consumers yet"));
     assert!(said(&bench.command(&["workers"])).contains("no workers"));

@@ -140,9 +140,9 @@ fn said(output: &Output) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_enqueued_run_and_shown() {
     let bench = Bench::sqlite();
-    assert!(failure(&bench.tasks(&[]), 1).contains("check that it exists"));
+    assert!(failure(&bench.tasks(&[]), 1).contains("there is no log"));
     let enqueue = bench.tasks(&["enqueue", "payouts", "cust-7", "40"]);
-    assert!(failure(&enqueue, 1).contains("check that it exists"), "it creates no log");
+    assert!(failure(&enqueue, 1).contains("there is no log"), "it creates no log");
     let log = bench.log().await;
     assert!(said(&bench.tasks(&[])).contains("no tasks"));
     assert!(said(&bench.tasks(&["list", "payouts"])).contains("has no open or dead tasks"));

@@ -294,10 +294,12 @@ pub enum StoreError {
         #[source]
         source: Source,
     },
-    /// The log was written by a newer Anabranch.
+    /// The log was brought up to date by a newer program, and does not admit this one any more.
     #[error(
-        "the log `{namespace}` in {at} has schema version {found}, this program knows versions up \
-         to {known}; upgrade this program"
+        "the log `{namespace}` in {at} has schema version {found} and admits programs from version \
+         {admits} on, but this one knows versions up to {known}; upgrade this program. In this order: \
+         install the newer program everywhere this one may be started, start newer workers, then stop \
+         the older ones, which go on until then"
     )]
     SchemaTooNew {
         /// Which database.
@@ -306,23 +308,38 @@ pub enum StoreError {
         namespace: String,
         /// What it has.
         found: u32,
+        /// The oldest version whose programs may start on it.
+        admits: u32,
         /// What this program knows.
         known: u32,
     },
-    /// The log has not been created or brought up to date, and automatic migration is off.
+    /// The log has not been brought up to date, and automatic migration is off.
     #[error(
-        "the log `{namespace}` in {at} has schema version {found}, this program needs {known}; run \
-         `anabranch migrate`, or apply what `anabranch migrate --print` shows"
+        "the log `{namespace}` in {at} has schema version {found}, this program needs {known}; first \
+         install this program everywhere the older one may be started, since that is not admitted \
+         after the migration; then run `anabranch migrate`, or apply the steps after {found} that \
+         `anabranch migrate --print` shows"
     )]
     SchemaTooOld {
         /// Which database.
         at: String,
         /// Which log in it.
         namespace: String,
-        /// What it has; 0 when there is no log.
+        /// What it has.
         found: u32,
         /// What this program needs.
         known: u32,
+    },
+    /// There is no such log, and automatic migration, which would create it, is off.
+    #[error(
+        "there is no log `{namespace}` in {at}; check the URL and the namespace, or create it with \
+         `anabranch migrate`"
+    )]
+    NoLog {
+        /// Which database.
+        at: String,
+        /// Which log was looked for.
+        namespace: String,
     },
     /// The log was created with another hash rule.
     #[error(

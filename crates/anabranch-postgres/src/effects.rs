@@ -8,6 +8,7 @@ use crate::connection::{Lease, Server, prepare};
 use crate::error::Failure;
 use crate::life::Life;
 use crate::row_watch::Watch;
+use crate::schema::MIGRATIONS;
 use crate::value::{Bound, values_of};
 use crate::wake::Wake;
 use anabranch_core::StoreError;
@@ -15,6 +16,7 @@ use anabranch_store::database::{
     Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason,
     RowWatch, Session, Statement, Topic, Who, Work,
 };
+use anabranch_store::migration::Schema;
 use anabranch_store::{Row, Value};
 use deadpool_postgres::{Object, Pool};
 use futures_util::future::BoxFuture;
@@ -60,6 +62,7 @@ pub(crate) struct Effects {
     sessions: usize,
     dialect: Dialect,
     wake: Arc<Wake>,
+    schema: Schema,
 }
 
 impl Effects {
@@ -68,10 +71,11 @@ impl Effects {
         sessions: usize,
         dialect: Dialect,
         wake: Arc<Wake>,
+        schema: Schema,
     ) -> Result<Self, StoreError> {
         let handlers = server.pool(sessions, "")?;
         let control = server.pool(CONTROL_SESSIONS, "")?;
-        Ok(Self { server, handlers, control, sessions, dialect, wake })
+        Ok(Self { server, handlers, control, sessions, dialect, wake, schema })
     }
 
     fn session(&self, pool: &Pool, who: &Who) -> Box<dyn Session> {
@@ -93,7 +97,7 @@ impl Database for Effects {
 
     fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
         let (dialect, wake) = (self.dialect.clone(), Arc::clone(&self.wake));
-        Ok(Arc::new(Self::new(self.server.clone(), self.sessions, dialect, wake)?))
+        Ok(Arc::new(Self::new(self.server.clone(), self.sessions, dialect, wake, self.schema)?))
     }
 
     fn control(&self) -> Box<dyn Session> {
@@ -127,6 +131,10 @@ impl Database for Effects {
 
     fn row_watch(&self) -> Box<dyn RowWatch + '_> {
         Box::new(Watch::of(&self.dialect.namespace))
+    }
+
+    fn require_newest_schema(&self) -> Result<(), StoreError> {
+        MIGRATIONS.require_newest(self.at(), &self.dialect.namespace, self.schema)
     }
 
     fn dialect(&self) -> &Dialect {

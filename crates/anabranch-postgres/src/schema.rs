@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::keys::Classes;
 use anabranch_core::{HashRule, StoreError};
-use anabranch_store::migration::{Migration, Migrations};
+use anabranch_store::migration::{Migration, Migrations, Schema};
 use anabranch_store::{Namespace, Options};
 use deadpool_postgres::Object;
 use tokio_postgres::{Client, Error, IsolationLevel};
@@ -11,25 +11,39 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 /// The schema of the PostgreSQL backend, step by step.
 pub const MIGRATIONS: Migrations = Migrations {
     steps: &[
-        Migration { version: 1, name: "log", sql: include_str!("../migrations/0001_log.sql") },
+        Migration {
+            version: 1,
+            name: "log",
+            sql: include_str!("../migrations/0001_log.sql"),
+            admits: 1,
+        },
         Migration {
             version: 2,
             name: "consumers",
             sql: include_str!("../migrations/0002_consumers.sql"),
+            admits: 2,
         },
         Migration {
             version: 3,
             name: "replica sets",
             sql: include_str!("../migrations/0003_replica_sets.sql"),
+            admits: 3,
         },
-        Migration { version: 4, name: "work", sql: include_str!("../migrations/0004_work.sql") },
+        Migration {
+            version: 4,
+            name: "work",
+            sql: include_str!("../migrations/0004_work.sql"),
+            admits: 4,
+        },
         Migration {
             version: 5,
             name: "identity",
             sql: include_str!("../migrations/0005_identity.sql"),
+            admits: 5,
         },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
+    reads_from: 4,
 };
 
 /// The statements of one log, with its namespace filled in.
@@ -70,12 +84,13 @@ impl Sql {
     }
 }
 
-/// Brings the log up to date, or checks that it is, and returns its hash rule.
+/// Brings the log up to date, or checks that it need not be, as the options say; returns its hash rule
+/// and its schema.
 pub(crate) async fn prepare(
     at: &str,
     session: &mut Object,
     options: &Options,
-) -> Result<HashRule, StoreError> {
+) -> Result<(HashRule, Schema), StoreError> {
     let namespace = &options.namespace;
     let failed = |error| Failure::from(error).at(at);
     let encoding: String =
@@ -84,48 +99,57 @@ pub(crate) async fn prepare(
         let what = format!("the encoding {encoding}, where Anabranch needs UTF8");
         return Err(StoreError::Corrupt { at: at.to_owned(), what });
     }
-    let found = version(session, namespace).await.map_err(failed)?;
-    if MIGRATIONS.needed(at, namespace, found)? {
-        if !options.migrate {
-            return Err(MIGRATIONS.too_old(at, namespace, found));
-        }
-        let rule = options.hash_rule.unwrap_or_default();
-        migrate(session, namespace, rule).await.map_err(failed)?;
+    let mut found = schema(session, namespace).await.map_err(failed)?;
+    if MIGRATIONS.needed(at, options, found)? {
+        found = migrate(at, session, options).await?;
     }
     let rule = format!("SELECT value FROM \"{namespace}\".settings WHERE name = 'hash_rule'");
     let stored: String = session.query_one(&rule, &[]).await.map_err(failed)?.get(0);
-    MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)
+    Ok((MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)?, found))
 }
 
 /// Applies what is missing, in one transaction. Processes that start together wait for one
 /// another's lock, and all but the first find nothing left to do.
-async fn migrate(session: &mut Object, namespace: &Namespace, rule: HashRule) -> Result<(), Error> {
+async fn migrate(at: &str, session: &mut Object, options: &Options) -> Result<Schema, StoreError> {
+    let (namespace, rule) = (&options.namespace, options.hash_rule.unwrap_or_default());
+    let failed = |error| Failure::from(error).at(at);
     // Each statement must see what was committed before it, whatever the user's default is.
     let read_committed = session.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
-    let tx = read_committed.start().await?;
+    let tx = read_committed.start().await.map_err(failed)?;
     let class = Classes::of(namespace).migration;
-    tx.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class]).await?;
-    let found = version(tx.client(), namespace).await?;
-    for migration in MIGRATIONS.after(found) {
-        tx.batch_execute(&migration.sql_for(namespace)).await?;
+    tx.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class]).await.map_err(failed)?;
+    let found = schema(tx.client(), namespace).await.map_err(failed)?;
+    // A newer program may have been the first.
+    MIGRATIONS.needed(at, options, found)?;
+    for migration in MIGRATIONS.after(found.version) {
+        tx.batch_execute(&migration.sql_for(namespace)).await.map_err(failed)?;
         tracing::info!(%namespace, version = migration.version, "applied a migration");
     }
-    tx.batch_execute(&MIGRATIONS.keep_rule(namespace, rule)).await?;
-    tx.commit().await
+    tx.batch_execute(&MIGRATIONS.keep_rule(namespace, rule)).await.map_err(failed)?;
+    let found = schema(tx.client(), namespace).await.map_err(failed)?;
+    tx.commit().await.map_err(failed)?;
+    Ok(found)
 }
 
-/// The version of the log's schema; 0 when there is no log.
+/// The log's schema; version 0 when there is no log.
 ///
 /// The catalogue is asked by a query and not by `to_regclass`: after waiting for the migration of
 /// another process, that function may still answer from before it.
-async fn version(client: &Client, namespace: &Namespace) -> Result<u32, Error> {
+async fn schema(client: &Client, namespace: &Namespace) -> Result<Schema, Error> {
     let exists = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class AS c \
                   JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
                   WHERE n.nspname = $1 AND c.relname = 'migrations')";
     if !client.query_one(exists, &[&namespace.as_str()]).await?.get::<_, bool>(0) {
-        return Ok(0);
+        return Ok(Schema { version: 0, admits: 0 });
     }
-    let newest = format!("SELECT coalesce(max(version), 0) FROM \"{namespace}\".migrations");
-    let newest: i32 = client.query_one(&newest, &[]).await?.get(0);
-    Ok(newest.unsigned_abs())
+    let highest = async |what: &str| {
+        let highest = format!("SELECT coalesce(max({what}), 0) FROM \"{namespace}\".migrations");
+        Ok::<_, Error>(client.query_one(&highest, &[]).await?.get::<_, i32>(0).unsigned_abs())
+    };
+    let version = highest("version").await?;
+    if version <= MIGRATIONS.newest() {
+        // Older ones have no such column, and it matters to older programs only.
+        return Ok(Schema { version, admits: version });
+    }
+    Ok(Schema { version, admits: highest("coalesce(admits, version)").await? })
 }

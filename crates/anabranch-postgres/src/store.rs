@@ -77,7 +77,7 @@ impl Postgres {
         let appends = server.pool(1, APPENDING)?;
         let mut session =
             appends.get().await.map_err(|error| Failure::from(error).at(&server.at))?;
-        let rule = schema::prepare(&server.at, &mut session, options).await?;
+        let (rule, found) = schema::prepare(&server.at, &mut session, options).await?;
         drop(session);
         let namespace = options.namespace.clone();
         let sql = Sql::of(&namespace);
@@ -89,6 +89,7 @@ impl Postgres {
                 options.sessions,
                 dialect,
                 Arc::clone(&wake),
+                found,
             )?),
             waiting: server.pool(WAITING_SESSIONS, APPENDING)?,
             reads: server.pool(options.readers, "")?,

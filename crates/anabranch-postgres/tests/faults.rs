@@ -96,15 +96,38 @@ async fn rights_that_are_missing_are_named() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_left_alone() {
-    let namespace = namespace();
+async fn a_newer_schema_is_opened_if_it_admits_this_program_and_else_left_alone() {
+    let (namespace, client) = (namespace(), client().await);
     drop(open(&namespace).await);
-    let newer = format!("INSERT INTO {namespace}.migrations VALUES (99, 'from the future')");
-    client().await.execute(&newer, &[]).await.unwrap();
+    let known = anabranch_postgres::MIGRATIONS.newest();
+    let insert = format!("INSERT INTO {namespace}.migrations (version, name, admits)");
+    let later = async |version: u32, admits: &str| {
+        let insert = format!("{insert} VALUES ({version}, 'from the future', {admits})");
+        client.execute(&insert, &[]).await.unwrap();
+    };
+    later(known + 1, &known.to_string()).await;
+    let log = open(&namespace).await;
+    log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
+    assert_eq!(numbers(&log.read(Query::all()).collect().await.unwrap()), [1]);
+    log.store().database().require_newest_schema().unwrap();
+
     let options = Options { namespace: namespace.clone(), ..Options::default() };
-    let error = Postgres::connect(&url(), &options).await.err().unwrap();
-    assert!(matches!(error, StoreError::SchemaTooNew { found: 99, known: 4, .. }), "{error:?}");
-    assert!(error.to_string().contains("upgrade this program"), "{error}");
+    for (version, admits) in [(known + 2, (known + 2).to_string()), (known + 3, "NULL".to_owned())]
+    {
+        later(version, &admits).await;
+        let error = Postgres::connect(&url(), &options).await.err().unwrap();
+        let StoreError::SchemaTooNew { found, admits, known: knows, .. } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!((*found, *admits, *knows), (version, version, known));
+        let order = "install the newer program everywhere this one may be started, start newer \
+                     workers, then stop the older ones";
+        let error = error.to_string();
+        assert!(error.contains(&format!("admits programs from version {version} on")), "{error}");
+        assert!(error.contains(order), "{error}");
+    }
+    later(known + 4, &known.to_string()).await;
+    assert!(Postgres::connect(&url(), &options).await.is_err(), "the highest one counts");
 }
 
 /// The printed script, applied by hand, is the log that the program expects.

@@ -187,6 +187,7 @@ impl Consumers {
 
     /// Removes a consumer that no longer exists, with its cursors and parked keys. Its tables stay.
     pub async fn forget(&self, name: &str) -> Result<(), StoreError> {
+        self.tables.database.require_newest_schema()?;
         if self.tables.registered(Some(name)).await?.is_empty() {
             return Err(self.unknown(name));
         }

@@ -158,6 +158,7 @@ impl Import {
     /// Writes the positions, in one transaction, or nothing at all.
     pub async fn apply(&self, log: &Log) -> Result<ImportPlan, ImportError> {
         let tables = Tables::of(log.store().database());
+        tables.database.require_newest_schema()?;
         // Before the transaction, which may keep all others from the database.
         let head = log.head().await?;
         let mut session = tables.database.control();

@@ -176,6 +176,7 @@ impl Rebuild {
     /// Puts the new version in the place of the old one, in one transaction. The old tables are kept
     /// under names that end in `_old`, until the next switch.
     pub async fn switch(&self) -> Result<(), RebuildError> {
+        self.tables.database.require_newest_schema()?;
         let next_name = self.next_name();
         for name in [self.name.as_str(), &next_name] {
             if self.tables.registered(Some(name)).await?.is_empty() {

@@ -97,6 +97,7 @@ impl Consumers {
     /// The scope that a program has asked for, where it differs from the stored one and nobody has
     /// accepted it yet.
     pub async fn scope_change(&self, name: &str) -> Result<Option<ScopeChange>, StoreError> {
+        self.tables.database.require_newest_schema()?;
         let stored = self.tables.identity(name).await?.ok_or_else(|| self.unknown(name))?;
         let (Some(old), Some(wanted)) = (stored.scope, stored.wanted_scope) else {
             return Ok(None);

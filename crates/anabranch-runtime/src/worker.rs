@@ -72,6 +72,7 @@ pub(crate) async fn run(
 ) -> Result<Progress, RunError> {
     // Connections of its own: another replica set in this process cannot use them up.
     let tables = Tables::of(log.store().database().apart()?);
+    tables.database.require_newest_schema()?;
     for consumer in &plan.consumers {
         consumer.register(log, &tables).await?;
     }

@@ -201,8 +201,9 @@ mod tests {
         let path = Some(directory.path().join("log.db"));
         let (durability, at) = (Durability::Full, "sqlite:log.db".to_owned());
         let place = Place { path, read_only: false, create: true, durability, at };
-        let mut connection = place.open_writer().unwrap();
-        let rule = schema::prepare(&mut connection, &place.at, &Options::default()).unwrap();
+        let mut connection = place.open().unwrap();
+        let options = Options::default();
+        let (rule, _) = schema::prepare(&mut connection, &place, &options).unwrap();
         let sql = Sql::of(&Namespace::default());
         connection.pragma_update(None, "max_page_count", 60).unwrap();
 

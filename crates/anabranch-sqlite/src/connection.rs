@@ -28,12 +28,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Opens a connection for writing, and makes sure that the file uses WAL.
-    pub(crate) fn open_writer(&self) -> Result<Connection, StoreError> {
-        let connection = self.open()?;
+    /// Prepares a connection for writing, and makes sure that the file uses WAL.
+    pub(crate) fn prepare_writer(&self, connection: &Connection) -> Result<(), StoreError> {
         let prepare = || -> rusqlite::Result<()> {
             if !self.read_only {
-                use_wal(&connection)?;
+                use_wal(connection)?;
             }
             let synchronous = match self.durability {
                 Durability::Full => "FULL",
@@ -41,11 +40,10 @@ impl Place {
             };
             connection.pragma_update(None, "synchronous", synchronous)
         };
-        prepare().map_err(|error| store_error(&self.at, error))?;
-        Ok(connection)
+        prepare().map_err(|error| store_error(&self.at, error))
     }
 
-    /// Opens a connection for reading.
+    /// Opens a connection, which reads.
     pub(crate) fn open(&self) -> Result<Connection, StoreError> {
         let open = || -> rusqlite::Result<Connection> {
             let access = if self.read_only {
@@ -185,7 +183,8 @@ mod tests {
             let path = Some(directory.path().join("log.db"));
             let place =
                 Place { path, read_only: false, create: true, durability, at: String::new() };
-            let connection = place.open_writer().unwrap();
+            let connection = place.open().unwrap();
+            place.prepare_writer(&connection).unwrap();
             let pragma = |name: &str| -> String {
                 let value = |row: &rusqlite::Row<'_>| {
                     row.get_ref(0)?

@@ -15,6 +15,7 @@ use anabranch_store::database::{
     Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason,
     RowWatch, Session, Statement, Topic, Who, Work,
 };
+use anabranch_store::migration::Schema;
 use anabranch_store::value::time_text;
 use anabranch_store::{Row, Value};
 use futures_util::future::BoxFuture;
@@ -32,12 +33,19 @@ pub(crate) struct Effects {
     at: Arc<str>,
     signals: Signals,
     life: Life,
+    schema: Schema,
 }
 
 impl Effects {
-    pub(crate) fn new(writer: Writer, dialect: Dialect, place: &Place, signals: Signals) -> Self {
+    pub(crate) fn new(
+        writer: Writer,
+        dialect: Dialect,
+        place: &Place,
+        signals: Signals,
+        schema: Schema,
+    ) -> Self {
         let life = Life::beside(place.path.as_deref(), &dialect.namespace);
-        Self { writer, dialect, at: place.at.clone().into(), signals, life }
+        Self { writer, dialect, at: place.at.clone().into(), signals, life, schema }
     }
 }
 
@@ -108,6 +116,10 @@ impl Database for Effects {
 
     fn row_watch(&self) -> Box<dyn RowWatch + '_> {
         Box::new(Watch::of(&self.dialect.namespace))
+    }
+
+    fn require_newest_schema(&self) -> Result<(), StoreError> {
+        schema::MIGRATIONS.require_newest(&self.at, &self.dialect.namespace, self.schema)
     }
 
     fn dialect(&self) -> &Dialect {

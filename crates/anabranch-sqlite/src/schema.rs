@@ -1,34 +1,49 @@
 //! Migrations and settings of a log.
 
+use crate::connection::Place;
 use crate::error::store_error;
 use anabranch_core::{HashRule, StoreError};
 use anabranch_store::database::Topic;
-use anabranch_store::migration::{Migration, Migrations};
+use anabranch_store::migration::{Migration, Migrations, Schema};
 use anabranch_store::{Namespace, Options};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 /// The schema of the SQLite backend, step by step.
 pub const MIGRATIONS: Migrations = Migrations {
     steps: &[
-        Migration { version: 1, name: "log", sql: include_str!("../migrations/0001_log.sql") },
+        Migration {
+            version: 1,
+            name: "log",
+            sql: include_str!("../migrations/0001_log.sql"),
+            admits: 1,
+        },
         Migration {
             version: 2,
             name: "consumers",
             sql: include_str!("../migrations/0002_consumers.sql"),
+            admits: 2,
         },
         Migration {
             version: 3,
             name: "replica sets",
             sql: include_str!("../migrations/0003_replica_sets.sql"),
+            admits: 3,
         },
-        Migration { version: 4, name: "work", sql: include_str!("../migrations/0004_work.sql") },
+        Migration {
+            version: 4,
+            name: "work",
+            sql: include_str!("../migrations/0004_work.sql"),
+            admits: 4,
+        },
         Migration {
             version: 5,
             name: "identity",
             sql: include_str!("../migrations/0005_identity.sql"),
+            admits: 5,
         },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
+    reads_from: 4,
 };
 
 /// The statements of one log, with its namespace filled in.
@@ -74,55 +89,63 @@ fn counter(topic: Topic) -> &'static str {
     }
 }
 
-/// Brings the log up to date, or checks that it is, and returns its hash rule.
+/// Brings the log up to date, or checks that it need not be, as the options say; returns its hash rule
+/// and its schema.
 pub(crate) fn prepare(
     connection: &mut Connection,
-    at: &str,
+    place: &Place,
     options: &Options,
-) -> Result<HashRule, StoreError> {
-    let namespace = &options.namespace;
+) -> Result<(HashRule, Schema), StoreError> {
+    let (at, namespace) = (place.at.as_str(), &options.namespace);
     let failed = |error| store_error(at, error);
-    let found = version(connection, namespace).map_err(failed)?;
-    if MIGRATIONS.needed(at, namespace, found)? {
-        if !options.migrate {
-            return Err(MIGRATIONS.too_old(at, namespace, found));
-        }
-        migrate(connection, at, namespace, options.hash_rule.unwrap_or_default())?;
+    let mut found = schema(connection, namespace).map_err(failed)?;
+    let is_needed = MIGRATIONS.needed(at, options, found)?;
+    // From here on it is a log, or becomes one: a file that is not stays as it is.
+    place.prepare_writer(connection)?;
+    if is_needed {
+        found = migrate(connection, at, options)?;
     }
     let rule = format!("SELECT value FROM {namespace}_settings WHERE name = 'hash_rule'");
     let stored: String = connection.query_row(&rule, (), |row| row.get(0)).map_err(failed)?;
-    MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)
+    Ok((MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)?, found))
 }
 
 /// Applies what is missing. Processes that start together wait for one another's write lock, and all
 /// but the first find nothing left to do.
-fn migrate(
-    connection: &mut Connection,
-    at: &str,
-    namespace: &Namespace,
-    rule: HashRule,
-) -> Result<(), StoreError> {
+fn migrate(connection: &mut Connection, at: &str, options: &Options) -> Result<Schema, StoreError> {
+    let (namespace, rule) = (&options.namespace, options.hash_rule.unwrap_or_default());
     let failed = |error| store_error(at, error);
     let tx =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    let found = version(&tx, namespace).map_err(failed)?;
-    for migration in MIGRATIONS.after(found) {
+    let found = schema(&tx, namespace).map_err(failed)?;
+    // A newer program may have been the first.
+    MIGRATIONS.needed(at, options, found)?;
+    for migration in MIGRATIONS.after(found.version) {
         tx.execute_batch(&migration.sql_for(namespace)).map_err(failed)?;
         tracing::info!(at, %namespace, version = migration.version, "applied a migration");
     }
     tx.execute(&MIGRATIONS.keep_rule(namespace, rule), ()).map_err(failed)?;
-    tx.commit().map_err(failed)
+    let found = schema(&tx, namespace).map_err(failed)?;
+    tx.commit().map_err(failed)?;
+    Ok(found)
 }
 
-/// The version of the log's schema; 0 when there is no log.
-fn version(connection: &Connection, namespace: &Namespace) -> rusqlite::Result<u32> {
+/// The log's schema; version 0 when there is no log.
+fn schema(connection: &Connection, namespace: &Namespace) -> rusqlite::Result<Schema> {
     let table = format!("{namespace}_migrations");
     let exists = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
     let exists: Option<i64> =
         connection.query_row(exists, [&table], |row| row.get(0)).optional()?;
     if exists.is_none() {
-        return Ok(0);
+        return Ok(Schema { version: 0, admits: 0 });
     }
     let newest = format!("SELECT coalesce(max(version), 0) FROM {table}");
-    connection.query_row(&newest, (), |row| row.get(0))
+    let version = connection.query_row(&newest, (), |row| row.get(0))?;
+    if version <= MIGRATIONS.newest() {
+        // Older ones have no such column, and it matters to older programs only.
+        return Ok(Schema { version, admits: version });
+    }
+    let admits = format!("SELECT max(coalesce(admits, version)) FROM {table}");
+    let admits = connection.query_row(&admits, (), |row| row.get(0))?;
+    Ok(Schema { version, admits })
 }

@@ -56,8 +56,14 @@ impl Sqlite {
     }
 
     fn open_place(place: Place, options: &Options) -> Result<Self, StoreError> {
-        let mut connection = place.open_writer()?;
-        let rule = schema::prepare(&mut connection, &place.at, options)?;
+        if let Some(path) = place.path.as_ref().filter(|_| !options.migrate)
+            && !path.try_exists().unwrap_or(true)
+        {
+            let (at, namespace) = (place.at, options.namespace.to_string());
+            return Err(StoreError::NoLog { at, namespace });
+        }
+        let mut connection = place.open()?;
+        let (rule, found) = schema::prepare(&mut connection, &place, options)?;
         let no_thread = |error: std::io::Error| StoreError::Other {
             at: place.at.clone(),
             source: error.into(),
@@ -71,7 +77,7 @@ impl Sqlite {
             let query = schema::signals(&options.namespace);
             watcher::start(place.clone(), query, &wake, &signals).map_err(no_thread)?;
         }
-        let effects = Effects::new(writer.clone(), dialect, &place, signals);
+        let effects = Effects::new(writer.clone(), dialect, &place, signals, found);
         let effects = Arc::new(effects);
         let shared = Arc::new(Shared { at: place.at, sql: Sql::of(&options.namespace), rule });
         Ok(Self { shared, writer, readers, wake, limits: options.limits, effects })

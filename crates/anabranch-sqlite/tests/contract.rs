@@ -26,3 +26,13 @@ mod memory {
 mod file {
     anabranch_store::contract!(super::in_a_file());
 }
+
+/// Of the steps that were released, in order. A release adds to them, and nothing changes them.
+const RELEASED: [u64; 4] =
+    [0x64d1_4ef3_3822_6214, 0xf39d_16c5_ea5b_cefd, 0xf03b_ecf1_d404_be34, 0x1193_f08b_01da_a912];
+
+#[test]
+fn released_migrations_never_change_and_later_ones_only_add() {
+    let migrations = anabranch_sqlite::MIGRATIONS;
+    anabranch_store::contract::migrations::are_kept(&migrations, &RELEASED);
+}

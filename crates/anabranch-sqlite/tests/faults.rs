@@ -70,15 +70,55 @@ async fn a_read_only_log_reads_and_refuses_to_write() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_left_alone() {
+async fn a_newer_schema_is_opened_if_it_admits_this_program_and_else_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("log.db");
     drop(open(&path).await.unwrap());
-    let newer = "INSERT INTO anabranch_migrations (version, name) VALUES (99, 'from the future')";
-    Connection::open(&path).unwrap().execute(newer, ()).unwrap();
-    let error = refused(&path).await;
-    assert!(matches!(error, StoreError::SchemaTooNew { found: 99, known: 4, .. }), "{error:?}");
-    assert!(error.to_string().contains("upgrade this program"), "{error}");
+    let known = anabranch_sqlite::MIGRATIONS.newest();
+    let later = |version: u32, admits: Option<u32>| {
+        let insert = "INSERT INTO anabranch_migrations (version, name, admits) VALUES (?1, ?2, ?3)";
+        let row = (version, "from the future", admits);
+        Connection::open(&path).unwrap().execute(insert, row).unwrap();
+    };
+    later(known + 1, Some(known));
+    let log = open(&path).await.unwrap();
+    log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
+    assert_eq!(numbers(&log.read(Query::all()).collect().await.unwrap()), [1]);
+    log.store().database().require_newest_schema().unwrap();
+
+    for (version, admits) in [(known + 2, Some(known + 2)), (known + 3, None)] {
+        later(version, admits);
+        let error = refused(&path).await;
+        let StoreError::SchemaTooNew { found, admits, known: knows, .. } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!((*found, *admits, *knows), (version, version, known));
+        let order = "install the newer program everywhere this one may be started, start newer \
+                     workers, then stop the older ones";
+        let error = error.to_string();
+        assert!(error.contains(&format!("admits programs from version {version} on")), "{error}");
+        assert!(error.contains(order), "{error}");
+    }
+    later(known + 4, Some(known));
+    refused(&path).await;
+}
+
+/// Looking at a file that holds no log leaves it as it is.
+#[tokio::test]
+async fn a_file_without_a_log_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let look = Options { migrate: false, take_older: true, ..Options::default() };
+    let path = directory.path().join("other.db");
+    Connection::open(&path).unwrap().execute("CREATE TABLE other (a)", ()).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let missing = directory.path().join("missing.db");
+    for path in [&path, &missing, Path::new(":memory:")] {
+        let error = Sqlite::open(&path.display().to_string(), &look).await.err().unwrap();
+        assert!(matches!(error, StoreError::NoLog { .. }), "{error:?}");
+        assert!(error.to_string().contains("create it with `anabranch migrate`"), "{error}");
+    }
+    assert!(std::fs::read(&path).unwrap() == before, "the file was changed");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
 }
 
 /// The printed script, applied by hand, is the log that the program expects.

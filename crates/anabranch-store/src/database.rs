@@ -58,6 +58,12 @@ pub trait Database: Send + Sync {
     /// How this database finds rows that are written for two slots.
     fn row_watch(&self) -> Box<dyn RowWatch + '_>;
 
+    /// Refuses a log that was opened with [`Options::take_older`] and is older than this program: for
+    /// what its schema has no room for.
+    ///
+    /// [`Options::take_older`]: crate::Options::take_older
+    fn require_newest_schema(&self) -> Result<(), StoreError>;
+
     /// How this database writes what differs.
     fn dialect(&self) -> &Dialect;
 

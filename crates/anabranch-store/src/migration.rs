@@ -1,9 +1,13 @@
-//! Versioned SQL: embedded, applied in order, printable.
+//! Versioned SQL: embedded, applied in order, printable; and which programs may work on which version.
+//!
+//! Steps only add, so workers that run when a step is applied go on. Whether an older program may still
+//! *start* is what each step states as `admits`, and what the log keeps beside its version.
 
-use crate::options::Namespace;
+use crate::options::{Namespace, Options};
 use anabranch_core::{HashRule, StoreError};
 
-/// One step of a backend's schema. Steps are never changed once released, only added.
+/// One step of a backend's schema. Steps are never changed once released, only added, and they only
+/// add to what is there.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
     /// Its number, counted from 1 without holes.
@@ -12,6 +16,9 @@ pub struct Migration {
     pub name: &'static str,
     /// Its SQL, with `{ns}` where the namespace goes.
     pub sql: &'static str,
+    /// The oldest version whose programs may still start on a log with this step. From version 5 on the
+    /// SQL writes it beside the version.
+    pub admits: u32,
 }
 
 /// The steps of one backend, in order.
@@ -21,6 +28,17 @@ pub struct Migrations {
     pub steps: &'static [Migration],
     /// How the hash rule is kept, with `{ns}` and `{rule}` to fill in.
     pub keep_rule: &'static str,
+    /// The oldest version that this program can look at and operate without bringing it up to date.
+    pub reads_from: u32,
+}
+
+/// The schema of a log, as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Its version; 0 when there is no log.
+    pub version: u32,
+    /// The oldest version whose programs may start on it. A step that does not say admits its own.
+    pub admits: u32,
 }
 
 impl Migrations {
@@ -35,14 +53,34 @@ impl Migrations {
         self.steps.iter().filter(move |migration| migration.version > version)
     }
 
-    /// Refuses a log that is newer than this program; else says whether there are steps to apply.
-    pub fn needed(&self, at: &str, namespace: &Namespace, found: u32) -> Result<bool, StoreError> {
-        let known = self.newest();
-        if found > known {
-            let (at, namespace) = (at.to_owned(), namespace.to_string());
-            return Err(StoreError::SchemaTooNew { at, namespace, found, known });
+    /// Says whether there are steps to apply; refuses a log that this program must not open as it is.
+    pub fn needed(&self, at: &str, options: &Options, found: Schema) -> Result<bool, StoreError> {
+        let (known, version) = (self.newest(), found.version);
+        let (at, namespace) = (at.to_owned(), options.namespace.to_string());
+        if version > known && found.admits > known {
+            let admits = found.admits;
+            return Err(StoreError::SchemaTooNew { at, namespace, found: version, admits, known });
         }
-        Ok(found < known)
+        let is_taken = options.take_older && version >= self.reads_from;
+        match version {
+            _ if version >= known => Ok(false),
+            _ if options.migrate => Ok(true),
+            0 => Err(StoreError::NoLog { at, namespace }),
+            _ if is_taken => Ok(false),
+            found => Err(StoreError::SchemaTooOld { at, namespace, found, known }),
+        }
+    }
+
+    /// Refuses a log that was taken as it is although it is older: for what that has no room for.
+    pub fn require_newest(
+        &self,
+        at: &str,
+        namespace: &Namespace,
+        found: Schema,
+    ) -> Result<(), StoreError> {
+        let options =
+            Options { namespace: namespace.clone(), migrate: false, ..Options::default() };
+        self.needed(at, &options, found).map(drop)
     }
 
     /// The hash rule of a log, as it is stored; refused if the caller asks for another one.
@@ -62,13 +100,6 @@ impl Migrations {
             }
             _ => Ok(found),
         }
-    }
-
-    /// The error for a log that is older than this program, where automatic migration is off.
-    #[must_use]
-    pub fn too_old(&self, at: &str, namespace: &Namespace, found: u32) -> StoreError {
-        let (at, namespace) = (at.to_owned(), namespace.to_string());
-        StoreError::SchemaTooOld { at, namespace, found, known: self.newest() }
     }
 
     /// All steps as one script, with the settings of a new log, for people who apply their own.
@@ -95,5 +126,59 @@ impl Migration {
     #[must_use]
     pub fn sql_for(&self, namespace: &Namespace) -> String {
         self.sql.replace("{ns}", namespace.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn step(version: u32) -> Migration {
+        Migration { version, name: "step", sql: "", admits: version }
+    }
+
+    const FIVE: Migrations = Migrations {
+        steps: &[step(1), step(2), step(3), step(4), step(5)],
+        keep_rule: "",
+        reads_from: 4,
+    };
+
+    fn needed(migrate: bool, take_older: bool, version: u32, admits: u32) -> String {
+        let options = Options { migrate, take_older, ..Options::default() };
+        match FIVE.needed("here", &options, Schema { version, admits }) {
+            Ok(true) => "migrate".to_owned(),
+            Ok(false) => "open".to_owned(),
+            Err(StoreError::NoLog { .. }) => "no log".to_owned(),
+            Err(StoreError::SchemaTooOld { found, known, .. }) => format!("{found} < {known}"),
+            Err(StoreError::SchemaTooNew { found, admits, known, .. }) => {
+                format!("{found} admits {admits} > {known}")
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_older_log_is_migrated_taken_as_it_is_or_refused() {
+        for (version, migrates, takes_older, needs_newest) in [
+            (0, "migrate", "no log", "no log"),
+            (3, "migrate", "3 < 5", "3 < 5"),
+            (4, "migrate", "open", "4 < 5"),
+            (5, "open", "open", "open"),
+        ] {
+            assert_eq!(needed(true, false, version, version), migrates);
+            assert_eq!(needed(true, true, version, version), migrates);
+            assert_eq!(needed(false, true, version, version), takes_older);
+            assert_eq!(needed(false, false, version, version), needs_newest);
+        }
+    }
+
+    #[test]
+    fn a_newer_log_is_opened_if_it_admits_this_program() {
+        for (migrate, take_older) in [(true, false), (false, true), (false, false)] {
+            assert_eq!(needed(migrate, take_older, 6, 4), "open");
+            assert_eq!(needed(migrate, take_older, 6, 5), "open");
+            assert_eq!(needed(migrate, take_older, 7, 6), "7 admits 6 > 5");
+            assert_eq!(needed(migrate, take_older, 7, 7), "7 admits 7 > 5");
+        }
     }
 }

@@ -28,6 +28,12 @@ pub struct Options {
     pub hash_rule: Option<HashRule>,
     /// Whether connecting creates the log or brings its schema up to date. Default `true`.
     pub migrate: bool,
+    /// Whether a log with a slightly older schema ([`Migrations::reads_from`]) is taken as it is, where
+    /// `migrate` is off: to look at it and to operate it while workers of the last version run. Consumers
+    /// do not run on it. Default `false`: the schema must be the newest.
+    ///
+    /// [`Migrations::reads_from`]: crate::migration::Migrations::reads_from
+    pub take_older: bool,
     /// How many connections read at the same time. Default 4.
     pub readers: usize,
     /// How many transactions of consumers run at the same time, each on a connection of its own
@@ -43,6 +49,7 @@ impl Default for Options {
             durability: Durability::default(),
             hash_rule: None,
             migrate: true,
+            take_older: false,
             readers: 4,
             sessions: 8,
         }

@@ -23,7 +23,7 @@ pub(crate) struct Failed {
 
 impl Failed {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let log = self.job.target.connect(false, None).await?;
+        let log = self.job.target.connect().await?;
         let failed = self.job.batch().failed(&log, self.limit).await?;
         if self.json {
             for row in &failed {

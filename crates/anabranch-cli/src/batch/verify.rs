@@ -28,7 +28,7 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let log = self.job.target.connect(false, None).await?;
+        let log = self.job.target.connect().await?;
         let verified = self.job.batch().verify(&log).await?;
         let violations = verified.violations(self.complete);
         if self.json {

@@ -93,7 +93,7 @@ impl Explain {
         let mut strategy = None;
         let mut consumer = None;
         if self.consumer.is_some() || self.target.url.is_some() {
-            let log = self.target.or_default().connect(false, None).await?;
+            let log = self.target.or_default().connect().await?;
             rule = log.hash_rule();
             if let Some(name) = &self.consumer {
                 let registered = Consumers::of(&log).status(name).await?.strategy;

@@ -65,7 +65,7 @@ impl Enqueue {
         if let Some(id) = self.id {
             task = task.with_id(id);
         }
-        let (pool, log) = (&self.pool, self.target.connect(false, None).await?);
+        let (pool, log) = (&self.pool, self.target.connect().await?);
         let enqueued = Tasks::of(&log, pool).enqueue(task).await?;
         if self.json {
             output::json(&json!({ "id": enqueued.id, "is_new": enqueued.is_new }))?;

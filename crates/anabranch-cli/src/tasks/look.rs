@@ -78,7 +78,7 @@ pub(crate) fn number(pool: &PoolCounts, state: TaskState) -> u64 {
 
 impl Pools {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let pools = Tasks::counts(&self.target.connect(false, None).await?).await?;
+        let pools = Tasks::counts(&self.target.connect().await?).await?;
         if self.json {
             return pools.iter().try_for_each(|pool| {
                 let mut line = json!({ "pool": pool.pool });

@@ -88,5 +88,5 @@ impl One {
 
 /// The tasks of a pool. Looking after a log does not upgrade it, nor create it.
 async fn tasks(target: &Target, pool: &str) -> Result<Tasks, StoreError> {
-    Ok(Tasks::of(&target.connect(false, None).await?, pool))
+    Ok(Tasks::of(&target.connect().await?, pool))
 }

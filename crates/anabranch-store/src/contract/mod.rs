@@ -18,6 +18,7 @@ pub mod dcb;
 pub mod effects;
 pub mod envelope;
 pub mod limits;
+pub mod migrations;
 pub mod open;
 pub mod read;
 pub mod subscribe;
