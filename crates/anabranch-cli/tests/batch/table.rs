@@ -42,6 +42,13 @@ impl Rows {
         rows
     }
 
+    /// The source anew, with a key that may be there more than once, or not at all.
+    pub async fn without_unique_key(&self) {
+        let source = self.table("source");
+        self.sql(&format!("DROP TABLE {source}")).await;
+        self.sql(&format!("CREATE TABLE {source} (id bigint, name text)")).await;
+    }
+
     /// A table of its own.
     pub fn table(&self, name: &str) -> String {
         match self.url.starts_with("sqlite") {

@@ -5,6 +5,7 @@
 mod basics;
 mod claims;
 mod forgotten;
+mod keys;
 mod records;
 #[path = "../consumers/support.rs"]
 mod support;

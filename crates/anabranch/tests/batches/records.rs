@@ -27,6 +27,20 @@ impl Records {
         records
     }
 
+    /// A source whose key may be there more than once, or not at all.
+    pub async fn without_unique_key(
+        db: &Db,
+        log: &Log,
+        keys: impl IntoIterator<Item = i64>,
+    ) -> Self {
+        let records = Self::of(db);
+        let create = format!("CREATE TABLE {} (id BIGINT, body TEXT)", records.source);
+        query(log, &create, vec![]).await;
+        records.create_copy(log).await;
+        records.add(log, keys).await;
+        records
+    }
+
     /// A source with text keys.
     pub async fn with_text_keys(db: &Db, log: &Log, keys: &[String]) -> Self {
         let records = Self::of(db);
