@@ -11,7 +11,7 @@ use crate::pace::Pace;
 use crate::progress::{BatchProgress, Counts};
 use crate::record::{KEY_COLUMNS, Record};
 use crate::session::Session;
-use crate::stuck::Stuck;
+use crate::stuck::{self, Stuck};
 use crate::tables::{Left, Tables};
 use anabranch_core::StoreError;
 use anabranch_store::database::{Answer, End, Statement};
@@ -173,6 +173,10 @@ impl Claimer<'_> {
             let is_last = found.len() < limit + more;
             found.truncate(limit);
             let Some(last) = found.last() else { break };
+            if after.as_ref() == Some(&last.value) {
+                let problem = stuck::problem_of(std::slice::from_ref(&last.key));
+                return Err(BatchError::stopped(&self.batch.job, problem));
+            }
             after = Some(last.value.clone());
             self.claim(found).await?;
             self.observe().await?;

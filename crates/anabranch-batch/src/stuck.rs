@@ -33,14 +33,17 @@ impl Stuck {
 
     /// What is wrong, once it is no accident.
     pub(crate) fn problem(&self) -> Option<String> {
-        (self.passes >= PASSES).then(|| {
-            format!(
-                "rows with these keys cannot be claimed, since the keys do not come back as they are stored: {}. \
-                 Choose another key, or cast it in a query",
-                self.before.join(", ")
-            )
-        })
+        (self.passes >= PASSES).then(|| problem_of(&self.before))
     }
+}
+
+/// What is wrong with keys that do not come back.
+pub(crate) fn problem_of(keys: &[String]) -> String {
+    format!(
+        "rows with these keys cannot be claimed, since the keys do not come back as they are stored: {}. Choose \
+         another key, or cast it in a query",
+        keys.join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -33,8 +33,25 @@ impl Records {
         log: &Log,
         keys: impl IntoIterator<Item = i64>,
     ) -> Self {
-        let records = Self::of(db);
-        let create = format!("CREATE TABLE {} (id BIGINT, body TEXT)", records.source);
+        Self::with_key(db, log, "alike", "id BIGINT", keys).await
+    }
+
+    /// A source with a key as it is declared, under a name of its own.
+    pub async fn with_key(
+        db: &Db,
+        log: &Log,
+        name: &str,
+        key: &str,
+        keys: impl IntoIterator<Item = i64>,
+    ) -> Self {
+        let table = |what: &str| db.table(&format!("{what}_{name}"));
+        let records = Self {
+            source: table("records"),
+            copy: table("copies"),
+            log_table: table("plog"),
+            hook: None,
+        };
+        let create = format!("CREATE TABLE {} ({key}, body TEXT)", records.source);
         query(log, &create, vec![]).await;
         records.create_copy(log).await;
         records.add(log, keys).await;
