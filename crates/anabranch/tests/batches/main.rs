@@ -7,6 +7,7 @@ mod catalogue;
 mod claims;
 mod forgotten;
 mod keys;
+mod proof;
 mod records;
 #[path = "../consumers/support.rs"]
 mod support;
