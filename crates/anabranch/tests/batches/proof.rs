@@ -102,7 +102,7 @@ async fn rows_that_vanish_once_they_are_handled_are_all_counted(db: Db) {
         watched.lock().unwrap().push((progress.done, progress.rows));
     });
     batch.run(&log, Remove(records.clone())).await.unwrap();
-    let seen = seen.lock().unwrap();
+    let seen = seen.lock().unwrap().clone();
     // Of all rows that there ever were, however many are left.
     assert!(seen.iter().all(|(_, rows)| *rows == 200), "{seen:?}");
     assert_eq!(seen.last(), Some(&(200, 200)));
