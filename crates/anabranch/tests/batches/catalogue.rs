@@ -145,6 +145,18 @@ async fn on_sqlite_pages_go_by_the_collation_that_is_unique() {
     // By that of the log, if nothing is shown.
     let records = Records::with_key(&db, &log, "assumed", nocase, []).await;
     all_cases_are_handled(&log, &records, records.batch().assume_unique()).await;
+    // So rows alike stand side by side, whatever stands between them by the collation of the column.
+    let records = Records::with_key(&db, &log, "alike", nocase, []).await;
+    let insert =
+        format!("INSERT INTO {} VALUES ('a', '1'), ('A', '2'), ('a', '3')", records.source);
+    query(&log, &insert, vec![]).await;
+    for size in [1, 100] {
+        let batch = records.batch().assume_unique().batch_size(size);
+        let said = batch.run(&log, records.clone()).await.unwrap_err().to_string();
+        assert!(said.contains("share their key `id`: a."), "{said}");
+        let handled = format!("SELECT count(*) FROM {} WHERE id = 'a'", records.copy);
+        assert_eq!(number(&log, &handled).await, 0, "{size}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

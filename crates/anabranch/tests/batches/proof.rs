@@ -4,8 +4,10 @@ use crate::on_both;
 use crate::records::Records;
 use crate::support::*;
 use anabranch::batch::{Batch, Part, Record, RowHandler, Source, Verified};
+use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 on_both!(
     sums_that_do_not_add_up_are_violations,
@@ -13,6 +15,7 @@ on_both!(
     rows_that_are_gone_are_counted_and_no_violation,
     rows_that_vanish_once_they_are_handled_are_all_counted,
     a_claim_whose_row_is_gone_is_given_back,
+    a_claim_whose_row_is_not_found_by_its_key_is_handled_all_the_same,
     a_part_that_never_ran_is_missing,
 );
 
@@ -128,6 +131,32 @@ async fn a_claim_whose_row_is_gone_is_given_back(db: Db) {
     let verified = proof(&log, &records).await;
     assert_eq!((verified.entries, verified.claimed, verified.gone), (10, 0, 0));
     assert_eq!(records.copied(&log).await, (10, 0));
+}
+
+/// Before there is a row, nobody knows on SQLite whether keys are numbers; an expression does not convert them.
+async fn a_claim_whose_row_is_not_found_by_its_key_is_handled_all_the_same(db: Db) {
+    let log = db.log().await;
+    let records = Records::new(&db, &log, []).await;
+    let select = format!("SELECT id + 0 AS id, body FROM {}", records.source);
+    let batch = Batch::new("copy", Source::query(select, "id")).log_table(&records.log_table);
+    let batch = batch.assume_unique().continuous(Duration::from_millis(10));
+    let running = {
+        let (log, batch, records) = (db.log().await, batch.clone(), records.clone());
+        tokio::spawn(async move { batch.run(&log, records).await })
+    };
+    let sessions = format!("SELECT count(*) FROM {}_sessions", records.log_table);
+    batch.verify(&log).await.unwrap();
+    until("it runs", async || (number(&log, &sessions).await > 0).then_some(())).await;
+    let row = format!("INSERT INTO {} VALUES (5, 'five')", records.source);
+    let claim = format!(
+        "INSERT INTO {} (job, key, state, session, part, attempts, claimed_us) VALUES \
+         ('copy', '5', 'claimed', 'dead', 'elastic', 0, 0)",
+        records.log_table
+    );
+    let both = vec![Statement::new(row, vec![]), Statement::new(claim, vec![])];
+    log.store().database().begin().run(both, End::Commit).await.unwrap();
+    until("it is handled", async || (records.copied(&log).await.0 == 1).then_some(())).await;
+    running.abort();
 }
 
 async fn a_part_that_never_ran_is_missing(db: Db) {
