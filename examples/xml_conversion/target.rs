@@ -13,14 +13,14 @@ pub const APPLICATIONS: &str = "applications";
 pub const LOG: &str = "applications_log";
 
 /// The batch, but for who takes part in it. A document that is too large stays where it is: only its size
-/// is read.
+/// is read. The catalogue knows nothing of a query; but `id` is the primary key of the one table it reads.
 pub fn batch(contract: &Contract) -> Batch {
     let bytes = contract.limits.bytes;
     let select = format!(
         "SELECT id, octet_length(xml) AS bytes, \
          CASE WHEN octet_length(xml) <= {bytes} THEN xml END AS xml FROM {APPLICATIONS}"
     );
-    Batch::new("xml_conversion", Source::query(select, "id")).log_table(LOG)
+    Batch::new("xml_conversion", Source::query(select, "id")).assume_unique().log_table(LOG)
 }
 
 /// Converts documents. What it writes commits together with the entry of the document in the log.

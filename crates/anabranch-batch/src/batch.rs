@@ -3,17 +3,20 @@
 use crate::claimer::{Claimer, Seen};
 use crate::error::BatchError;
 use crate::handler::RowHandler;
+use crate::keys::Keys;
 use crate::pace::Pace;
 use crate::part::{Part, uneven};
 use crate::progress::{BatchProgress, Counts, FailedRow, Summary};
 use crate::session::{LEASES, Session};
 use crate::source::Source;
+use crate::stuck::Stuck;
 use crate::tables::Tables;
 use crate::verify::{self, Verified};
 use crate::worker::Shared;
 use anabranch_core::StoreError;
 use anabranch_store::database::{End, Statement};
-use anabranch_store::{Database, Log, Row, Value};
+use anabranch_store::value::FromValue;
+use anabranch_store::{Database, Log, Row};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +34,7 @@ type Observer = Arc<dyn Fn(&BatchProgress) + Send + Sync>;
 /// Handles every row of a source once, with any number of instances of it at the same time.
 ///
 /// ```
-/// # use anabranch_batch::{Batch, BatchError, Part, RowHandler, Source};
+/// # use anabranch_batch::{Batch, BatchError, RowHandler, Source};
 /// # async fn f<H: RowHandler>(log: anabranch_store::Log, convert: H) -> Result<(), BatchError> {
 /// let batch = Batch::new("convert", Source::table("applications", "id")).workers(4);
 /// let summary = batch.run(&log, convert).await?;
@@ -44,6 +47,7 @@ type Observer = Arc<dyn Fn(&BatchProgress) + Send + Sync>;
 pub struct Batch {
     pub(crate) job: String,
     pub(crate) source: Source,
+    pub(crate) is_assumed_unique: bool,
     pub(crate) part: Part,
     pub(crate) workers: usize,
     pub(crate) batch_size: usize,
@@ -62,6 +66,7 @@ impl Batch {
         Self {
             job: job.into(),
             source,
+            is_assumed_unique: false,
             part: Part::Elastic,
             workers: 4,
             batch_size: 100,
@@ -73,6 +78,15 @@ impl Batch {
             schema: None,
             observer: None,
         }
+    }
+
+    /// Takes the key for unique, although the catalogue does not show it: for queries and views, which have no
+    /// indexes, and for tables without one. Rows that share a key would be one to the batch, and all but one
+    /// of them never handled; so it stops when it meets such rows, and [`verify`](Self::verify) finds them
+    /// in any case.
+    pub fn assume_unique(mut self) -> Self {
+        self.is_assumed_unique = true;
+        self
     }
 
     /// Handles only a part of the rows. Default: all that nobody else has claimed.
@@ -151,8 +165,9 @@ impl Batch {
     ) -> Result<Summary, BatchError> {
         let started = Instant::now();
         let (database, tables) = self.prepare(log)?;
+        let (keys, tables) = Keys::look(self, &database, tables).await?;
+        self.warn_if_uneven(&database, &tables, &keys).await?;
         self.create(&database, &tables).await?;
-        let is_integer = self.look_at_source(&database, &tables).await?;
         let session = Session::begin(self, &tables, &database).await?;
         tracing::info!(
             job = self.job,
@@ -190,8 +205,10 @@ impl Batch {
             rows: Some(rows),
             pace,
             stop: stopped,
-            is_integer,
+            keys,
             claimed: 0,
+            checked: None,
+            stuck: Stuck::default(),
             seen: Seen::default(),
         };
         let ended = {
@@ -305,46 +322,28 @@ impl Batch {
         Ok((database, tables))
     }
 
-    /// Finds out what the keys are, and says so if the parts are uneven.
-    async fn look_at_source(
+    /// Says so if the parts are uneven.
+    async fn warn_if_uneven(
         &self,
         database: &Arc<dyn Database>,
         tables: &Tables,
-    ) -> Result<bool, BatchError> {
-        let Source { name, key_name, .. } = &self.source;
-        let first = rows_of(database, tables.first_key()).await.map_err(|error| {
-            match error.is_transient() {
-                true => error.into(),
-                false => BatchError::refused(
-                    &self.job,
-                    format!("cannot read key `{key_name}` of {name}: {error}"),
-                ),
-            }
-        })?;
-        let key = first.first().and_then(|row| row.get::<Value>("batch_key").ok());
-        if matches!(key, Some(Value::Null)) {
-            let problem =
-                format!("a key `{key_name}` of {name} is NULL; use a column that is unique");
-            return Err(BatchError::refused(&self.job, problem));
+        keys: &Keys,
+    ) -> Result<(), StoreError> {
+        let Part::Fixed { count, hashed: false, .. } = self.part else { return Ok(()) };
+        if !keys.are_integers() {
+            return Ok(());
         }
-        let is_integer = matches!(key, Some(Value::Int(_)));
-        if let Part::Fixed { count, hashed: false, .. } = self.part
-            && is_integer
-        {
-            let mut parts = vec![0_u64; count as usize];
-            for row in rows_of(database, tables.parts(count)).await? {
-                let (part, rows) = (row.get::<usize>("part"), row.get::<u64>("n"));
-                if let (Ok(part), Ok(rows)) = (part, rows)
-                    && let Some(of) = parts.get_mut(part)
-                {
-                    *of = rows;
-                }
-            }
-            if let Some(said) = uneven(&parts) {
-                tracing::warn!(job = self.job, "{said}");
+        let mut parts = vec![0_u64; count as usize];
+        for row in rows_of(database, tables.parts(count)).await? {
+            let part: usize = column(database.at(), &row, "part")?;
+            if let Some(of) = parts.get_mut(part) {
+                *of = column(database.at(), &row, "n")?;
             }
         }
-        Ok(is_integer)
+        if let Some(said) = uneven(&parts) {
+            tracing::warn!(job = self.job, "{said}");
+        }
+        Ok(())
     }
 }
 
@@ -379,4 +378,9 @@ pub(crate) async fn rows_of(
     let answers = database.begin().run(vec![statement], End::Commit).await;
     let answers = answers.map_err(|failed| failed.into_store_error(database.at()))?;
     Ok(answers.into_iter().next_back().unwrap_or_default().rows)
+}
+
+pub(crate) fn column<T: FromValue>(at: &str, row: &Row, name: &str) -> Result<T, StoreError> {
+    row.get(name)
+        .map_err(|error| StoreError::Corrupt { at: at.to_owned(), what: error.to_string() })
 }

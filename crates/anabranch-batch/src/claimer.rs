@@ -4,17 +4,20 @@
 //! the last one finds nothing. What instances have left behind that died is taken over; while others are at
 //! work this instance waits for them, so that whoever is left at the end has done it all.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, column};
 use crate::error::BatchError;
+use crate::keys::{Keyed, Keys};
 use crate::pace::Pace;
 use crate::progress::{BatchProgress, Counts};
-use crate::record::Record;
+use crate::record::{KEY_COLUMNS, Record};
 use crate::session::Session;
-use crate::tables::{Left, Tables, state};
+use crate::stuck::{self, Stuck};
+use crate::tables::{Left, Tables};
 use anabranch_core::StoreError;
 use anabranch_store::database::{Answer, End, Statement};
+use anabranch_store::value::FromValue;
 use anabranch_store::{Backoff, Database, Row, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -34,10 +37,12 @@ pub(crate) struct Claimer<'a> {
     pub(crate) rows: Option<mpsc::Sender<Record>>,
     pub(crate) pace: Arc<Pace>,
     pub(crate) stop: watch::Receiver<bool>,
-    /// Whether keys are whole numbers.
-    pub(crate) is_integer: bool,
+    pub(crate) keys: Keys,
     /// How many rows it has claimed.
     pub(crate) claimed: usize,
+    /// How many rows it had claimed when all were done and checked last.
+    pub(crate) checked: Option<usize>,
+    pub(crate) stuck: Stuck,
     pub(crate) seen: Seen,
 }
 
@@ -74,10 +79,16 @@ impl Claimer<'_> {
         while !self.is_over() {
             match self.pass(is_first, started_us).await {
                 Ok(Pass::Claimed) => {}
-                Ok(Pass::AllDone) => match self.batch.continuous {
-                    Some(pause) => self.pause(pause).await,
-                    None => return Ok(()),
-                },
+                Ok(Pass::AllDone) => {
+                    if let Err(error) = self.check_all().await {
+                        self.wait_out(error, &mut outage).await?;
+                        continue;
+                    }
+                    match self.batch.continuous {
+                        Some(pause) => self.pause(pause).await,
+                        None => return Ok(()),
+                    }
+                }
                 Ok(Pass::Nothing { took }) => {
                     if let Err(error) = self.wait_for_others(took * 10).await {
                         self.wait_out(error, &mut outage).await?;
@@ -125,8 +136,21 @@ impl Claimer<'_> {
         Ok(false)
     }
 
+    /// Refuses to say that all is done when rows were passed over. It is asked again when there was
+    /// something to do since.
+    async fn check_all(&mut self) -> Result<(), BatchError> {
+        if self.checked == Some(self.claimed) {
+            return Ok(());
+        }
+        if let Some(problem) = self.keys.passed_over(self.database, self.tables).await? {
+            return Err(BatchError::stopped(&self.batch.job, problem));
+        }
+        self.checked = Some(self.claimed);
+        Ok(())
+    }
+
     /// Goes through the table once.
-    async fn pass(&mut self, is_first: bool, started_us: i64) -> Result<Pass, StoreError> {
+    async fn pass(&mut self, is_first: bool, started_us: i64) -> Result<Pass, BatchError> {
         let (before, started) = (self.claimed, Instant::now());
         // Asked first: what others give back after this is found by the pass.
         let is_quiet = self.is_quiet().await?;
@@ -140,27 +164,59 @@ impl Claimer<'_> {
         }
         let mut after: Option<Value> = None;
         while self.has_room().await? {
-            let (limit, part) = (self.page(), (self.batch.part, self.is_integer));
-            let found = self.ask(self.tables.unclaimed(after.as_ref(), part, limit)).await?;
+            let (limit, part) = (self.page(), (self.batch.part, self.keys.are_integers()));
+            // Of rows that may share a key, the first two are met together: in one page, or by a look at the
+            // one behind it, which `after` would pass over.
+            let more = usize::from(self.keys.is_assumed);
+            let found = self.tables.unclaimed(after.as_ref(), part, limit + more);
+            let mut found = self.keyed(self.ask(found).await?)?;
+            let is_last = found.len() < limit + more;
+            found.truncate(limit);
             let Some(last) = found.last() else { break };
-            after = Some(self.column(last, "batch_key")?);
-            let is_last = found.len() < limit;
+            if after.as_ref() == Some(&last.value) {
+                let problem = stuck::problem_of(std::slice::from_ref(&last.key));
+                return Err(BatchError::stopped(&self.batch.job, problem));
+            }
+            after = Some(last.value.clone());
             self.claim(found).await?;
             self.observe().await?;
             if is_last {
                 break;
             }
         }
+        let is_stuck = self.stuck.end_pass();
+        if let Some(problem) = self.stuck.problem().filter(|_| is_quiet) {
+            return Err(BatchError::stopped(&self.batch.job, problem));
+        }
         Ok(match self.claimed == before {
-            true if is_quiet => Pass::AllDone,
+            true if is_quiet && !is_stuck => Pass::AllDone,
             true => Pass::Nothing { took: started.elapsed() },
             false => Pass::Claimed,
         })
     }
 
+    /// Rows with their keys; refuses those that cannot be told apart.
+    fn keyed(&mut self, rows: Vec<Row>) -> Result<Vec<Keyed>, BatchError> {
+        let corrupt = |error: anabranch_store::value::ColumnError| StoreError::Corrupt {
+            at: self.database.at().to_owned(),
+            what: error.to_string(),
+        };
+        let mut keyed = Vec::with_capacity(rows.len());
+        for row in rows {
+            let place = row.iter().count() - KEY_COLUMNS;
+            let value = row.get(place).map_err(corrupt)?;
+            let key: Option<String> = row.get(place + 1).map_err(corrupt)?;
+            keyed.push(Keyed { value, key: key.unwrap_or_else(|| "NULL".to_owned()), row });
+        }
+        match self.keys.check(&keyed) {
+            Some(problem) => Err(BatchError::stopped(&self.batch.job, problem)),
+            None => Ok(keyed),
+        }
+    }
+
     /// Waits a while for those who are at work, here and elsewhere, and takes over from those who die. Going
     /// through large tables takes its time, so that is not done all the while.
-    async fn wait_for_others(&mut self, a_while: Duration) -> Result<(), StoreError> {
+    async fn wait_for_others(&mut self, a_while: Duration) -> Result<(), BatchError> {
         let (started, before) = (Instant::now(), self.claimed);
         let mut took = Duration::ZERO;
         loop {
@@ -182,7 +238,7 @@ impl Claimer<'_> {
     }
 
     /// Claims again what is left of its part.
-    async fn take_up(&mut self, left: Left) -> Result<(), StoreError> {
+    async fn take_up(&mut self, left: Left) -> Result<(), BatchError> {
         let mut after: Option<String> = None;
         while self.has_room().await? {
             let (limit, part, session) = (self.page(), self.batch.part, self.session.id());
@@ -205,45 +261,50 @@ impl Claimer<'_> {
     }
 
     /// Claims rows and hands out those that it got.
-    async fn claim(&mut self, found: Vec<Row>) -> Result<(), StoreError> {
-        let mut keyed = Vec::with_capacity(found.len());
-        for row in found {
-            let key = key_text(&self.column::<Value>(&row, "batch_key")?);
-            if self.batch.part.has(&key) {
-                keyed.push((key, row));
-            }
-        }
-        if keyed.is_empty() {
+    async fn claim(&mut self, found: Vec<Keyed>) -> Result<(), StoreError> {
+        let part = self.batch.part;
+        let found: Vec<Keyed> = found.into_iter().filter(|found| part.has(&found.key)).collect();
+        if found.is_empty() {
             return Ok(());
         }
-        let keys: Vec<String> = keyed.iter().map(|(key, _)| key.clone()).collect();
+        let keys: Vec<String> = found.iter().map(|found| found.key.clone()).collect();
         let session = self.session.id();
-        let got = self.ask(self.tables.claim(&session, self.batch.part, &keys)).await?;
+        let got = self.ask(self.tables.claim(&session, part, &keys)).await?;
         let got: HashSet<String> =
             got.iter().map(|row| self.column(row, "key")).collect::<Result<_, _>>()?;
-        for (key, row) in keyed.into_iter().filter(|(key, _)| got.contains(key)) {
-            self.hand_out(Record { key, row, attempts: 0, session: session.clone() }).await;
+        for Keyed { key, row, .. } in found {
+            match got.contains(&key) {
+                true => {
+                    let record = Record { key, row, attempts: 0, session: session.clone() };
+                    self.hand_out(record).await;
+                }
+                false => self.stuck.not_got(&key),
+            }
         }
         Ok(())
     }
 
-    /// Reads rows that were taken over, and hands them out.
-    async fn hand_out_taken(&mut self, session: &str, taken: &[Row]) -> Result<(), StoreError> {
-        let mut attempts = Vec::new();
+    /// Reads rows that were taken over, and hands them out. Claims of rows that are not there are given back.
+    async fn hand_out_taken(&mut self, session: &str, taken: &[Row]) -> Result<(), BatchError> {
+        let mut attempts = HashMap::new();
         for row in taken {
             attempts
-                .push((self.column::<String>(row, "key")?, self.column::<u32>(row, "attempts")?));
+                .insert(self.column::<String>(row, "key")?, self.column::<u32>(row, "attempts")?);
         }
-        let keys = attempts.iter().map(|(key, _)| match key.parse::<i64>() {
-            Ok(number) if self.is_integer => Value::Int(number),
+        let keys = attempts.keys().map(|key| match key.parse::<i64>() {
+            Ok(number) if self.keys.are_integers() => Value::Int(number),
             _ => Value::from(key),
         });
         let rows = self.ask(vec![self.tables.by_keys(keys.collect())]).await?;
-        for row in rows {
-            let key = key_text(&self.column::<Value>(&row, "batch_key")?);
-            let found = attempts.iter().find(|(other, _)| *other == key);
-            let attempts = found.map_or(0, |(_, attempts)| *attempts);
-            self.hand_out(Record { key, row, attempts, session: session.to_owned() }).await;
+        for Keyed { key, row, .. } in self.keyed(rows)? {
+            // Others are not its own, though the database takes their keys for equal.
+            if let Some(attempts) = attempts.remove(&key) {
+                self.hand_out(Record { key, row, attempts, session: session.to_owned() }).await;
+            }
+        }
+        let gone: Vec<String> = attempts.into_keys().collect();
+        if !gone.is_empty() {
+            self.ask(self.tables.give_back_keys(session, &gone)).await?;
         }
         Ok(())
     }
@@ -293,18 +354,12 @@ impl Claimer<'_> {
 
     /// How far the whole is.
     pub(crate) async fn look(&mut self) -> Result<BatchProgress, StoreError> {
-        let [rows, states] = self.tables.counts();
-        let answers = self.ask_all(vec![rows, states]).await?;
-        let mut done = 0;
-        for row in &answers[1].rows {
-            if self.column::<String>(row, "state")? != state::CLAIMED {
-                done += self.column::<u64>(row, "n")?;
-            }
-        }
-        let rows = answers[0].rows.first().map_or(Ok(0), |row| self.column(row, "n"))?;
+        let rows = self.ask(vec![self.tables.counts()]).await?;
+        let get = |name| rows.first().map_or(Ok(0), |row| self.column::<u64>(row, name));
+        let (done, claimed, missing) = (get("done")?, get("claimed")?, get("missing")?);
         let at_first = *self.seen.done_at_first.get_or_insert(done);
         self.seen.at = Some(Instant::now());
-        Ok(self.counts.progress(rows, done, at_first))
+        Ok(self.counts.progress(done + claimed + missing, done, at_first))
     }
 
     async fn ask(&self, statements: Vec<Statement>) -> Result<Vec<Row>, StoreError> {
@@ -317,15 +372,8 @@ impl Claimer<'_> {
         answers.map_err(|failed| failed.into_store_error(self.database.at()))
     }
 
-    fn column<T: anabranch_store::value::FromValue>(
-        &self,
-        row: &Row,
-        name: &str,
-    ) -> Result<T, StoreError> {
-        row.get(name).map_err(|error| StoreError::Corrupt {
-            at: self.database.at().to_owned(),
-            what: error.to_string(),
-        })
+    fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
+        column(self.database.at(), row, name)
     }
 
     async fn pause(&mut self, wait: Duration) {
@@ -334,11 +382,12 @@ impl Claimer<'_> {
 
     async fn wait_out(
         &mut self,
-        error: StoreError,
+        error: impl Into<BatchError>,
         outage: &mut Backoff,
     ) -> Result<(), BatchError> {
+        let error = error.into();
         if !error.is_transient() || *self.stop.borrow() {
-            return Err(error.into());
+            return Err(error);
         }
         if outage.complains() {
             tracing::warn!(%error, "a batch waits for its database");
@@ -346,15 +395,5 @@ impl Claimer<'_> {
         let wait = outage.wait();
         self.pause(wait).await;
         Ok(())
-    }
-}
-
-/// A key as text, as the database casts it.
-pub(crate) fn key_text(key: &Value) -> String {
-    match key {
-        Value::Int(number) => number.to_string(),
-        Value::Text(text) => text.clone(),
-        Value::Uuid(id) => id.to_string(),
-        other => other.to_json().to_string(),
     }
 }

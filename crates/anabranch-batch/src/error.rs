@@ -15,6 +15,14 @@ pub enum BatchError {
         /// What is wrong, and what to do.
         problem: String,
     },
+    /// It met rows that it cannot tell apart, or cannot go through. What was begun before is done.
+    #[error("batch `{job}` stopped: {problem}")]
+    Stopped {
+        /// Which one.
+        job: String,
+        /// What it met, and what to do.
+        problem: String,
+    },
     /// The database could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -23,5 +31,13 @@ pub enum BatchError {
 impl BatchError {
     pub(crate) fn refused(job: &str, problem: impl Into<String>) -> Self {
         Self::Refused { job: job.to_owned(), problem: problem.into() }
+    }
+
+    pub(crate) fn stopped(job: &str, problem: impl Into<String>) -> Self {
+        Self::Stopped { job: job.to_owned(), problem: problem.into() }
+    }
+
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_transient())
     }
 }

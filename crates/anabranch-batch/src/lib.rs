@@ -9,26 +9,32 @@
 //! | [`handler`] | [`RowHandler`]: what is done with a row |
 //! | [`progress`] | how far it is, and what came of it |
 //! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
+//! | `catalogue` | whether the catalogue shows a key unique |
+//! | `keys` | what keys must be, before and while it runs |
 //! | `claimer` | finds rows and claims them |
+//! | `stuck` | rows that cannot be claimed |
 //! | `worker` | runs the handler and stores how it went |
 //! | `pace` | how many rows are claimed and taken at a time |
 //! | `session` | the lease of an instance |
-//! | `tables` | the statements |
+//! | `tables` | the statements: of the log, of the rows, of the proof |
 //!
 //! A row is **claimed** before it is handled: its entry in the processing log is inserted, and the primary key
 //! lets one instance win. Its effects commit together with the end of that entry, and only if the claim
 //! is still its own (law 2). An instance that dies leaves claims; others take them over when its lease is over.
 
 pub mod batch;
+mod catalogue;
 mod claimer;
 pub mod error;
 pub mod handler;
+mod keys;
 mod pace;
 pub mod part;
 pub mod progress;
 pub mod record;
 mod session;
 pub mod source;
+mod stuck;
 mod tables;
 pub mod verify;
 mod worker;

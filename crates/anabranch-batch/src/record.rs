@@ -4,6 +4,9 @@ use anabranch_runtime::Result;
 use anabranch_store::value::FromValue;
 use anabranch_store::{Row, Value};
 
+/// How many columns of ours stand at the end of a row: its key, and that as text.
+pub(crate) const KEY_COLUMNS: usize = 2;
+
 /// One row of the source.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -37,8 +40,9 @@ impl Record {
 
     /// Its columns and their values.
     pub fn columns(&self) -> impl Iterator<Item = (&str, &Value)> {
-        // What pages are ordered by is ours.
-        self.row.iter().filter(|(name, _)| *name != "batch_key")
+        // Those at the end are ours.
+        let count = self.row.iter().count() - KEY_COLUMNS;
+        self.row.iter().take(count)
     }
 
     /// The row as a JSON object.

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 /// A table or a query with a unique key.
 ///
+/// Of a table the catalogue must show that the key is unique and never NULL. A query shows nothing, and neither
+/// does a view: they need [`Batch::assume_unique`](crate::Batch::assume_unique).
+///
 /// ```
 /// use anabranch_batch::Source;
 /// let all = Source::table("intake.applications", "id");
@@ -18,6 +21,8 @@ pub struct Source {
     /// For messages.
     pub(crate) name: String,
     pub(crate) key_name: String,
+    /// Whether the catalogue may know it by that name.
+    pub(crate) is_table: bool,
 }
 
 impl Source {
@@ -25,7 +30,7 @@ impl Source {
     #[must_use]
     pub fn table(name: impl Into<String>, key: impl Into<String>) -> Self {
         let (name, key_name) = (name.into(), key.into());
-        Self { from: quoted(&name), key: quoted_part(&key_name), name, key_name }
+        Self { from: quoted(&name), key: quoted_part(&key_name), name, key_name, is_table: true }
     }
 
     /// The rows of a query, and the column of its unique key.
@@ -34,7 +39,7 @@ impl Source {
         let (sql, key_name) = (sql.into(), key.into());
         let sql = sql.trim().trim_end_matches(';').to_owned();
         let (from, name) = (format!("({sql})"), "the query".to_owned());
-        Self { from, key: quoted_part(&key_name), name, key_name }
+        Self { from, key: quoted_part(&key_name), name, key_name, is_table: false }
     }
 }
 
@@ -49,7 +54,7 @@ pub(crate) fn quoted(name: &str) -> String {
     })
 }
 
-fn quoted_part(name: &str) -> String {
+pub(crate) fn quoted_part(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 

@@ -1,4 +1,7 @@
-//! The processing log, its sessions, and the rows of the source, as statements.
+//! The processing log and its sessions, as statements.
+
+mod proof;
+mod rows;
 
 use crate::part::Part;
 use crate::source::{Source, quoted};
@@ -30,6 +33,8 @@ pub(crate) struct Tables {
     kind: Kind,
     now: &'static str,
     source: Source,
+    /// By which rows are gone through, if not by that of their key.
+    collation: Option<String>,
     pub(crate) job: String,
     log: String,
     /// Every success, also one that should not be: what the proof is made of.
@@ -43,6 +48,7 @@ impl Tables {
             kind: dialect.kind,
             now: dialect.now_us(),
             source,
+            collation: None,
             job: job.to_owned(),
             log: quoted(log),
             history: quoted(&format!("{log}_history")),
@@ -77,79 +83,6 @@ impl Tables {
              started_us bigint NOT NULL, lease_us bigint NOT NULL)"
         ));
         create.into_iter().map(|sql| Statement::new(sql, vec![])).collect()
-    }
-
-    /// Keys as text, whatever they are.
-    fn key_text(&self) -> String {
-        format!("CAST(s.{} AS text)", self.source.key)
-    }
-
-    /// Whether a row belongs to a part, where the database can tell.
-    fn of_part(&self, part: Part, is_integer: bool) -> String {
-        match part {
-            Part::Fixed { id, count, hashed: false } if is_integer => {
-                let key = &self.source.key;
-                // Also for keys below zero.
-                format!(" AND ((s.{key} % {count}) + {count}) % {count} = {id}")
-            }
-            _ => String::new(),
-        }
-    }
-
-    /// The first or the last key.
-    pub(crate) fn first_key(&self) -> Statement {
-        let Source { from, key, .. } = &self.source;
-        Statement::query(
-            format!("SELECT s.{key} AS batch_key FROM {from} AS s ORDER BY s.{key} LIMIT 1"),
-            vec![],
-        )
-    }
-
-    /// How the planner has to go about it: by the keys, a page at a time. It cannot know that a page is
-    /// all that is wanted of a large table.
-    fn plan(&self) -> Vec<Statement> {
-        let off = |name: &str| format!("set_config('{name}', 'off', true)");
-        let all = ["enable_hashjoin", "enable_mergejoin", "enable_material", "jit"].map(off);
-        match self.kind {
-            Kind::Postgres => vec![Statement::new(format!("SELECT {}", all.join(", ")), vec![])],
-            _ => Vec::new(),
-        }
-    }
-
-    /// The next rows that nobody has claimed, after a key. The last of the statements answers.
-    pub(crate) fn unclaimed(
-        &self,
-        after: Option<&Value>,
-        part: (Part, bool),
-        limit: usize,
-    ) -> Vec<Statement> {
-        let (Source { from, key, .. }, log) = (&self.source, &self.log);
-        let (text, of_part) = (self.key_text(), self.of_part(part.0, part.1));
-        let mut values = params![self.job.as_str(), limit];
-        let after = match after {
-            Some(after) => {
-                values.push(after.clone());
-                format!(" AND s.{key} > $3")
-            }
-            None => String::new(),
-        };
-        let select = format!(
-            "SELECT s.*, s.{key} AS batch_key FROM {from} AS s WHERE NOT EXISTS (SELECT 1 FROM {log} \
-             AS l WHERE l.job = $1 AND l.key = {text}){after}{of_part} ORDER BY s.{key} LIMIT $2"
-        );
-        let mut statements = self.plan();
-        statements.push(Statement::query(select, values));
-        statements
-    }
-
-    /// Rows by their keys.
-    pub(crate) fn by_keys(&self, keys: Vec<Value>) -> Statement {
-        let Source { from, key, .. } = &self.source;
-        let any = self.is_any(&format!("s.{key}"), 1);
-        let select = format!(
-            "SELECT s.*, s.{key} AS batch_key FROM {from} AS s WHERE {any} ORDER BY s.{key}"
-        );
-        Statement::query(select, vec![Value::Array(keys)])
     }
 
     fn is_any(&self, column: &str, place: u8) -> String {
@@ -315,6 +248,18 @@ impl Tables {
         vec![Statement::new(delete, values()), Statement::new(again, values())]
     }
 
+    /// Gives back single claims of a session, whose rows are not there.
+    pub(crate) fn give_back_keys(&self, session: &str, keys: &[String]) -> Vec<Statement> {
+        let (log, claimed, failed) = (&self.log, state::CLAIMED, state::FAILED);
+        let any = self.is_any("key", 3);
+        let own = format!("job = $1 AND session = $2 AND state = '{claimed}' AND {any}");
+        let delete = format!("DELETE FROM {log} WHERE {own} AND attempts = 0");
+        let again = format!("UPDATE {log} SET state = '{failed}' WHERE {own}");
+        let keys: Value = keys.iter().map(Value::from).collect();
+        let values = || vec![self.job.as_str().into(), session.into(), keys.clone()];
+        vec![Statement::new(delete, values()), Statement::new(again, values())]
+    }
+
     /// The keys that others are at work on.
     pub(crate) fn in_work(&self, session: &str) -> Statement {
         let select = format!(
@@ -371,61 +316,6 @@ impl Tables {
         Statement::query(format!("SELECT {} AS now_us", self.now), vec![])
     }
 
-    /// How many rows there are, and how many of them stand how.
-    pub(crate) fn counts(&self) -> [Statement; 2] {
-        let rows = format!("SELECT count(*) AS n FROM {} AS s", self.source.from);
-        let states =
-            format!("SELECT state, count(*) AS n FROM {} WHERE job = $1 GROUP BY state", self.log);
-        [Statement::query(rows, vec![]), Statement::query(states, params![self.job.as_str()])]
-    }
-
-    /// How many rows each of N parts has.
-    pub(crate) fn parts(&self, count: u32) -> Statement {
-        let Source { from, key, .. } = &self.source;
-        let part = format!("((s.{key} % {count}) + {count}) % {count}");
-        let select =
-            format!("SELECT {part} AS part, count(*) AS n FROM {from} AS s GROUP BY {part}");
-        Statement::query(select, vec![])
-    }
-
-    /// How many entries of the log stand how.
-    pub(crate) fn states(&self) -> Statement {
-        let [_, states] = self.counts();
-        states
-    }
-
-    /// How many rows there are, and how many of them have no entry in the log.
-    pub(crate) fn missing(&self) -> [Statement; 2] {
-        let (from, log, text) = (&self.source.from, &self.log, self.key_text());
-        let [rows, _] = self.counts();
-        let missing = format!(
-            "SELECT count(*) AS n FROM {from} AS s WHERE NOT EXISTS \
-             (SELECT 1 FROM {log} AS l WHERE l.job = $1 AND l.key = {text})"
-        );
-        [rows, Statement::query(missing, params![self.job.as_str()])]
-    }
-
-    /// Keys that were handled well more than once.
-    pub(crate) fn collisions(&self, limit: usize) -> Statement {
-        let select = format!(
-            "SELECT key FROM {} WHERE job = $1 GROUP BY key HAVING count(*) > 1 ORDER BY key LIMIT $2",
-            self.history
-        );
-        Statement::query(select, params![self.job.as_str(), limit])
-    }
-
-    /// Entries that say success without being in the history.
-    pub(crate) fn unproven(&self, limit: usize) -> Statement {
-        let select = format!(
-            "SELECT key FROM {} WHERE job = $1 AND state = '{}' EXCEPT SELECT key FROM {} \
-             WHERE job = $1 ORDER BY key LIMIT $2",
-            self.log,
-            state::SUCCESS,
-            self.history
-        );
-        Statement::query(select, params![self.job.as_str(), limit])
-    }
-
     /// Rows that have failed, the oldest first.
     pub(crate) fn failed(&self, limit: usize) -> Statement {
         let select = format!(
@@ -435,21 +325,6 @@ impl Tables {
             state::FAILED
         );
         Statement::query(select, params![self.job.as_str(), limit])
-    }
-
-    /// The sessions that have handled rows, with their parts.
-    pub(crate) fn sessions_with_rows(&self) -> Statement {
-        let select = format!(
-            "SELECT DISTINCT session, part FROM {} WHERE job = $1 ORDER BY session",
-            self.history
-        );
-        Statement::query(select, params![self.job.as_str()])
-    }
-
-    /// The keys that a session has handled well.
-    pub(crate) fn keys_of(&self, session: &str) -> Statement {
-        let select = format!("SELECT key FROM {} WHERE job = $1 AND session = $2", self.history);
-        Statement::query(select, params![self.job.as_str(), session])
     }
 }
 

@@ -1,17 +1,22 @@
 //! The proof: who handled what, in its own part or not, and whether something is doubled or missing.
+//!
+//! It counts, and fails if the sums do not add up. It rests neither on the primary key that keeps instances
+//! apart nor on the pages that they go through.
 
-use crate::batch::rows_of;
+use crate::batch::{column, rows_of};
 use crate::part::Part;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
-use anabranch_store::value::FromValue;
-use anabranch_store::{Database, Row};
+use anabranch_store::Database;
+use anabranch_store::database::Statement;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// How many examples are named of what is wrong.
 const EXAMPLES: usize = 10;
+/// How many keys are in memory at a time.
+const PAGE: usize = 100_000;
 
 /// What a session has handled well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +42,16 @@ pub struct Verified {
     pub sessions: Vec<SessionRows>,
     /// Rows of the source.
     pub rows: u64,
+    /// Keys of the source. There must be one for each row.
+    pub keys: u64,
+    /// Rows of the source whose key is NULL. There must be none.
+    pub null_keys: u64,
+    /// Keys that more than one row has, the first few. There must be none.
+    pub doubled: Vec<String>,
+    /// Entries of the processing log.
+    pub entries: u64,
+    /// Keys that have an entry. There must be one entry for each.
+    pub entry_keys: u64,
     /// Rows that were handled well.
     pub succeeded: u64,
     /// Rows that failed.
@@ -45,10 +60,16 @@ pub struct Verified {
     pub claimed: u64,
     /// Rows that nobody has begun with.
     pub missing: u64,
+    /// Entries whose row is not in the source any more.
+    pub gone: u64,
+    /// Successes in the history. There must be one for each row that was handled well.
+    pub history: u64,
     /// Keys that were handled well more than once, the first few. There must be none.
     pub collisions: Vec<String>,
     /// Entries that say `success` though nothing of it is in the history, the first few. There must be none.
     pub unproven: Vec<String>,
+    /// Keys of the history whose entry does not say `success`, the first few. There must be none.
+    pub unrecorded: Vec<String>,
 }
 
 impl Verified {
@@ -56,12 +77,15 @@ impl Verified {
     /// unless they are asked for.
     #[must_use]
     pub fn violations(&self, must_be_done: bool) -> Vec<String> {
-        let mut said = Vec::new();
-        if !self.collisions.is_empty() {
-            said.push(format!("rows handled more than once: {}", self.collisions.join(", ")));
-        }
-        if !self.unproven.is_empty() {
-            said.push(format!("rows without proof of success: {}", self.unproven.join(", ")));
+        let mut said = self.wrong_keys();
+        said.extend(self.wrong_sums());
+        let examples = [
+            ("rows handled more than once", &self.collisions),
+            ("rows without proof of success", &self.unproven),
+            ("rows handled well that the log does not say so of", &self.unrecorded),
+        ];
+        for (what, keys) in examples.into_iter().filter(|(_, keys)| !keys.is_empty()) {
+            said.push(format!("{what}: {}", keys.join(", ")));
         }
         for session in self.sessions.iter().filter(|session| session.partitions > 1) {
             said.push(format!(
@@ -75,7 +99,64 @@ impl Verified {
         said
     }
 
-    /// Whether nothing is doubled, unproven or out of its part.
+    /// What is wrong with the keys of the source.
+    fn wrong_keys(&self) -> Vec<String> {
+        let Self { rows, keys, null_keys, doubled, .. } = self;
+        let mut said = Vec::new();
+        if *null_keys > 0 {
+            said.push(format!("{null_keys} rows have no key (NULL) and can never be handled"));
+        }
+        let with_key = rows.saturating_sub(*null_keys);
+        if with_key != *keys {
+            said.push(format!(
+                "{with_key} rows have {keys} keys; of rows that share one, one at most was handled: {}",
+                doubled.join(", ")
+            ));
+        }
+        said
+    }
+
+    /// Which sums do not add up.
+    fn wrong_sums(&self) -> Vec<String> {
+        let Self { rows, null_keys, entries, entry_keys, missing, gone, history, .. } = self;
+        let Self { succeeded, failed, claimed, .. } = self;
+        let mut said = Vec::new();
+        if succeeded + failed + claimed != *entries {
+            said.push(format!(
+                "{entries} entries are {succeeded} of success, {failed} failed and {claimed} claimed"
+            ));
+        }
+        if entries != entry_keys {
+            said.push(format!("the processing log has {entries} entries for {entry_keys} keys"));
+        }
+        if rows + gone != null_keys + missing + entry_keys {
+            let there = i128::from(*entry_keys) - i128::from(*gone);
+            said.push(format!(
+                "{rows} rows are {missing} without an entry, {null_keys} without a key, and {there} entries"
+            ));
+        }
+        if history != succeeded {
+            said.push(format!(
+                "{succeeded} rows were handled well, and {history} are in the history"
+            ));
+        }
+        said
+    }
+
+    /// What need not be wrong, in words, and should be known.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        let gone = self.gone;
+        let gone = (gone > 0).then(|| {
+            format!(
+                "{gone} entries have no row in the source any more: it was deleted, has another key, or is \
+                 hidden by the query"
+            )
+        });
+        gone.into_iter().collect()
+    }
+
+    /// Whether the sums add up, and nothing is doubled, unproven or out of its part.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.violations(false).is_empty()
@@ -86,64 +167,99 @@ pub(crate) async fn verify(
     tables: &Tables,
     database: &Arc<dyn Database>,
 ) -> Result<Verified, StoreError> {
+    let mut verified = sums(tables, database).await?;
+    if verified.keys + verified.null_keys != verified.rows {
+        verified.doubled = keys(database, tables.doubled(EXAMPLES)).await?;
+    }
+    verified.collisions = keys(database, tables.collisions(EXAMPLES)).await?;
+    verified.unproven = keys(database, tables.unproven(EXAMPLES)).await?;
+    verified.unrecorded = keys(database, tables.unrecorded(EXAMPLES)).await?;
     let at = database.at();
-    let mut verified = Verified::default();
-    for row in rows_of(database, tables.states()).await? {
-        let rows: u64 = column(at, &row, "n")?;
-        match column::<String>(at, &row, "state")?.as_str() {
-            "success" => verified.succeeded = rows,
-            "failed" => verified.failed = rows,
-            _ => verified.claimed = rows,
-        }
-    }
-    let [all, missing] = tables.missing();
-    let count = async |statement| -> Result<u64, StoreError> {
-        rows_of(database, statement).await?.first().map_or(Ok(0), |row| column(at, row, "n"))
-    };
-    (verified.rows, verified.missing) = (count(all).await?, count(missing).await?);
-    for row in rows_of(database, tables.collisions(EXAMPLES)).await? {
-        verified.collisions.push(column(at, &row, "key")?);
-    }
-    for row in rows_of(database, tables.unproven(EXAMPLES)).await? {
-        verified.unproven.push(column(at, &row, "key")?);
-    }
     for row in rows_of(database, tables.sessions_with_rows()).await? {
-        let session: String = column(at, &row, "session")?;
-        let part: String = column(at, &row, "part")?;
-        let keys = rows_of(database, tables.keys_of(&session)).await?;
-        let keys: Vec<String> =
-            keys.iter().map(|row| column(at, row, "key")).collect::<Result<_, _>>()?;
-        verified.sessions.push(of_session(session, part, &keys));
+        let (session, part) = (column(at, &row, "session")?, column(at, &row, "part")?);
+        let rows = column(at, &row, "n")?;
+        verified.sessions.push(of_session(tables, database, (session, part), rows).await?);
     }
     Ok(verified)
 }
 
-fn of_session(session: String, part: String, keys: &[String]) -> SessionRows {
-    let numbers: Option<Vec<i64>> = keys.iter().map(|key| key.parse().ok()).collect();
-    let (first, last) = match &numbers {
-        Some(numbers) => (
-            numbers.iter().min().map(ToString::to_string),
-            numbers.iter().max().map(ToString::to_string),
-        ),
-        None => (keys.iter().min().cloned(), keys.iter().max().cloned()),
-    };
-    let partitions: BTreeSet<u32> = match part.parse() {
-        Ok(Part::Fixed { count, hashed, .. }) => {
-            keys.iter().map(|key| Part::index(key, count, hashed)).collect()
+async fn sums(tables: &Tables, database: &Arc<dyn Database>) -> Result<Verified, StoreError> {
+    let rows = rows_of(database, tables.sums()).await?;
+    let get = |name: &str| rows.first().map_or(Ok(0), |row| column(database.at(), row, name));
+    let (rows, with_key): (u64, u64) = (get("source_rows")?, get("rows_with_key")?);
+    Ok(Verified {
+        rows,
+        keys: get("source_keys")?,
+        null_keys: rows.saturating_sub(with_key),
+        entries: get("entries")?,
+        entry_keys: get("entry_keys")?,
+        succeeded: get("of_success")?,
+        failed: get("of_failed")?,
+        claimed: get("of_claimed")?,
+        missing: get("missing")?,
+        gone: get("gone")?,
+        history: get("history")?,
+        ..Verified::default()
+    })
+}
+
+async fn keys(
+    database: &Arc<dyn Database>,
+    statement: Statement,
+) -> Result<Vec<String>, StoreError> {
+    let rows = rows_of(database, statement).await?;
+    rows.iter().map(|row| column(database.at(), row, "key")).collect()
+}
+
+/// Which keys a session has handled, a page of them at a time.
+async fn of_session(
+    tables: &Tables,
+    database: &Arc<dyn Database>,
+    (session, part): (String, String),
+    rows: u64,
+) -> Result<SessionRows, StoreError> {
+    let fixed = part.parse::<Part>();
+    let mut partitions = BTreeSet::new();
+    let (mut numbers, mut texts) = (Some(Span::default()), Span::default());
+    let mut after: Option<String> = None;
+    loop {
+        let page = tables.keys_of((&session, &part), after.as_deref(), PAGE);
+        let page = keys(database, page).await?;
+        for key in &page {
+            partitions.insert(match fixed {
+                Ok(Part::Fixed { count, hashed, .. }) => Part::index(key, count, hashed),
+                _ => 0,
+            });
+            let number = key.parse::<i64>().ok();
+            numbers = numbers.zip(number).map(|(span, number)| span.with(number));
+            texts = texts.with(key.clone());
         }
-        _ => BTreeSet::from([0]),
+        after = page.last().cloned();
+        if page.len() < PAGE {
+            break;
+        }
+    }
+    let (first, last) = match numbers {
+        Some(Span(Some((first, last)))) => (first.to_string(), last.to_string()),
+        _ => texts.0.unwrap_or_default(),
     };
-    SessionRows {
-        session,
-        part,
-        rows: keys.len() as u64,
-        first: first.unwrap_or_default(),
-        last: last.unwrap_or_default(),
-        partitions: partitions.len(),
+    Ok(SessionRows { session, part, rows, first, last, partitions: partitions.len() })
+}
+
+/// The least and the greatest.
+struct Span<T>(Option<(T, T)>);
+
+impl<T> Default for Span<T> {
+    fn default() -> Self {
+        Self(None)
     }
 }
 
-fn column<T: FromValue>(at: &str, row: &Row, name: &str) -> Result<T, StoreError> {
-    row.get(name)
-        .map_err(|error| StoreError::Corrupt { at: at.to_owned(), what: error.to_string() })
+impl<T: Ord + Clone> Span<T> {
+    fn with(self, value: T) -> Self {
+        Self(Some(match self.0 {
+            None => (value.clone(), value),
+            Some((first, last)) => (first.min(value.clone()), last.max(value)),
+        }))
+    }
 }

@@ -52,11 +52,13 @@ struct Job {
     #[arg(long, value_name = "TABLE", required_unless_present = "query", conflicts_with = "query")]
     source: Option<String>,
 
-    /// A query for the rows instead, for example "SELECT id, xml FROM applications WHERE year = 2026"
+    /// A query for the rows instead, for example "SELECT id, xml FROM applications WHERE year = 2026"; to run
+    /// it takes --assume-unique
     #[arg(long, value_name = "SQL")]
     query: Option<String>,
 
-    /// The column that tells the rows apart: whole numbers or text, unique, never NULL
+    /// The column that tells the rows apart: whole numbers or text, unique, never NULL, as the catalogue must
+    /// show
     #[arg(long, value_name = "COLUMN")]
     key: String,
 

@@ -23,12 +23,23 @@ const MAX_DEFAULT_SESSIONS: usize = 16;
 /// once. What a command or a webhook does happens at least once: after a crash it is told again, with the
 /// same idempotency key.
 ///
+/// The key must tell the rows apart: rows that share one are one row to a batch, and all but one of them would
+/// never be handled. So the catalogue must show that it is unique and never NULL, or the run is refused. A query
+/// or a view shows nothing: they need --assume-unique.
+///
 /// A row that fails is kept as failed, with the reason, and the others go on. On Ctrl-C or SIGTERM the rows
 /// that were begun are finished, and the others given back.
 #[derive(Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     job: Job,
+
+    /// Take the key for unique although the catalogue does not show it: for queries, views, and tables
+    /// without such an index
+    ///
+    /// The run stops with exit code 1 when it meets rows that share a key, and `verify` finds them in any case.
+    #[arg(long)]
+    assume_unique: bool,
 
     #[command(flatten)]
     way: Way,
@@ -98,6 +109,9 @@ impl Run {
             .retry_failed(self.retry_failed)
             .lease(self.lease)
             .observe(move |progress| seen.show(progress));
+        if self.assume_unique {
+            batch = batch.assume_unique();
+        }
         if let Some(rows) = self.limit {
             batch = batch.limit(rows);
         }

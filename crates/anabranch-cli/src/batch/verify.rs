@@ -10,8 +10,12 @@ use std::process::ExitCode;
 /// Prove that no row was handled twice, and show which instance handled which rows
 ///
 /// Prints the rows of each session (a run of an instance): how many, the lowest and the highest key, and of
-/// how many partitions they are, which must be 1 for a fixed part. Exits with 1 if a row was handled well
-/// twice, a success has no proof, or a session has rows of another's part.
+/// how many partitions they are, which must be 1 for a fixed part.
+///
+/// Exits with 1 if the sums do not add up: rows share a key or have none, rows are not as many as entries and
+/// rows without one, successes are not as many as the history has. Also if a row was handled well twice, a
+/// success has no proof, or a session has rows of another's part. Entries whose row is not in the source any
+/// more are counted as gone, with a remark: that is no error.
 #[derive(Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
@@ -34,9 +38,11 @@ impl Verify {
         if self.json {
             let mut object = serde_json::to_value(&verified)?;
             object["violations"] = json!(violations);
+            object["remarks"] = json!(verified.remarks());
             output::json(&object)?;
         } else {
             print(&verified)?;
+            verified.remarks().iter().for_each(|remark| eprintln!("remark: {remark}"));
             violations.iter().for_each(|violation| eprintln!("violation: {violation}"));
         }
         Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -52,14 +58,17 @@ fn print(verified: &Verified) -> anyhow::Result<()> {
         table.row([session, part, rows.to_string(), first, last, partitions]);
     }
     table.print()?;
-    let Verified { rows, succeeded, failed, claimed, missing, .. } = verified;
+    let Verified { rows, keys, null_keys, succeeded, failed, claimed, missing, gone, .. } =
+        verified;
     let collisions = match verified.collisions.as_slice() {
         [] => "none".to_owned(),
         some => some.join(", "),
     };
     output::line(format_args!("rows           {rows}"))?;
+    output::line(format_args!("keys           {keys} ({null_keys} rows without)"))?;
     output::line(format_args!("success        {succeeded}"))?;
     output::line(format_args!("failed         {failed}"))?;
     output::line(format_args!("not processed  {} ({claimed} claimed)", missing + claimed))?;
+    output::line(format_args!("gone           {gone}"))?;
     output::line(format_args!("collisions     {collisions}"))
 }

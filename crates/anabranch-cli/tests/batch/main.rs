@@ -23,6 +23,7 @@ macro_rules! on_both {
 mod flags;
 mod handlers;
 mod instances;
+mod keys;
 #[path = "../process/mod.rs"]
 mod process;
 mod table;

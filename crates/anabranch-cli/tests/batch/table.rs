@@ -42,6 +42,13 @@ impl Rows {
         rows
     }
 
+    /// The source anew, with a key that may be there more than once, or not at all.
+    pub async fn without_unique_key(&self) {
+        let source = self.table("source");
+        self.sql(&format!("DROP TABLE {source}")).await;
+        self.sql(&format!("CREATE TABLE {source} (id bigint, name text)")).await;
+    }
+
     /// A table of its own.
     pub fn table(&self, name: &str) -> String {
         match self.url.starts_with("sqlite") {
@@ -69,10 +76,15 @@ impl Rows {
 
     /// The command, with the flags that all have in common.
     fn command(&self, what: &str, arguments: &[&str]) -> std::process::Command {
+        let source = self.table("source");
+        let common = ["--key", "id", "--job", "job", "--source", &source];
+        self.command_alone(what, &[&common[..], arguments].concat())
+    }
+
+    fn command_alone(&self, what: &str, arguments: &[&str]) -> std::process::Command {
         let mut command = process::anabranch(self.directory.path());
         command
-            .args(["batch", what, "--key", "id", "--job", "job"])
-            .args(["--source", &self.table("source"), "--target-schema", &self.namespace])
+            .args(["batch", what, "--target-schema", &self.namespace])
             .args(arguments)
             .env("ANABRANCH_URL", &self.url)
             .env("ANABRANCH_NAMESPACE", &self.namespace)
@@ -83,6 +95,11 @@ impl Rows {
 
     pub fn batch(&self, what: &str, arguments: &[&str]) -> Output {
         self.command(what, arguments).output().unwrap()
+    }
+
+    /// The same without a source, a key or a job.
+    pub fn batch_alone(&self, what: &str, arguments: &[&str]) -> Output {
+        self.command_alone(what, arguments).output().unwrap()
     }
 
     /// Copies rows to the effects.

@@ -174,6 +174,7 @@ async fn text_keys_and_queries_work_too(db: Db) {
     let sql =
         format!("INSERT INTO {} SELECT :id, :body || ' ' || CAST(:seven AS TEXT)", records.copy);
     let batch = Batch::new("some", Source::query(some, "id")).log_table(&records.log_table);
+    let batch = batch.assume_unique();
     let summary = batch.run(&log, SqlHandler::parse(&sql).unwrap()).await.unwrap();
     let expected = keys.iter().filter(|key| key.starts_with("k'3")).count() as u64;
     assert_eq!((summary.succeeded, summary.failed), (expected, 0));

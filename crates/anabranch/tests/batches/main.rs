@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod basics;
+mod catalogue;
 mod claims;
 mod forgotten;
+mod keys;
+mod proof;
 mod records;
 #[path = "../consumers/support.rs"]
 mod support;

@@ -27,6 +27,37 @@ impl Records {
         records
     }
 
+    /// A source whose key may be there more than once, or not at all.
+    pub async fn without_unique_key(
+        db: &Db,
+        log: &Log,
+        keys: impl IntoIterator<Item = i64>,
+    ) -> Self {
+        Self::with_key(db, log, "alike", "id BIGINT", keys).await
+    }
+
+    /// A source with a key as it is declared, under a name of its own.
+    pub async fn with_key(
+        db: &Db,
+        log: &Log,
+        name: &str,
+        key: &str,
+        keys: impl IntoIterator<Item = i64>,
+    ) -> Self {
+        let table = |what: &str| db.table(&format!("{what}_{name}"));
+        let records = Self {
+            source: table("records"),
+            copy: table("copies"),
+            log_table: table("plog"),
+            hook: None,
+        };
+        let create = format!("CREATE TABLE {} ({key}, body TEXT)", records.source);
+        query(log, &create, vec![]).await;
+        records.create_copy(log).await;
+        records.add(log, keys).await;
+        records
+    }
+
     /// A source with text keys.
     pub async fn with_text_keys(db: &Db, log: &Log, keys: &[String]) -> Self {
         let records = Self::of(db);

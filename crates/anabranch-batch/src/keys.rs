@@ -1,0 +1,218 @@
+//! What keys must be for every row to be handled: of one kind, never NULL, no two alike.
+//!
+//! Some of it is asked before a row is handled, the rest is seen in the pages and at the end. What nobody can
+//! see while it runs, such as a row that comes later with a key that is done, is for the proof to find.
+
+use crate::batch::{Batch, column, rows_of};
+use crate::catalogue::{Shown, shown};
+use crate::error::BatchError;
+use crate::source::Source;
+use crate::tables::Tables;
+use anabranch_core::StoreError;
+use anabranch_store::database::Kind;
+use anabranch_store::{Database, Row, Value};
+use std::sync::Arc;
+
+/// How many keys are named.
+const EXAMPLES: usize = 10;
+
+/// What is known of the keys of a source.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    source: Source,
+    /// Whether they are whole numbers, once that is known; else they are text.
+    is_integer: Option<bool>,
+    /// Whether nothing shows that they are unique.
+    pub(crate) is_assumed: bool,
+    /// Whether they can be NULL.
+    may_be_null: bool,
+}
+
+/// A row of the source, with its key.
+pub(crate) struct Keyed {
+    /// What pages are ordered by.
+    pub(crate) value: Value,
+    /// As the database writes it, and the log.
+    pub(crate) key: String,
+    pub(crate) row: Row,
+}
+
+impl Keys {
+    /// Finds out what can be known before a row is handled, and refuses what cannot be gone through. The
+    /// tables it returns go through the rows in an order in which equal keys are the same key.
+    pub(crate) async fn look(
+        batch: &Batch,
+        database: &Arc<dyn Database>,
+        tables: Tables,
+    ) -> Result<(Self, Tables), BatchError> {
+        let source = batch.source.clone();
+        let refuse = |problem: String| Err(BatchError::refused(&batch.job, problem));
+        if let Err(error) = rows_of(database, tables.any_key()).await {
+            let Source { name, key_name, .. } = &source;
+            return match error.is_transient() {
+                true => Err(error.into()),
+                false => refuse(format!("cannot read key `{key_name}` of {name}: {error}")),
+            };
+        }
+        let (collation, is_rowid, is_assumed) = match shown(database, &source).await? {
+            Shown::Unique { collation, is_rowid } => (collation, is_rowid, false),
+            Shown::Not(found) if !batch.is_assumed_unique => {
+                return refuse(not_shown(&source, &found));
+            }
+            // As the log tells them apart.
+            Shown::Not(_) => (Some("BINARY".to_owned()), false, true),
+        };
+        let tables = tables.in_order_of(collation);
+        let mut keys = Self { source, is_integer: None, is_assumed, may_be_null: !is_rowid };
+        if is_rowid {
+            keys.is_integer = Some(true);
+        } else if let Some(problem) = keys.look_at_kinds(database, &tables).await? {
+            return refuse(problem);
+        }
+        match keys.missing(database, &tables).await? {
+            Some(problem) => refuse(problem),
+            None => Ok((keys, tables)),
+        }
+    }
+
+    /// Whether the database can count with them. Nobody knows before there is one on SQLite.
+    pub(crate) fn are_integers(&self) -> bool {
+        self.is_integer == Some(true)
+    }
+
+    /// Learns of what kind they are; says what is wrong with it.
+    async fn look_at_kinds(
+        &mut self,
+        database: &Arc<dyn Database>,
+        tables: &Tables,
+    ) -> Result<Option<String>, StoreError> {
+        let (at, mut kinds) = (database.at(), Vec::new());
+        let rows = rows_of(database, tables.kinds()).await?;
+        for row in &rows {
+            kinds.push(column::<String>(at, row, "kind")?);
+        }
+        let Source { name, key_name, .. } = &self.source;
+        let only = "keys are whole numbers or text, all of them alike";
+        let wrong = match (database.dialect().kind, kinds.as_slice(), rows.first()) {
+            (_, [], _) | (_, _, None) => None,
+            (Kind::Postgres, [kind, ..], Some(row)) => {
+                let is_enum = column::<bool>(at, row, "is_enum")?;
+                let is_plain = column::<Option<bool>>(at, row, "is_deterministic")? != Some(false);
+                self.is_integer = Some(INTEGERS.contains(&kind.as_str()));
+                match kind.as_str() {
+                    "numeric" if self.is_assumed => Some(format!(
+                        "key `{key_name}` of {name} is numeric, where 1.0 and 1.00 are equal and have two \
+                         texts; cast it to bigint or text in a query"
+                    )),
+                    _ if self.is_assumed && !is_plain => Some(format!(
+                        "the collation of key `{key_name}` of {name} takes different texts for equal; give \
+                         it another one in a query, such as {key_name} COLLATE \"C\" AS {key_name}"
+                    )),
+                    kind if is_enum || INTEGERS.contains(&kind) || TEXTS.contains(&kind) => None,
+                    kind => Some(format!(
+                        "key `{key_name}` of {name} is of type {kind}, and {only}: other values have texts \
+                         that settings change; cast it in a query"
+                    )),
+                }
+            }
+            (_, [kind], _) if kind == "integer" || kind == "text" => {
+                self.is_integer = Some(kind == "integer");
+                None
+            }
+            (_, kinds, _) => Some(format!(
+                "key `{key_name}` of {name} holds {}, and {only}: 1 and '1' would be one key; cast it in a \
+                 query",
+                kinds.join(" and ")
+            )),
+        };
+        Ok(wrong)
+    }
+
+    /// Counts the rows that have no key; says so if there are any.
+    async fn missing(
+        &self,
+        database: &Arc<dyn Database>,
+        tables: &Tables,
+    ) -> Result<Option<String>, StoreError> {
+        if !self.may_be_null {
+            return Ok(None);
+        }
+        let rows = rows_of(database, tables.without_key()).await?;
+        let n = rows.first().map_or(Ok(0), |row| column::<u64>(database.at(), row, "n"))?;
+        let Source { name, key_name, .. } = &self.source;
+        Ok((n > 0).then(|| {
+            format!(
+                "key `{key_name}` of {name} is NULL in {n} of its rows: they can never be handled. Give them \
+                 a key, choose another, or leave them out by a query"
+            )
+        }))
+    }
+
+    /// Looks at a page, in the order of its keys: says what cannot be handled of it.
+    pub(crate) fn check(&mut self, page: &[Keyed]) -> Option<String> {
+        let Source { name, key_name, .. } = &self.source;
+        for Keyed { value, key, .. } in page {
+            let is_integer = match value {
+                Value::Int(_) => true,
+                Value::Text(_) | Value::Uuid(_) => false,
+                _ => {
+                    return Some(format!(
+                        "key `{key_name}` of {name} is neither a whole number nor text in a row: {key}"
+                    ));
+                }
+            };
+            if *self.is_integer.get_or_insert(is_integer) != is_integer {
+                return Some(format!(
+                    "key `{key_name}` of {name} is text in some rows and a number in others, such as {key}: 1 \
+                     and '1' would be one key; cast it in a query"
+                ));
+            }
+        }
+        let same: Vec<_> = page.windows(2).filter(|two| two[0].key == two[1].key).collect();
+        let mut same: Vec<&str> = same.iter().map(|two| two[0].key.as_str()).collect();
+        same.dedup();
+        same.truncate(EXAMPLES);
+        (!same.is_empty()).then(|| alike(&self.source, &same.join(", ")))
+    }
+
+    /// Looks at the whole once all is done: says what was passed over.
+    pub(crate) async fn passed_over(
+        &self,
+        database: &Arc<dyn Database>,
+        tables: &Tables,
+    ) -> Result<Option<String>, StoreError> {
+        if let Some(problem) = self.missing(database, tables).await? {
+            return Ok(Some(problem));
+        }
+        if !self.is_assumed {
+            return Ok(None);
+        }
+        let mut keys = Vec::new();
+        for row in rows_of(database, tables.doubled(EXAMPLES)).await? {
+            keys.push(column::<String>(database.at(), &row, "key")?);
+        }
+        Ok((!keys.is_empty()).then(|| alike(&self.source, &keys.join(", "))))
+    }
+}
+
+/// Types of PostgreSQL whose texts are always the same, and never those of two values.
+const INTEGERS: [&str; 3] = ["smallint", "integer", "bigint"];
+const TEXTS: [&str; 6] = ["text", "character varying", "character", "name", "uuid", "numeric"];
+
+fn not_shown(source: &Source, found: &str) -> String {
+    let Source { name, key_name, .. } = source;
+    format!(
+        "nothing shows that key `{key_name}` of {name} is unique and never NULL: {found}. Rows that share a key \
+         are one to a batch, and all but one of them would never be handled. Give the column NOT NULL and a \
+         unique index, or choose a key that has them, or, if you know that it is unique, say so with \
+         --assume-unique (`Batch::assume_unique`); verify then proves it"
+    )
+}
+
+fn alike(source: &Source, keys: &str) -> String {
+    let Source { name, key_name, .. } = source;
+    format!(
+        "rows of {name} share their key `{key_name}`: {keys}. They are one to a batch, and all but one of them \
+         are never handled; choose a key that is unique"
+    )
+}
