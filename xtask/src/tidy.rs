@@ -27,13 +27,13 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
 /// compares them with, and the demo and the chaos, which are
 /// users of the library.
-const SQL_PLACES: [&str; 14] = [
+const SQL_PLACES: [&str; 15] = [
     "crates/anabranch-store/src/contract/effects.rs",
     "crates/anabranch-store/src/contract/migrations.rs",
     "crates/anabranch-cli/src/demo/",
     "crates/anabranch-cli/src/chaos/",
     "crates/anabranch-runtime/src/tables/",
-    "crates/anabranch-runtime/src/view.rs",
+    "crates/anabranch-runtime/src/fold.rs",
     "crates/anabranch-runtime/src/rebuild.rs",
     "crates/anabranch-workpool/src/tables",
     "crates/anabranch-workflow/src/snapshots.rs",
@@ -41,6 +41,7 @@ const SQL_PLACES: [&str; 14] = [
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",
     "crates/anabranch-store/src/sql.rs",
+    "crates/anabranch-store/src/control.rs",
     "crates/anabranch-cli/src/bench/",
 ];
 
