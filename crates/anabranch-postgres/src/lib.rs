@@ -15,6 +15,7 @@
 //! | `read` | one page of events |
 //! | `row` | an event from a row |
 //! | `effects` | transactions of consumers, pipelined |
+//! | `ready` | statements that are ready to be sent, fenced where they must be |
 //! | `row_watch` | rows that are written for two slots |
 //! | `life` | signs of life of workers |
 //! | `activity` | what the server's sessions do |
@@ -44,6 +45,7 @@ mod insert;
 mod keys;
 mod life;
 mod read;
+mod ready;
 mod row;
 mod row_watch;
 mod run_in;

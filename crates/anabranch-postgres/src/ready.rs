@@ -1,0 +1,143 @@
+//! Statements that are ready to be sent: prepared, and fenced where they must change what they say.
+
+use crate::connection::prepare;
+use crate::value::{Bound, values_of};
+use anabranch_store::database::{Answer, Expect, InsertRows, Statement, Topic, Work};
+use anabranch_store::{Row, Value};
+use deadpool_postgres::Object;
+use futures_util::TryStreamExt;
+use std::sync::Arc;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{Kind, Type};
+use tokio_postgres::{Error, Statement as Prepared};
+
+/// A setting that ends with the transaction: where it is not set, a statement has ended ours.
+pub(crate) const OURS: &str = "anabranch.transaction";
+/// What the server says that it does not know when a fence runs in another transaction than its own.
+const ENDED: &str = "anabranch.transaction_was_ended";
+
+/// What a fence says.
+#[derive(Clone, Copy)]
+pub(crate) enum Unmet {
+    /// It changed another number of rows than it must.
+    Unmatched,
+    /// It does not run in the transaction that was begun for it.
+    Ended,
+}
+
+impl Unmet {
+    pub(crate) fn said_by(error: &Error) -> Option<Self> {
+        let error = error.as_db_error()?;
+        match error.code() {
+            &SqlState::DIVISION_BY_ZERO => Some(Self::Unmatched),
+            &SqlState::UNDEFINED_OBJECT if error.message().contains(ENDED) => Some(Self::Ended),
+            _ => None,
+        }
+    }
+}
+
+/// A statement that is ready to be sent without a round trip before it.
+pub(crate) enum Ready {
+    Plain(Prepared),
+    /// With one array for each column.
+    Columns(Prepared),
+    /// Nothing to insert.
+    Nothing,
+}
+
+impl Ready {
+    pub(crate) async fn of(
+        session: &Object,
+        signal: &str,
+        statement: &Statement,
+    ) -> Result<Self, Error> {
+        match (&statement.work, statement.expect) {
+            (Work::Sql(sql, values), Expect::Changes(_)) => {
+                prepare(session, &fenced(sql, values.len())).await.map(Self::Plain)
+            }
+            (Work::Sql(sql, _), _) => prepare(session, sql).await.map(Self::Plain),
+            (Work::Signal(Topic::Workers), _) => prepare(session, signal).await.map(Self::Plain),
+            (Work::Signal(Topic::Tasks), _) => Ok(Self::Nothing),
+            (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
+            (Work::Rows(insert), _) => {
+                let sql = set_wise(session, insert).await?;
+                let sql = match statement.expect {
+                    Expect::Changes(_) => fenced(&sql, insert.columns.len()),
+                    _ => sql,
+                };
+                prepare(session, &sql).await.map(Self::Columns)
+            }
+        }
+    }
+
+    pub(crate) async fn send(
+        &self,
+        session: &Object,
+        statement: &Statement,
+    ) -> Result<Answer, Error> {
+        let expected = match statement.expect {
+            Expect::Changes(changes) => Some(Value::from(changes)),
+            _ => None,
+        };
+        let (prepared, values) = match (self, &statement.work) {
+            (Self::Plain(prepared), Work::Sql(_, values)) => (prepared, values.as_slice()),
+            (Self::Plain(prepared), _) => (prepared, [].as_slice()),
+            (Self::Columns(prepared), Work::Rows(insert)) => {
+                let columns = columns(insert);
+                let bound: Vec<Bound<'_>> = columns.iter().chain(&expected).map(Bound).collect();
+                let changed = session.execute_raw(prepared, bound).await?;
+                return Ok(Answer { changed, rows: Vec::new() });
+            }
+            _ => return Ok(Answer::default()),
+        };
+        let bound: Vec<Bound<'_>> = values.iter().chain(&expected).map(Bound).collect();
+        if statement.expect != Expect::Rows {
+            let changed = session.execute_raw(prepared, bound).await?;
+            return Ok(Answer { changed, rows: Vec::new() });
+        }
+        let found: Vec<_> = session.query_raw(prepared, bound).await?.try_collect().await?;
+        let names = prepared.columns().iter().map(|column| column.name().to_owned());
+        let columns: Arc<[String]> = names.collect();
+        let row = |row| Ok(Row::new(Arc::clone(&columns), values_of(row)?));
+        let rows: Vec<Row> = found.iter().map(row).collect::<Result<_, Error>>()?;
+        Ok(Answer { changed: rows.len() as u64, rows })
+    }
+}
+
+/// A statement that fails (division by zero) unless it changes what it must, and with it whatever comes
+/// after it in the pipeline: the commit. How much that is comes as one value more, so that there is one
+/// statement to prepare for any number of rows. It fails in another way if this is not the transaction
+/// that was begun: a statement before it has ended that, and what is changed here would be committed
+/// alone.
+fn fenced(sql: &str, values: usize) -> String {
+    let place = values + 1;
+    format!(
+        "WITH changed AS ({sql} RETURNING 1) SELECT CASE \
+         WHEN current_setting('{OURS}', true) = 'yes' THEN 1 / (count(*) = ${place})::int \
+         ELSE current_setting('{ENDED}')::int END FROM changed"
+    )
+}
+
+/// `INSERT … SELECT` from one array for each column: one statement for any number of rows.
+async fn set_wise(session: &Object, insert: &InsertRows) -> Result<String, Error> {
+    let (table, columns) = (&insert.table, insert.columns.join(", "));
+    let shape = session.prepare_cached(&format!("SELECT {columns} FROM {table}")).await?;
+    let array = |(number, column): (usize, &tokio_postgres::Column)| {
+        format!("${}::{}[]", number + 1, type_name(column.type_()))
+    };
+    let arrays: Vec<String> = shape.columns().iter().enumerate().map(array).collect();
+    let (arrays, conflict) = (arrays.join(", "), &insert.conflict);
+    Ok(format!("INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}"))
+}
+
+fn type_name(kind: &Type) -> String {
+    match kind.kind() {
+        Kind::Simple => kind.name().to_owned(),
+        _ => format!("\"{}\".\"{}\"", kind.schema(), kind.name()),
+    }
+}
+
+fn columns(insert: &InsertRows) -> Vec<Value> {
+    let column = |number: usize| insert.rows.iter().map(|row| row[number].clone()).collect();
+    (0..insert.columns.len()).map(column).collect()
+}
