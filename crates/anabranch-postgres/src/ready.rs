@@ -28,9 +28,9 @@ pub(crate) enum Unmet {
 impl Unmet {
     pub(crate) fn said_by(error: &Error) -> Option<Self> {
         let error = error.as_db_error()?;
-        match error.code() {
-            &SqlState::DIVISION_BY_ZERO => Some(Self::Unmatched),
-            &SqlState::UNDEFINED_OBJECT if error.message().contains(ENDED) => Some(Self::Ended),
+        match *error.code() {
+            SqlState::DIVISION_BY_ZERO => Some(Self::Unmatched),
+            SqlState::UNDEFINED_OBJECT if error.message().contains(ENDED) => Some(Self::Ended),
             _ => None,
         }
     }
