@@ -241,6 +241,11 @@ impl Running {
         self.stats.iter().zip(&self.lane_slots).all(done)
     }
 
+    /// The slots that its lanes should hold now.
+    pub(super) fn share(&self) -> SlotSet {
+        self.lane_slots.iter().fold(SlotSet::empty(), |sum, slots| sum.union(slots))
+    }
+
     /// Whether nobody else holds any of it.
     pub(super) fn is_alone(&self) -> bool {
         let should: usize = self.lane_slots.iter().map(SlotSet::len).sum();
@@ -283,6 +288,7 @@ impl Running {
             slots: self.held(),
             wanted: self.wanted,
             parked: sum(|lane| lane.parked.load(Ordering::Relaxed) as u64) as usize,
+            retrying: sum(|lane| lane.retrying.load(Ordering::Relaxed) as u64) as usize,
             waiting_for: self.waiting_for.clone(),
             paused: self.paused,
         }
