@@ -19,7 +19,7 @@ impl Tables {
              coalesce((SELECT min(t.error) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
               AND t.state = 3), min(why)) AS error, \
              (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
-              AND t.state < 4 AND t.state > 1) AS tasks \
+              AND t.state < 4 AND (t.state <> 1 OR t.due_us <= {now})) AS tasks \
              FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 3, key"
         );
         let retrying = format!(
@@ -27,6 +27,7 @@ impl Tables {
              (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = r.key \
               AND t.state = 0) AS tasks \
              FROM {tasks} AS r WHERE pool = $1 AND state = 0 AND attempts > 0 AND due_us > {now} \
+             AND NOT EXISTS (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = r.key) \
              ORDER BY seq"
         );
         let both = [parked, retrying].map(|select| Statement::query(select, params![pool]));
@@ -51,12 +52,14 @@ impl Tables {
     }
 
     /// How many tasks of a pool could be run, slot by slot: they are ready, or their time has come, or
-    /// their next attempt will.
+    /// their next attempt will, and nothing holds their key.
     pub(crate) async fn ready(&self, pool: &str) -> Result<Vec<(Slot, u64)>, StoreError> {
-        let (tasks, now) = (self.database.dialect().table("tasks"), self.now);
+        let dialect = self.database.dialect();
+        let (held, tasks, now) = (dialect.table("held_keys"), dialect.table("tasks"), self.now);
         let select = format!(
-            "SELECT slot, count(*) AS tasks FROM {tasks} WHERE pool = $1 \
-             AND (state = 0 OR (state = 1 AND due_us <= {now})) GROUP BY slot"
+            "SELECT slot, count(*) AS tasks FROM {tasks} AS t WHERE pool = $1 \
+             AND (state = 0 OR (state = 1 AND due_us <= {now})) AND NOT EXISTS \
+             (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = t.key) GROUP BY slot"
         );
         let rows = self.query(Statement::query(select, params![pool])).await?;
         let ready = |row: &Row| Ok((self.slot(row)?, self.column(row, "tasks")?));

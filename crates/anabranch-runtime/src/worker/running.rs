@@ -233,10 +233,12 @@ impl Running {
 
     /// Whether its lanes hold all that they should, and have done it up to a position.
     pub(super) fn is_done(&self, target: Position) -> bool {
+        // Rows have no position: their lanes say so when nothing is left to do.
+        let target = if self.has_rows() { u64::MAX } else { target.get() };
         let done = |(lane, slots): (&Arc<LaneStats>, &SlotSet)| {
             slots.is_empty()
                 || (lane.slots.load(Ordering::Relaxed) == slots.len()
-                    && lane.position.load(Ordering::Relaxed) >= target.get())
+                    && lane.position.load(Ordering::Relaxed) >= target)
         };
         self.stats.iter().zip(&self.lane_slots).all(done)
     }
