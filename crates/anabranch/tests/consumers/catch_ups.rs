@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing_subscriber::util::SubscriberInitExt;
 
 on_both! {
     a_table_that_is_missing_is_no_success,
@@ -22,6 +23,19 @@ on_both! {
     what_another_has_parked_counts,
     what_fails_behind_the_target_does_not_count,
     a_worker_that_leaves_says_how_far_it_got,
+}
+
+/// On one thread, whose log is heard.
+mod words {
+    #[tokio::test]
+    async fn of_a_failure_on_sqlite() {
+        super::the_log_says_parked_when_it_is(crate::support::Db::sqlite()).await;
+    }
+
+    #[tokio::test]
+    async fn of_a_failure_on_postgres() {
+        super::the_log_says_parked_when_it_is(crate::support::Db::postgres()).await;
+    }
 }
 
 fn quick() -> Settings {
@@ -296,4 +310,40 @@ async fn a_worker_that_leaves_says_how_far_it_got(db: Db) {
         parked = parked.max(last.parked);
     }
     assert_eq!(parked, 1);
+}
+
+/// What is logged on this thread.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Heard {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+async fn the_log_says_parked_when_it_is(db: Db) {
+    let heard = Heard::default();
+    let writer = heard.clone();
+    let fmt = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _guard = fmt.finish().set_default();
+    let log = db.log().await;
+    fill(&log, 0..5, 1..=4).await;
+    let retry = Retry::default().attempts(3).first(Duration::from_millis(20)).factor(1);
+    let recorder = failing(&db).settings(Settings::default().retry(retry));
+    left_by(ReplicaSet::new("s").projection(recorder), &log).await;
+    let text = String::from_utf8(heard.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("three is broken")).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    for (attempt, line) in lines.iter().enumerate() {
+        let is_last = attempt == 2;
+        assert_eq!(line.contains("will be tried again in "), !is_last, "{line}");
+        assert_eq!(line.contains("parked a key"), is_last, "{line}");
+        assert!(line.contains(&format!("attempts={}", attempt + 1)), "{line}");
+    }
 }
