@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;
 
-/// Remove a consumer that no longer exists, with its cursors and parked keys; its tables stay
+/// Remove a consumer that no longer exists, with its cursors and the keys that have failed; its tables stay
 #[derive(Args)]
 pub(crate) struct Forget {
     #[command(flatten)]
@@ -33,7 +33,7 @@ impl Forget {
             "how far `{name}` is (position {}) and its {} would be gone, and it would \
              begin anew if it ran again",
             status.position,
-            count(status.parked_keys as u64, "parked key")
+            count((status.parked_keys + status.retrying_keys) as u64, "failed key")
         );
         if let Some(refusal) = self.confirm.refusal(&consequence) {
             return Ok(refusal);

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 /// Show how far a consumer is: its positions, the lowest of them, and the lag
 ///
 /// A line for each cursor, or with --partitions for each fixed partition of that many, whether or not
-/// it runs as such. The lag is counted in positions, from the lowest one to the head of the log.
+/// it runs as such. The lag is what is not handled: the positions from the lowest one to the head of the
+/// log, and the events of keys that have failed. What is parked of it waits for somebody, not for workers.
 #[derive(Args)]
 pub(crate) struct Offsets {
     #[command(flatten)]
@@ -43,15 +44,19 @@ impl Offsets {
 
 fn print(offsets: &Found, workers: &[WorkerStatus]) -> anyhow::Result<()> {
     let mut table = Table::new(["SLOTS", ">COUNT", ">LOWEST", ">HIGHEST", ">LAG", "OWNER"]);
-    for Offset { part, extent, lag, owners } in &offsets.parts {
+    for Offset { part, extent, lag, owners, .. } in &offsets.parts {
         let owners: Vec<String> = owners.iter().map(|o| status::owner(o, workers)).collect();
         let [lowest, highest] = positions(extent);
         let (count, lag) = (extent.slots.to_string(), lag.to_string());
         table.row([part.clone(), count, lowest, highest, lag, owners.join(" and ")]);
     }
     table.print()?;
-    let Found { minimum, head, lag, .. } = offsets;
-    output::line(format_args!("\nminimum {minimum}, head {head}, lag {lag}"))
+    let Found { minimum, head, lag, lag_ready, .. } = offsets;
+    let parked = match lag - lag_ready {
+        0 => String::new(),
+        parked => format!(", {parked} of it parked"),
+    };
+    output::line(format_args!("\nminimum {minimum}, head {head}, lag {lag}{parked}"))
 }
 
 /// Where the slots stand, lowest and highest.

@@ -1,10 +1,10 @@
-//! Keys that are set aside because an event of them failed.
+//! Keys that are set aside because an event of them failed: parked, or tried again by themselves.
 
 use crate::output::{self, Table, count, time};
 use crate::target::Target;
-use anabranch::{Consumers, Event, Parked};
+use anabranch::{Consumers, Event, KeyState, Parked};
 use anyhow::Context;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +18,10 @@ pub(crate) enum ParkedKeys {
     Skip(Skip),
 }
 
-/// List the parked keys of a consumer, the oldest first
+/// List the keys of a consumer that have failed, the oldest first
+///
+/// STATE says what becomes of a key: `parked` waits for somebody to retry or skip it; `retrying` is tried
+/// again by itself, and its NEXT ATTEMPT says when.
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -27,12 +30,25 @@ pub(crate) struct List {
     /// The consumer
     name: String,
 
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
 }
 
-/// Show a parked key: its error, and the first events that wait
+/// What becomes of a key that has failed.
+#[derive(Clone, Copy, ValueEnum)]
+enum State {
+    /// It waits for somebody.
+    Parked,
+    /// It is tried again by itself.
+    Retrying,
+}
+
+/// Show a key that has failed: its error, and the first events that wait
 #[derive(Args)]
 pub(crate) struct Show {
     #[command(flatten)]
@@ -53,7 +69,7 @@ pub(crate) struct Show {
     json: bool,
 }
 
-/// Ask for a parked key to be tried again at once
+/// Ask for a key that has failed to be tried again at once
 #[derive(Args)]
 pub(crate) struct Retry {
     #[command(flatten)]
@@ -66,12 +82,12 @@ pub(crate) struct Retry {
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     key: Option<String>,
 
-    /// All parked keys of the consumer
+    /// All keys of the consumer that have failed
     #[arg(long)]
     all: bool,
 }
 
-/// Ask for the first event of a parked key to be left out, and the others to be tried
+/// Ask for the first event of a key that has failed to be left out, and the others to be tried
 #[derive(Args)]
 pub(crate) struct Skip {
     #[command(flatten)]
@@ -102,19 +118,34 @@ impl ParkedKeys {
 
 impl List {
     async fn run(self) -> anyhow::Result<()> {
-        let parked = self.target.consumers().await?.parked(&self.name).await?;
+        let mut parked = self.target.consumers().await?.parked(&self.name).await?;
+        let state = self.state.map(|state| match state {
+            State::Parked => KeyState::Parked,
+            State::Retrying => KeyState::Retrying,
+        });
+        parked.retain(|key| state.is_none_or(|state| key.state == state));
         if self.json {
             return parked.iter().try_for_each(output::json);
         }
         if parked.is_empty() {
-            eprintln!("`{}` has no parked keys", self.name);
+            let what = state.map_or("parked or retrying", KeyState::name);
+            eprintln!("`{}` has no {what} keys", self.name);
             return Ok(());
         }
-        let headings = ["KEY", ">EVENTS", ">FIRST", ">ATTEMPTS", "SINCE", "NEXT ATTEMPT", "ERROR"];
-        let mut table = Table::new(headings);
+        let mut table = Table::new([
+            "KEY",
+            "STATE",
+            ">EVENTS",
+            ">FIRST",
+            ">ATTEMPTS",
+            "SINCE",
+            "NEXT ATTEMPT",
+            "ERROR",
+        ]);
         for key in parked {
             table.row([
                 key.key.clone(),
+                key.state.name().to_owned(),
                 key.events.to_string(),
                 key.first.map_or_else(|| "-".to_owned(), |first| first.to_string()),
                 key.attempts.to_string(),
@@ -144,6 +175,7 @@ impl Show {
             return output::json(&Shown { parked: &parked, first_events: &events });
         }
         output::line(format_args!("key           {}", parked.key))?;
+        output::line(format_args!("state         {}", parked.state.name()))?;
         output::line(format_args!("slot          {}", parked.slot))?;
         output::line(format_args!("since         {}", time(parked.since_us)))?;
         output::line(format_args!("attempts      {}", parked.attempts))?;

@@ -6,7 +6,7 @@ use crate::target::Target;
 use clap::Args;
 use std::process::ExitCode;
 
-/// Leave out all that a consumer has not handled yet, parked keys included
+/// Leave out all that a consumer has not handled yet, keys that have failed included
 #[derive(Args)]
 pub(crate) struct SkipToHead {
     #[command(flatten)]
@@ -28,7 +28,7 @@ impl SkipToHead {
             "`{name}` would never handle its events after position {} up to {}, nor those of its {}",
             before.position,
             before.head,
-            count(before.parked_keys as u64, "parked key")
+            count((before.parked_keys + before.retrying_keys) as u64, "failed key")
         );
         if let Some(refusal) = self.confirm.refusal(&consequence) {
             return Ok(refusal);

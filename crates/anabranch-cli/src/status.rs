@@ -15,11 +15,15 @@ const POOL: &str = "pool";
 
 /// Show the consumers: how far they are, and whether somebody runs them
 ///
-/// Pools have no position in the log: of them it shows how many tasks are open and dead.
+/// LAG is what is not handled: the positions between POSITION and HEAD, and the events of keys that have
+/// failed. READY is what more workers could do of it: all but what is parked. Scale by READY. RETRYING are
+/// keys that are tried again by themselves; PARKED are those that wait for somebody (`anabranch parked`).
+///
+/// Pools have no position in the log: of them it counts tasks, and shows how many are open and dead.
 ///
 /// With a name also its cursors: which slots are done up to where, who owns them, and by name why one
 /// does not advance: nobody wants it, it is about to change hands, its lane is blocked by a backend of
-/// the database, its handler fails, its keys are parked, no wakes arrive.
+/// the database, its handler fails, keys are parked or wait for their next attempt, no wakes arrive.
 #[derive(Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -110,19 +114,19 @@ fn print(all: &[ConsumerStatus], pools: &[PoolCounts]) -> anyhow::Result<()> {
         ">POSITION",
         ">HEAD",
         ">LAG",
+        ">READY",
+        "RETRYING",
         "PARKED",
     ]);
     for status in all {
         let tasks = OpenTasks::of(status, pools);
-        let parked = match (tasks, status.parked_keys) {
-            (Some(OpenTasks { open, dead }), _) => {
+        let parked = match tasks {
+            Some(OpenTasks { open, dead }) => {
                 format!("{}, {dead} dead", count(open, "open task"))
             }
-            (None, 0) => "-".to_owned(),
-            (None, keys) => {
-                format!("{}, {}", count(keys as u64, "key"), count(status.parked_events, "event"))
-            }
+            None => keys(status.parked_keys, status.parked_events, "event"),
         };
+        let event = if tasks.is_some() { "task" } else { "event" };
         let of_log = |number: u64| match tasks {
             Some(_) => "-".to_owned(),
             None => number.to_string(),
@@ -135,11 +139,21 @@ fn print(all: &[ConsumerStatus], pools: &[PoolCounts]) -> anyhow::Result<()> {
             state(status),
             of_log(status.position.get()),
             of_log(status.head.get()),
-            of_log(status.lag),
+            status.lag.to_string(),
+            status.lag_ready.to_string(),
+            keys(status.retrying_keys, status.retrying_events, event),
             parked,
         ]);
     }
     table.print()
+}
+
+/// How many keys, and what waits behind them.
+fn keys(keys: usize, events: u64, event: &str) -> String {
+    match keys {
+        0 => "-".to_owned(),
+        keys => format!("{}, {}", count(keys as u64, "key"), count(events, event)),
+    }
 }
 
 fn print_cursors(status: &ConsumerStatus, workers: &[WorkerStatus]) -> anyhow::Result<()> {

@@ -49,9 +49,21 @@ async fn status_says_how_far_consumers_are_and_who_runs_them() {
         [
             vec![
                 "CONSUMER", "KIND", "STRATEGY", "VERSION", "STATE", "POSITION", "HEAD", "LAG",
-                "PARKED"
+                "READY", "RETRYING", "PARKED"
             ],
-            vec![NAME, "projection", "entity, fnv1a", "1", "no worker", "10", "11", "1", "-"],
+            vec![
+                NAME,
+                "projection",
+                "entity, fnv1a",
+                "1",
+                "no worker",
+                "10",
+                "11",
+                "1",
+                "1",
+                "-",
+                "-"
+            ],
         ]
     );
     let text = stdout(&bench.command(&["status", NAME]));
@@ -180,19 +192,27 @@ async fn parked_keys_are_listed_shown_retried_and_skipped() {
     let running = bench.start(&log).await;
     let parked = async |keys, events| {
         let status = bench.status(&log).await;
-        status.parked_keys == keys && status.parked_events == events && status.lag == 0
+        let counts = (status.parked_keys, status.parked_events, status.lag);
+        counts == (keys, events, events) && status.lag_ready == 0
     };
     until("the first order is parked", async || parked(1, 3).await).await;
     bench.break_orders(false);
     bench.fill(&log, 2..=2, 1).await;
     until("other orders go on", async || bench.handled(&log).await == 1).await;
     let text = stdout(&bench.command(&["status"]));
-    assert!(text.contains("1 key, 3 events"), "{text}");
+    assert_eq!(words(&text)[1][7..], ["3", "0", "-", "1 key, 3 events"], "{text}");
+    let json = &lines(&bench.command(&["status", "--json"]))[0];
+    assert_eq!((&json["lag"], &json["lag_ready"]), (&3.into(), &0.into()));
+    assert_eq!((&json["parked_keys"], &json["retrying_keys"]), (&1.into(), &0.into()));
+    let text = stdout(&bench.command(&["offsets", NAME]));
+    assert!(text.ends_with("lag 3, 3 of it parked\n"), "{text}");
+    let json = &lines(&bench.command(&["offsets", NAME, "--json"]))[0];
+    assert_eq!((&json["lag"], &json["lag_ready"]), (&3.into(), &0.into()));
 
     let list = stdout(&bench.command(&["parked", "list", NAME]));
     let row = &words(&list)[1];
-    assert_eq!((row[0], row[1], row[2], row[3]), ("Order:1", "3", "1", "1"));
-    assert_eq!((row[5], row[6]), ("when asked", "order 1 is broken in call 1"), "{list}");
+    assert_eq!(row[..5], ["Order:1", "parked", "3", "1", "1"]);
+    assert_eq!((row[6], row[7]), ("when asked", "order 1 is broken in call 1"), "{list}");
     let key = &lines(&bench.command(&["parked", "list", NAME, "--json"]))[0];
     assert_eq!((&key["key"], &key["events"]), (&"Order:1".into(), &3.into()));
     let show = stdout(&bench.command(&["parked", "show", NAME, "Order:1", "-n", "2"]));
@@ -221,7 +241,7 @@ async fn parked_keys_are_listed_shown_retried_and_skipped() {
     said(&bench.command(&["parked", "retry", NAME, "--all"]));
     until("the others are handled", async || parked(0, 0).await).await;
     assert_eq!(bench.handled(&log).await, 3);
-    assert!(said(&bench.command(&["parked", "list", NAME])).contains("no parked keys"));
+    assert!(said(&bench.command(&["parked", "list", NAME])).contains("no parked or retrying keys"));
 
     bench.break_orders(true);
     bench.fill(&log, 1..=1, 2).await;
@@ -235,6 +255,43 @@ async fn parked_keys_are_listed_shown_retried_and_skipped() {
         assert!(error.contains("no parked key `Order:9`"), "{error}");
     }
     assert!(failure(&bench.command(&["parked", "retry", NAME]), 2).contains("<KEY"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_tried_again_by_themselves_are_shown_apart() {
+    for bench in [Bench::sqlite(), Bench::postgres(postgres())].map(Bench::patient) {
+        let log = bench.log().await;
+        bench.break_orders(true);
+        bench.fill(&log, 1..=2, 2).await;
+        let running = bench.start(&log).await;
+        until("it has failed once", async || {
+            let status = bench.status(&log).await;
+            status.retrying_keys == 1 && status.lag == 2
+        })
+        .await;
+        let text = stdout(&bench.command(&["status"]));
+        assert_eq!(words(&text)[1][7..], ["2", "2", "1 key, 2 events", "-"], "{text}");
+        let text = stdout(&bench.command(&["status", NAME]));
+        assert!(text.contains("1 key waits for its next attempt"), "{text}");
+        assert!(!text.contains("parked key"), "{text}");
+        let json = &lines(&bench.command(&["status", "--json"]))[0];
+        let counts = ["lag", "lag_ready", "parked_keys", "parked_events", "retrying_keys"];
+        assert_eq!(counts.map(|name| json[name].as_u64().unwrap()), [2, 2, 0, 0, 1]);
+        assert_eq!(json["retrying_events"], 2);
+        let list = stdout(&bench.command(&["parked", "list", NAME]));
+        let row = &words(&list)[1];
+        assert_eq!(row[..2], ["Order:1", "retrying"], "{list}");
+        assert!(row[6].starts_with("in "), "{list}");
+        let parked = bench.command(&["parked", "list", NAME, "--state", "parked"]);
+        assert!(said(&parked).contains("no parked keys"));
+        let json = bench.command(&["parked", "list", NAME, "--state", "retrying", "--json"]);
+        assert_eq!(lines(&json)[0]["state"], "retrying");
+        bench.break_orders(false);
+        said(&bench.command(&["parked", "retry", NAME, "--all"]));
+        until("it is handled", async || bench.status(&log).await.lag == 0).await;
+        running.stop().await;
+        assert_eq!(bench.handled(&log).await, 4);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

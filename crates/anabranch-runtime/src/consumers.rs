@@ -20,7 +20,8 @@ use std::time::Duration;
 /// use anabranch_runtime::Consumers;
 /// let consumers = Consumers::of(&log);
 /// for status in consumers.list().await? {
-///     println!("{} is {} events behind", status.name, status.lag);
+///     println!("{} has {} events to do", status.name, status.lag_ready);
+///     println!("and {} that wait for somebody", status.parked_events);
 /// }
 /// consumers.pause("order_summary").await?;
 /// # Ok(()) }
@@ -31,11 +32,13 @@ pub struct Consumers {
     pub(crate) tables: Tables,
 }
 
-/// A key that is set aside because an event of it failed.
+/// A key that is set aside because an event of it failed: with its later events, in order.
 #[derive(Clone, Debug, Serialize)]
 pub struct Parked {
     /// The key.
     pub key: String,
+    /// Whether somebody has to do something.
+    pub state: KeyState,
     /// Its slot.
     pub slot: Slot,
     /// How often its first event has failed.
@@ -54,11 +57,33 @@ pub struct Parked {
     pub first: Option<Position>,
 }
 
+/// What becomes of a key that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyState {
+    /// Its attempts are used up: it waits for somebody to retry or skip it.
+    Parked,
+    /// A worker tries it again: at its time, or since somebody has asked for it.
+    Retrying,
+}
+
+impl KeyState {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parked => "parked",
+            Self::Retrying => "retrying",
+        }
+    }
+}
+
 impl From<ParkedKey> for Parked {
     fn from(key: ParkedKey) -> Self {
+        let state = if key.is_parked() { KeyState::Parked } else { KeyState::Retrying };
         let asked = key.asked.map(Asked::name);
         let ParkedKey { key, slot, attempts, error, since_us, retry_in, events, first, .. } = key;
-        Self { key, slot, attempts, error, since_us, retry_in, asked, events, first }
+        Self { key, state, slot, attempts, error, since_us, retry_in, asked, events, first }
     }
 }
 
@@ -200,7 +225,8 @@ impl Consumers {
         done.map(drop).map_err(|failed| self.tables.error(failed))
     }
 
-    /// The parked keys of a consumer.
+    /// The keys of a consumer that are set aside, those that are [tried again by
+    /// themselves](KeyState::Retrying) included.
     pub async fn parked(&self, name: &str) -> Result<Vec<Parked>, StoreError> {
         if self.tables.registered(Some(name)).await?.is_empty() {
             return Err(self.unknown(name));

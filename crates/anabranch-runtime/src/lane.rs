@@ -6,7 +6,7 @@
 //! | `batch` | what the lane works on at a time, to its end |
 //! | `shed` | slots that others should own: let go |
 //! | `transact` | one transaction: handler, parked events, fence |
-//! | `parking` | keys that failed: set aside, tried again, let go |
+//! | `parking` | keys that failed: set aside, tried again, parked, let go |
 
 mod batch;
 mod parking;
@@ -81,9 +81,9 @@ pub(crate) struct LaneStats {
     pub(crate) position: AtomicU64,
     /// How many slots it holds.
     pub(crate) slots: AtomicUsize,
-    /// How many keys are parked.
+    /// How many keys are parked: they wait for somebody.
     pub(crate) parked: AtomicUsize,
-    /// How many of them are tried again by themselves.
+    /// How many keys are tried again by themselves.
     pub(crate) retrying: AtomicUsize,
     /// How many batches were committed.
     pub(crate) batches: AtomicU64,
@@ -428,7 +428,7 @@ impl Lane {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
         stats.holds(&self.parts);
-        stats.parked.store(self.parking.len(), Ordering::Relaxed);
+        stats.parked.store(self.parking.parked(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
         self.setup.moved.notify_one();
     }

@@ -26,6 +26,8 @@
 //! | [`offsets`] | [`Offsets`]: how far each partition is, and what a rescale moves |
 //! | [`import`] | [`Import`]: positions of runners that were there before |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
+//! | [`incomplete`] | [`Incomplete`]: what a catch-up has left behind |
+//! | `backlog` | what a consumer has not handled |
 //! | `worker` | the process: lease, claims, start and stop |
 //! | `feed` | one reader for all lanes of a consumer |
 //! | `lane` | takes events, runs the handler, commits with the fence |
@@ -34,6 +36,7 @@
 //!
 //! This crate never names a database: it writes the same statements on all of them.
 
+mod backlog;
 mod consumer;
 pub mod consumers;
 mod feed;
@@ -42,6 +45,7 @@ pub mod handler;
 pub mod holding;
 mod identity;
 pub mod import;
+pub mod incomplete;
 mod key_samples;
 mod lane;
 pub mod offsets;
@@ -66,10 +70,11 @@ pub mod tx;
 pub mod view;
 mod worker;
 
-pub use consumers::{Consumers, Parked, ReplayFrom};
+pub use consumers::{Consumers, KeyState, Parked, ReplayFrom};
 pub use handler::{HandlerError, Result};
 pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
+pub use incomplete::{Incomplete, Left};
 pub use offsets::{Offset, Offsets, Rescale};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;

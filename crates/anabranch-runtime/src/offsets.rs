@@ -1,5 +1,7 @@
 //! How far a consumer is, partition by partition, and what going to another number of partitions moves.
 
+use crate::backlog::Backlog;
+use crate::consumer::follows_log;
 use crate::consumers::Consumers;
 use crate::status::{Owner, WorkerStatus, owner};
 use anabranch_core::rescale::{self, Extent, Move};
@@ -13,10 +15,12 @@ pub struct Offsets {
     pub consumer: String,
     /// The end of the log.
     pub head: Position,
-    /// All its events up to here are done, parked ones apart.
+    /// All its events up to here are done, those of parked and retrying keys apart.
     pub minimum: Position,
-    /// How many positions lie between the two.
+    /// What is not handled: see [`ConsumerStatus::lag`](crate::ConsumerStatus::lag).
     pub lag: u64,
+    /// What more workers could do: without what is parked.
+    pub lag_ready: u64,
     /// Its partitions, or its cursors.
     pub parts: Vec<Offset>,
 }
@@ -29,8 +33,11 @@ pub struct Offset {
     /// Its slots, and where they stand.
     #[serde(flatten)]
     pub extent: Extent,
-    /// How many positions the last of them is behind the end of the log.
+    /// What is not handled of it: the positions from the last of them to the end of the log, and the
+    /// events of its keys that are parked or retrying.
     pub lag: u64,
+    /// What more workers could do: without what is parked.
+    pub lag_ready: u64,
     /// Who moves it on: each owner once.
     pub owners: Vec<Owner>,
 }
@@ -68,6 +75,7 @@ struct Look {
     cursors: Vec<Cursor>,
     workers: Vec<WorkerStatus>,
     head: Position,
+    backlog: Backlog,
 }
 
 impl Consumers {
@@ -78,7 +86,7 @@ impl Consumers {
     /// use anabranch_runtime::Consumers;
     /// let offsets = Consumers::of(&log).offsets("order_summary", Some(3)).await?;
     /// for part in &offsets.parts {
-    ///     println!("{} is {} events behind", part.part, part.lag);
+    ///     println!("{} has {} events to do", part.part, part.lag_ready);
     /// }
     /// # Ok(()) }
     /// ```
@@ -103,13 +111,17 @@ impl Consumers {
 
     async fn look(&self, name: &str) -> Result<Look, StoreError> {
         let workers = self.workers().await?;
-        let cursors = self.tables.cursors(name).await?;
-        if cursors.is_empty() {
-            return Err(self.unknown(name));
-        }
+        let registered = self.tables.registered(Some(name)).await?.pop();
+        let Some(registered) = registered else { return Err(self.unknown(name)) };
+        let mut cursors = self.tables.cursors(name).await?;
         // After the cursors: they may move on meanwhile, and a lag is never negative.
         let head = self.log.head().await?;
-        Ok(Look { name: name.to_owned(), cursors, workers, head })
+        if !follows_log(&registered.kind) {
+            // Whoever finds its work elsewhere is never behind the log.
+            cursors.iter_mut().for_each(|cursor| cursor.position = head);
+        }
+        let backlog = Backlog::of(&self.tables, name, &registered.kind).await?;
+        Ok(Look { name: name.to_owned(), cursors, workers, head, backlog })
     }
 }
 
@@ -138,7 +150,8 @@ impl Look {
     fn sum(&self, parts: Vec<Offset>) -> Offsets {
         let minimum = parts.iter().filter_map(|part| part.extent.lowest).min().unwrap_or_default();
         let (consumer, head) = (self.name.clone(), self.head);
-        Offsets { consumer, head, minimum, lag: behind(minimum, head), parts }
+        let lag = self.backlog.lag(&SlotSet::all(), behind(minimum, head));
+        Offsets { consumer, head, minimum, lag: lag.all, lag_ready: lag.ready, parts }
     }
 
     fn offset(&self, part: String, extent: Extent, slots: &SlotSet) -> Offset {
@@ -149,8 +162,9 @@ impl Look {
                 owners.push(owner);
             }
         }
-        let lag = extent.lowest.map_or(0, |lowest| behind(lowest, self.head));
-        Offset { part, extent, lag, owners }
+        let behind = extent.lowest.map_or(0, |lowest| behind(lowest, self.head));
+        let lag = self.backlog.lag(slots, behind);
+        Offset { part, extent, lag: lag.all, lag_ready: lag.ready, owners }
     }
 
     /// The living workers that run as one of these partitions, in a replica set that owns something of
@@ -171,6 +185,7 @@ impl Look {
     }
 }
 
+/// How many positions lie between one and the end of the log.
 pub(crate) fn behind(position: Position, head: Position) -> u64 {
     head.get().saturating_sub(position.get())
 }

@@ -1,6 +1,6 @@
 //! A progress bar for terminals.
 
-use crate::replica_set::Progress;
+use crate::replica_set::{ConsumerProgress, Progress};
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -23,8 +23,7 @@ pub fn progress_bar() -> impl Fn(&Progress) + Send + Sync {
         if is_terminal && let Ok(mut bar) = state.lock() {
             let (text, elapsed) = (String::new(), bar.started.elapsed());
             let text = progress.consumers.iter().fold(text, |text, consumer| {
-                let (position, head) = (consumer.position, consumer.head);
-                text + &line(&consumer.name, position, head, consumer.handled, elapsed) + "\n"
+                text + &line(consumer, progress.has_ended, elapsed) + "\n"
             });
             // Back to the first line, and over what was there.
             let back = if bar.lines > 0 { format!("\x1b[{}A", bar.lines) } else { String::new() };
@@ -40,17 +39,27 @@ struct Bar {
     lines: usize,
 }
 
-fn line(name: &str, position: u64, head: u64, handled: u64, elapsed: Duration) -> String {
-    let share = if head == 0 { 1.0 } else { (position as f64 / head as f64).min(1.0) };
+fn line(consumer: &ConsumerProgress, has_ended: bool, elapsed: Duration) -> String {
+    let ConsumerProgress { name, position, head, handled, parked, retrying, .. } = consumer;
+    let share = if *head == 0 { 1.0 } else { (*position as f64 / *head as f64).min(1.0) };
     let full = (share * WIDTH as f64) as u64;
     let bar: String = (0..WIDTH).map(|cell| if cell < full { '█' } else { '░' }).collect();
-    let rate = handled as f64 / elapsed.as_secs_f64().max(0.001);
-    let behind = head.saturating_sub(position);
-    let left = match behind {
+    let rate = *handled as f64 / elapsed.as_secs_f64().max(0.001);
+    let behind = head.saturating_sub(*position);
+    let mut left = match behind {
+        0 if parked + retrying > 0 => String::new(),
         0 => "caught up".to_owned(),
+        behind if has_ended => format!("stopped {behind} behind"),
         behind if rate >= 1.0 => format!("about {:.0} s left", behind as f64 / rate),
         _ => "waiting".to_owned(),
     };
+    for (keys, state) in [(parked, "parked"), (retrying, "retrying")] {
+        if *keys > 0 {
+            let comma = if left.is_empty() { "" } else { ", " };
+            let keys = if *keys == 1 { "1 key".to_owned() } else { format!("{keys} keys") };
+            left += &format!("{comma}{keys} {state}");
+        }
+    }
     format!("\r\x1b[2K{name}  {bar} {:>3.0} %  {rate:.0} events/s  {left}", share * 100.0)
 }
 
@@ -58,13 +67,31 @@ fn line(name: &str, position: u64, head: u64, handled: u64, elapsed: Duration) -
 mod tests {
     use super::*;
 
+    fn at(position: u64, handled: u64) -> ConsumerProgress {
+        let name = "orders".to_owned();
+        ConsumerProgress { name, position, handled, head: 200, ..ConsumerProgress::default() }
+    }
+
+    fn said(consumer: &ConsumerProgress, has_ended: bool) -> String {
+        line(consumer, has_ended, Duration::from_secs(2))
+    }
+
     #[test]
     fn a_line_says_how_far_and_how_long() {
-        let line =
-            |position, handled| line("orders", position, 200, handled, Duration::from_secs(2));
         let half = "█".repeat(12) + &"░".repeat(12);
-        assert!(line(100, 100).contains(&format!("{half}  50 %  50 events/s  about 2 s left")));
-        assert!(line(200, 200).contains("100 %  100 events/s  caught up"));
-        assert!(line(0, 0).ends_with("  0 %  0 events/s  waiting"));
+        let now = said(&at(100, 100), false);
+        assert!(now.contains(&format!("{half}  50 %  50 events/s  about 2 s left")), "{now}");
+        assert!(said(&at(200, 200), false).contains("100 %  100 events/s  caught up"));
+        assert!(said(&at(0, 0), false).ends_with("  0 %  0 events/s  waiting"));
+    }
+
+    #[test]
+    fn it_ends_with_the_truth() {
+        assert!(said(&at(200, 200), true).ends_with("  caught up"));
+        assert!(said(&at(150, 100), true).ends_with("  75 %  50 events/s  stopped 50 behind"));
+        let parked = ConsumerProgress { parked: 1, ..at(200, 190) };
+        assert!(said(&parked, true).ends_with("100 %  95 events/s  1 key parked"));
+        let both = ConsumerProgress { parked: 2, retrying: 3, ..at(100, 0) };
+        assert!(said(&both, false).ends_with("  waiting, 2 keys parked, 3 keys retrying"));
     }
 }

@@ -1,9 +1,9 @@
 //! Why a cursor does not advance, by name.
 
+use crate::backlog::Backlog;
 use crate::report::{Doing, LaneReport};
 use crate::status::{Situation, WorkerStatus};
 use crate::tables::consumers::Registered;
-use crate::tables::parked::ParkedKey;
 use anabranch_core::Cursor;
 use anabranch_store::database::Who;
 use serde::Serialize;
@@ -67,8 +67,13 @@ pub enum Reason {
         /// How many events it has found without having been told.
         unannounced: u64,
     },
-    /// Some of its keys are set aside because an event of them failed; the others go on.
+    /// Some of its keys have failed and wait for somebody to retry or skip them; the others go on.
     ParkedKeys {
+        /// How many.
+        keys: usize,
+    },
+    /// Some of its keys have failed and are tried again by themselves; the others go on.
+    RetryingKeys {
         /// How many.
         keys: usize,
     },
@@ -107,6 +112,8 @@ impl fmt::Display for Reason {
             }
             Self::ParkedKeys { keys: 1 } => f.write_str("1 parked key"),
             Self::ParkedKeys { keys } => write!(f, "{keys} parked keys"),
+            Self::RetryingKeys { keys: 1 } => f.write_str("1 key waits for its next attempt"),
+            Self::RetryingKeys { keys } => write!(f, "{keys} keys wait for their next attempt"),
         }
     }
 }
@@ -116,8 +123,8 @@ pub(crate) fn reasons(
     now: &Situation,
     consumer: &Registered,
     cursor: &Cursor,
-    parked: &[ParkedKey],
-    lag: u64,
+    backlog: &Backlog,
+    behind: u64,
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
     if consumer.paused {
@@ -138,15 +145,18 @@ pub(crate) fn reasons(
             }
             of_lane(now, consumer, cursor, worker, &mut reasons);
             let report = &worker.report;
-            if report.deaf_ms.is_some() || (report.unannounced > 0 && lag > 0) {
+            if report.deaf_ms.is_some() || (report.unannounced > 0 && behind > 0) {
                 let (deaf_ms, unannounced) = (report.deaf_ms, report.unannounced);
                 reasons.push(Reason::NoWake { deaf_ms, unannounced });
             }
         }
     }
-    let keys = parked.iter().filter(|key| cursor.slots.contains(key.slot)).count();
-    if keys > 0 {
-        reasons.push(Reason::ParkedKeys { keys });
+    let aside = backlog.aside(&cursor.slots);
+    if aside.parked_keys > 0 {
+        reasons.push(Reason::ParkedKeys { keys: aside.parked_keys });
+    }
+    if aside.retrying_keys > 0 {
+        reasons.push(Reason::RetryingKeys { keys: aside.retrying_keys });
     }
     reasons
 }

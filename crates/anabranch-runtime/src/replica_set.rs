@@ -53,9 +53,12 @@ pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 pub struct Progress {
     /// Its consumers.
     pub consumers: Vec<ConsumerProgress>,
+    /// Whether these are the last words: the set has ended, and nothing will change.
+    pub has_ended: bool,
 }
 
-/// How far a consumer is in this process.
+/// How far a consumer is in this process. When the set has ended, it is how the slots stand that this
+/// process had last, or wanted if it had none.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerProgress {
     /// Its name.
@@ -64,7 +67,7 @@ pub struct ConsumerProgress {
     pub handled: u64,
     /// Transactions that this process has committed.
     pub batches: u64,
-    /// Everything of its slots up to here is done.
+    /// Everything of its slots up to here is done, events of parked and retrying keys apart.
     pub position: u64,
     /// The end of the log when that was looked up last.
     pub head: u64,
@@ -72,8 +75,10 @@ pub struct ConsumerProgress {
     pub slots: usize,
     /// How many it wants.
     pub wanted: usize,
-    /// Keys of these slots that are parked.
+    /// Keys of these slots that have failed and wait for somebody to retry or skip them.
     pub parked: usize,
+    /// Keys of these slots that have failed and are tried again by themselves.
+    pub retrying: usize,
     /// Workers that hold what this process waits for.
     pub waiting_for: Vec<String>,
     /// Whether it is paused.
@@ -200,7 +205,8 @@ impl ReplicaSet {
         self
     }
 
-    /// Calls a function several times a second with how far the set is, and once at the end.
+    /// Calls a function several times a second with how far the set is, and once when it has ended,
+    /// with how it stands then.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.observers.push(Arc::new(observer));
         self
@@ -222,11 +228,24 @@ impl ReplicaSet {
         worker::run(log, plan, stop).await
     }
 
-    /// Runs until everything is handled that was in the log when it began, or the process is told to
-    /// stop.
+    /// Runs until everything is handled that was in the log when it began, by this process or by others.
+    ///
+    /// `Ok` means just that. An event that fails is tried again as its [`Retry`](anabranch_core::Retry)
+    /// says, and `catch_up` waits for it. If something is left in the end, it is
+    /// [`RunError::Incomplete`]: events of parked keys, in this run or before; dead tasks of a pool; or
+    /// whatever was not handled yet when the process was told to stop (SIGTERM, SIGINT, Ctrl-C).
     pub async fn catch_up(self, log: &Log) -> Result<Progress, RunError> {
+        self.catch_up_until(log, told_to_stop()).await
+    }
+
+    /// The same, and gives up when a future resolves.
+    pub async fn catch_up_until(
+        self,
+        log: &Log,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Progress, RunError> {
         let plan = self.plan(true)?;
-        worker::run(log, plan, told_to_stop()).await
+        worker::run(log, plan, stop).await
     }
 
     /// Refuses what can never run.

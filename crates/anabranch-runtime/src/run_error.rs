@@ -1,5 +1,6 @@
 //! Why a replica set does not run.
 
+use crate::incomplete::Incomplete;
 use anabranch_core::{InputError, StoreError};
 use thiserror::Error;
 
@@ -40,6 +41,9 @@ pub enum RunError {
         /// What to do.
         remedy: &'static str,
     },
+    /// It was to catch up, and not everything is handled.
+    #[error("{0}")]
+    Incomplete(Box<Incomplete>),
     /// The database could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),

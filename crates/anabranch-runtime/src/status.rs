@@ -1,11 +1,12 @@
 //! How the consumers stand: who owns which slots, how far they are, and why one does not advance.
 
+use crate::backlog::Backlog;
 use crate::consumer::follows_log;
+use crate::offsets::behind;
 use crate::reason::{Reason, reasons};
 use crate::report::Report;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
-use crate::tables::parked::ParkedKey;
 use crate::tables::replica_sets::GenerationMember;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::Log;
@@ -29,16 +30,25 @@ pub struct ConsumerStatus {
     pub replay_from: Option<Position>,
     /// What could not be done for it, such as a replay that its hook refused.
     pub problem: Option<String>,
-    /// All events up to here are done, parked ones apart.
+    /// All events up to here are done, those of parked and retrying keys apart.
     pub position: Position,
     /// The end of the log.
     pub head: Position,
-    /// How many positions lie between.
+    /// What is not handled: [`lag_ready`](Self::lag_ready) and the [`parked_events`](Self::parked_events).
+    /// 0 means that everything is handled.
     pub lag: u64,
-    /// How many keys are parked.
+    /// What more workers could do: the positions between `position` and `head`, and the
+    /// [`retrying_events`](Self::retrying_events). Of a pool, the tasks that could be run. Scale by this
+    /// one: no worker helps with what is parked.
+    pub lag_ready: u64,
+    /// How many keys have failed and wait for somebody to retry or skip them.
     pub parked_keys: usize,
     /// How many events, or tasks, wait behind them.
     pub parked_events: u64,
+    /// How many keys have failed and are tried again by themselves.
+    pub retrying_keys: usize,
+    /// How many events, or tasks, wait behind them.
+    pub retrying_events: u64,
     /// Its cursors.
     pub cursors: Vec<CursorStatus>,
 }
@@ -52,8 +62,10 @@ pub struct CursorStatus {
     pub slot_count: usize,
     /// All their events up to here are done.
     pub position: Position,
-    /// How many positions lie between that and the end of the log.
+    /// What is not handled of its slots, counted as for the consumer.
     pub lag: u64,
+    /// What workers could do of it.
+    pub lag_ready: u64,
     /// How often it has changed hands.
     pub epoch: i64,
     /// Who moves it on.
@@ -129,28 +141,33 @@ impl Situation {
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
         let position = cursors.iter().map(at).min().unwrap_or_default();
-        let parked = match is_behind {
-            true => tables.parked(&registered.name).await?,
-            false => tables.held(&registered.name).await?,
+        let backlog = Backlog::of(tables, &registered.name, &registered.kind).await?;
+        let cursor = |cursor: &Cursor| {
+            let behind = behind(at(cursor), head);
+            let lag = backlog.lag(&cursor.slots, behind);
+            CursorStatus {
+                slots: cursor.slots.to_string(),
+                slot_count: cursor.slots.len(),
+                position: at(cursor),
+                lag: lag.all,
+                lag_ready: lag.ready,
+                epoch: cursor.epoch,
+                owner: owner(cursor, &self.workers),
+                reasons: reasons(self, &registered, cursor, &backlog, behind),
+                set: cursor.slots.clone(),
+            }
         };
-        let lag = |position: Position| head.get().saturating_sub(position.get());
-        let cursor = |cursor: &Cursor| CursorStatus {
-            slots: cursor.slots.to_string(),
-            slot_count: cursor.slots.len(),
-            position: at(cursor),
-            lag: lag(at(cursor)),
-            epoch: cursor.epoch,
-            owner: owner(cursor, &self.workers),
-            reasons: reasons(self, &registered, cursor, &parked, lag(at(cursor))),
-            set: cursor.slots.clone(),
-        };
-        let events = |key: &ParkedKey| key.events;
+        let all = SlotSet::all();
+        let (lag, aside) = (backlog.lag(&all, behind(position, head)), backlog.aside(&all));
         Ok(ConsumerStatus {
-            lag: lag(position),
+            lag: lag.all,
+            lag_ready: lag.ready,
             position,
             head,
-            parked_keys: parked.len(),
-            parked_events: parked.iter().map(events).sum(),
+            parked_keys: aside.parked_keys,
+            parked_events: aside.parked_events,
+            retrying_keys: aside.retrying_keys,
+            retrying_events: aside.retrying_events,
             cursors: cursors.iter().map(cursor).collect(),
             kind: registered.kind,
             strategy: registered.strategy,

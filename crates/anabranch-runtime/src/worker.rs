@@ -4,13 +4,15 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
-//! | `catch_up` | whether the end is reached |
+//! | `catch_up` | whether the end is reached, and what is left then |
+//! | `last_word` | how it stands when its lanes have stopped |
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
 mod catch_up;
 mod heartbeat;
+mod last_word;
 mod membership;
 mod peers;
 mod running;
@@ -82,10 +84,22 @@ pub(crate) async fn run(
     };
     let mut keeper = Keeper::start(log, tables, plan).await?;
     let ended = keeper.keep(stop, target).await;
+    let before = keeper.before_end();
     keeper.stop().await;
-    keeper.head_seen = None;
-    keeper.observe().await;
-    ended.map(|()| keeper.progress())
+    let progress = keeper.last_word(before).await;
+    match (ended?, target) {
+        (_, None) => Ok(progress),
+        (ended, Some(target)) => keeper.complete(target, ended == Ended::Told, progress).await,
+    }
+}
+
+/// How a run ended, if nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// What it was to catch up with is done, or parked.
+    AtTarget,
+    /// It was told to stop.
+    Told,
 }
 
 struct Keeper {
@@ -177,24 +191,24 @@ impl Keeper {
         &mut self,
         stop: impl Future<Output = ()> + Send,
         target: Option<Position>,
-    ) -> Result<(), RunError> {
+    ) -> Result<Ended, RunError> {
         tokio::pin!(stop);
         let mut observe = tokio::time::interval(OBSERVE);
         let moved = Arc::clone(&self.moved);
         loop {
             if self.running.iter().any(|running| running.claim) {
                 tokio::select! {
-                    () = &mut stop => return Ok(()),
+                    () = &mut stop => return Ok(Ended::Told),
                     claimed = self.claim_all() => claimed?,
                 }
             }
             let beats = self.heartbeat.as_mut().expect("a worker has a heartbeat");
             tokio::select! {
-                () = &mut stop => return Ok(()),
+                () = &mut stop => return Ok(Ended::Told),
                 report = self.reports.recv() => match report {
                     Some((_, Report::Failed(error))) => return Err(error),
                     Some((number, Report::Lost)) => self.running[number].claim = true,
-                    None => return Ok(()),
+                    None => return Ok(Ended::Told),
                 },
                 Some(ended) = self.feeds.join_next() => match ended {
                     Ok(Err(error)) => return Err(error.into()),
@@ -210,11 +224,11 @@ impl Keeper {
                 }
                 beat = beats.next() => match beat {
                     Some(beat) => tokio::select! {
-                        () = &mut stop => return Ok(()),
+                        () = &mut stop => return Ok(Ended::Told),
                         done = self.look_after(&beat) => done?,
                     },
                     None => tokio::select! {
-                        () = &mut stop => return Ok(()),
+                        () = &mut stop => return Ok(Ended::Told),
                         done = self.declared_dead() => done?,
                     },
                 },
@@ -231,7 +245,7 @@ impl Keeper {
                     self.membership.is_gone(gone);
                     self.peers.alarm();
                     tokio::select! {
-                        () = &mut stop => return Ok(()),
+                        () = &mut stop => return Ok(Ended::Told),
                         done = self.tick() => match done {
                             // The next heartbeat tries again.
                             Err(RunError::Store(error)) if error.is_transient() => {
@@ -244,10 +258,10 @@ impl Keeper {
                 () = moved.notified(), if target.is_some() => {
                     // Cheap as long as it is not the end.
                     if let Some(target) = target
-                        && self.running.iter().all(|running| running.is_done(target))
+                        && self.seems_at_end(target)
                         && self.is_at_end(target).await?
                     {
-                        return Ok(());
+                        return Ok(Ended::AtTarget);
                     }
                 }
                 _ = observe.tick() => {
@@ -255,7 +269,7 @@ impl Keeper {
                     if let Some(target) = target
                         && self.is_at_end(target).await?
                     {
-                        return Ok(());
+                        return Ok(Ended::AtTarget);
                     }
                 }
             }
@@ -428,7 +442,7 @@ impl Keeper {
 
     fn progress(&self) -> Progress {
         let consumers = self.running.iter().map(|running| running.progress(self.head));
-        Progress { consumers: consumers.collect() }
+        Progress { consumers: consumers.collect(), has_ended: false }
     }
 
     /// Lets the lanes finish and let go of what they hold, and leaves.

@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Sums {
     table: &'static str,
     version: u32,
+    retry: Retry,
     is_broken: Arc<AtomicBool>,
     calls: Arc<AtomicU64>,
 }
@@ -37,7 +38,7 @@ impl Projection for Sums {
     }
 
     fn settings(&self) -> Settings {
-        Settings::default().retry(Retry::never()).version(self.version)
+        Settings::default().retry(self.retry).version(self.version)
     }
 
     async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
@@ -83,10 +84,18 @@ impl Bench {
         let sums = Sums {
             table: Box::leak(format!("sums_{namespace}").into_boxed_str()),
             version: 1,
+            retry: Retry::never(),
             is_broken: Arc::default(),
             calls: Arc::default(),
         };
         Self { url, namespace, sums, directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// What fails is tried again, in an hour.
+    pub fn patient(mut self) -> Self {
+        let hour = Duration::from_secs(3600);
+        self.sums.retry = Retry::default().first(hour).longest(hour);
+        self
     }
 
     pub fn table(&self) -> &'static str {

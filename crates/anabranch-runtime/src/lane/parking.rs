@@ -1,7 +1,8 @@
 //! Keys that failed: set aside, tried again, let go.
 //!
 //! A failing event is set aside at once, with the later events of its key, and tried again from
-//! there: so its backoff holds up no other key.
+//! there: so its backoff holds up no other key. While it has attempts left its key is *retrying*; when
+//! they are used up it is *parked* and waits for somebody.
 
 use super::transact::Outcome;
 use super::{Batch, Lane, MAX_FAILING_KEYS};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How many parked events are tried in one transaction.
 const DRAIN: usize = 64;
 
-/// The parked keys of a lane's slots.
+/// The keys of a lane's slots that are set aside: parked, or retrying.
 #[derive(Debug)]
 pub(crate) struct Parking {
     keys: HashMap<String, Parked>,
@@ -46,11 +47,12 @@ impl Parking {
         self.keys.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
+    /// How many keys wait for somebody.
+    pub(crate) fn parked(&self) -> usize {
+        self.keys.len() - self.retrying()
     }
 
-    /// How many of them are tried again by themselves.
+    /// How many are tried again by themselves.
     pub(crate) fn retrying(&self) -> usize {
         self.keys.values().filter(|parked| parked.due.is_some()).count()
     }
@@ -128,11 +130,18 @@ impl Lane {
         if is_skipped {
             tracing::warn!(consumer, key, %position, event = name, error, "skipped an event");
         } else {
-            tracing::warn!(consumer, key, %position, event = name, error, ?retry_in, "parked a key");
+            log_failure(
+                &consumer,
+                &key,
+                &format!("{name} at position {position}"),
+                1,
+                &error,
+                retry_in,
+            );
             self.failing_keys += 1;
             if self.failing_keys >= MAX_FAILING_KEYS {
                 let remedy = "a hundred keys failed one after the other, so it is the handler that \
-                              is broken: correct it, then retry the parked keys";
+                              is broken: correct it and start again; `anabranch parked list` shows the keys";
                 return Err(self.stopped(&failed, error, remedy));
             }
             let tables = &self.setup.tables;
@@ -347,7 +356,7 @@ impl Lane {
             match outcome {
                 Outcome::Committed { events: 0 } => {
                     self.parking.remove(key);
-                    tracing::info!(consumer = name, key, "a parked key is done");
+                    tracing::info!(consumer = name, key, "a key that had failed is done");
                 }
                 Outcome::Committed { .. } => {
                     at_most = drain;
@@ -384,14 +393,10 @@ impl Lane {
         let attempts = parked.attempts + 1;
         let retry_in = self.setup.consumer.settings.retry.delay(attempts, random());
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
-        tracing::warn!(
-            consumer = name,
-            key,
-            attempts,
-            error,
-            ?retry_in,
-            "a parked key failed again"
-        );
+        if !is_skipped {
+            let first = events.first().map(Event::position).unwrap_or_default();
+            log_failure(&name, key, &format!("position {first}"), attempts, error, retry_in);
+        }
         let Some(holder) = self.parts.holder(parked.slot) else {
             return Ok(());
         };
@@ -449,6 +454,36 @@ impl Lane {
             events.push(event);
         }
         Ok(events)
+    }
+}
+
+/// Says that a key has failed, and what becomes of it.
+fn log_failure(
+    consumer: &str,
+    key: &str,
+    event: &str,
+    attempts: u32,
+    error: &str,
+    retry_in: Option<Duration>,
+) {
+    match retry_in {
+        Some(wait) => tracing::warn!(
+            consumer,
+            key,
+            event,
+            attempts,
+            error,
+            "an event failed; it will be tried again in {} ms, and its key waits for it",
+            wait.as_millis()
+        ),
+        None => tracing::error!(
+            consumer,
+            key,
+            event,
+            attempts,
+            error,
+            "parked a key: it waits for `anabranch parked retry` or `skip`"
+        ),
     }
 }
 

@@ -14,17 +14,19 @@
 //! | `workers` | leases and heartbeats |
 //! | `replica_sets` | generations and assignments: who should own what |
 //! | `parked` | keys that failed, and the events behind them |
+//! | `pools` | tasks of pools, as a status counts them |
 
 pub(crate) mod consumers;
 pub(crate) mod cursors;
 pub(crate) mod identity;
 pub(crate) mod imports;
 pub(crate) mod parked;
+pub(crate) mod pools;
 pub(crate) mod replica_sets;
 pub(crate) mod row_writers;
 pub(crate) mod workers;
 
-use anabranch_core::StoreError;
+use anabranch_core::{Slot, StoreError};
 use anabranch_store::database::{Answer, End, Failed, Session, Statement};
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Database, Row};
@@ -112,6 +114,12 @@ impl Tables {
     /// A column that only we write.
     pub(crate) fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
         row.get(name).map_err(|error: ColumnError| self.corrupt(error.to_string()))
+    }
+
+    /// The slot of a row.
+    pub(crate) fn slot(&self, row: &Row) -> Result<Slot, StoreError> {
+        let slot = Slot::new(self.column(row, "slot")?);
+        slot.ok_or_else(|| self.corrupt("a slot that does not exist".to_owned()))
     }
 
     pub(crate) fn corrupt(&self, what: String) -> StoreError {

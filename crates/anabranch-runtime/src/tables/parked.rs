@@ -1,5 +1,8 @@
 //! Keys that failed, and the events that wait behind them.
 //!
+//! A key with a time (`retry_us`) is tried again by itself: it is *retrying*. One without waits for
+//! somebody: it is *parked*. The tables keep both, since the events behind them are kept alike.
+//!
 //! Only the lane that owns a key's slot changes these rows, under the fence of its cursor. What
 //! others want of a key they write into `asked`, and the lane does it.
 
@@ -10,7 +13,7 @@ use anabranch_store::{Row, Value, params};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// A key that is set aside.
+/// A key that is set aside: parked, or retrying.
 #[derive(Clone, Debug)]
 pub(crate) struct ParkedKey {
     pub(crate) key: String,
@@ -26,6 +29,38 @@ pub(crate) struct ParkedKey {
     pub(crate) events: u64,
     /// The first of them.
     pub(crate) first: Option<Position>,
+}
+
+impl ParkedKey {
+    /// Whether it waits for somebody. Else a worker tries it again, at its time or because it was asked.
+    pub(crate) fn is_parked(&self) -> bool {
+        self.retry_in.is_none() && self.asked.is_none()
+    }
+}
+
+/// How many keys are set aside, and how many events (or tasks) wait behind them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Aside {
+    pub(crate) parked_keys: usize,
+    pub(crate) parked_events: u64,
+    pub(crate) retrying_keys: usize,
+    pub(crate) retrying_events: u64,
+}
+
+impl Aside {
+    pub(crate) fn of<'a>(keys: impl IntoIterator<Item = &'a ParkedKey>) -> Self {
+        let mut sum = Self::default();
+        for key in keys {
+            if key.is_parked() {
+                sum.parked_keys += 1;
+                sum.parked_events += key.events;
+            } else {
+                sum.retrying_keys += 1;
+                sum.retrying_events += key.events;
+            }
+        }
+        sum
+    }
 }
 
 /// What somebody wants of a parked key.
@@ -72,50 +107,31 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl Tables {
-    /// The parked keys of a consumer.
+    /// The keys of a consumer that are set aside, the first to fail first.
     pub(crate) async fn parked(&self, consumer: &str) -> Result<Vec<ParkedKey>, StoreError> {
+        self.parked_up_to(consumer, Position::END).await
+    }
+
+    /// The same, with their events up to a position.
+    pub(crate) async fn parked_up_to(
+        &self,
+        consumer: &str,
+        up_to: Position,
+    ) -> Result<Vec<ParkedKey>, StoreError> {
         let (keys, events, now) = (&self.parked_keys, &self.parked_events, self.now);
         let select = format!(
             "SELECT key, slot, attempts, error, since_us, retry_us - {now} AS retry_in, asked, \
              (SELECT count(*) FROM {events} AS e \
-              WHERE e.consumer = k.consumer AND e.key = k.key) AS events, \
+              WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $2) AS events, \
              (SELECT min(position) FROM {events} AS e \
               WHERE e.consumer = k.consumer AND e.key = k.key) AS first \
              FROM {keys} AS k WHERE consumer = $1 ORDER BY since_us, key"
         );
-        let rows = self.query(Statement::query(select, params![consumer])).await?;
+        let rows = self.query(Statement::query(select, params![consumer, up_to])).await?;
         rows.iter().map(|row| self.parked_key(row)).collect()
     }
 
-    /// The keys of a pool that are held, by a dead task or by somebody, as if they were parked.
-    pub(crate) async fn held(&self, pool: &str) -> Result<Vec<ParkedKey>, StoreError> {
-        let dialect = self.database.dialect();
-        let (held, tasks) = (dialect.table("held_keys"), dialect.table("tasks"));
-        let select = format!(
-            "SELECT key, min(slot) AS slot, min(why) AS why, min(since_us) AS since_us, \
-             (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
-              AND t.state < 4 AND t.state > 1) AS tasks \
-             FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 4, key"
-        );
-        let rows = self.query(Statement::query(select, params![pool])).await?;
-        let key = |row: &Row| {
-            let slot = Slot::new(self.column(row, "slot")?);
-            Ok(ParkedKey {
-                key: self.column(row, "key")?,
-                slot: slot.ok_or_else(|| self.corrupt("a slot that does not exist".to_owned()))?,
-                attempts: 0,
-                error: self.column(row, "why")?,
-                since_us: self.column(row, "since_us")?,
-                retry_in: None,
-                asked: None,
-                events: self.column(row, "tasks")?,
-                first: None,
-            })
-        };
-        rows.iter().map(key).collect()
-    }
-
-    /// How many keys are parked, in an open transaction.
+    /// How many keys are set aside, in an open transaction.
     pub(crate) async fn parked_in(
         &self,
         session: &mut dyn Session,
@@ -128,12 +144,11 @@ impl Tables {
     }
 
     fn parked_key(&self, row: &Row) -> Result<ParkedKey, StoreError> {
-        let slot = Slot::new(self.column(row, "slot")?);
         let retry_in: Option<i64> = self.column(row, "retry_in")?;
         let asked: Option<String> = self.column(row, "asked")?;
         Ok(ParkedKey {
             key: self.column(row, "key")?,
-            slot: slot.ok_or_else(|| self.corrupt("a slot that does not exist".to_owned()))?,
+            slot: self.slot(row)?,
             attempts: self.column(row, "attempts")?,
             error: self.column(row, "error")?,
             since_us: self.column(row, "since_us")?,
@@ -230,19 +245,22 @@ impl Tables {
         Statement::fence(update, params![consumer, key, asked.name()], 1)
     }
 
-    /// Whether somebody wants something of a key of these slots.
-    pub(crate) async fn is_asked(
+    /// Whether a key of these slots is yet to be tried: somebody has asked for something, or it has
+    /// events up to a position and waits for its next attempt.
+    pub(crate) async fn is_unsettled(
         &self,
         consumer: &str,
         slots: &SlotSet,
+        up_to: Position,
     ) -> Result<bool, StoreError> {
+        let (keys, events) = (&self.parked_keys, &self.parked_events);
         let select = format!(
-            "SELECT slot FROM {} WHERE consumer = $1 AND asked IS NOT NULL",
-            self.parked_keys
+            "SELECT DISTINCT slot FROM {keys} AS k WHERE consumer = $1 AND (asked IS NOT NULL \
+             OR (retry_us IS NOT NULL AND EXISTS (SELECT 1 FROM {events} AS e \
+              WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $2)))"
         );
-        for row in self.query(Statement::query(select, params![consumer])).await? {
-            let slot = Slot::new(self.column(&row, "slot")?);
-            if slot.is_some_and(|slot| slots.contains(slot)) {
+        for row in self.query(Statement::query(select, params![consumer, up_to])).await? {
+            if slots.contains(self.slot(&row)?) {
                 return Ok(true);
             }
         }

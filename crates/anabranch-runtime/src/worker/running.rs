@@ -233,12 +233,19 @@ impl Running {
 
     /// Whether its lanes hold all that they should, and have done it up to a position.
     pub(super) fn is_done(&self, target: Position) -> bool {
+        // Rows have no position: their lanes say so when nothing is left to do.
+        let target = if self.has_rows() { u64::MAX } else { target.get() };
         let done = |(lane, slots): (&Arc<LaneStats>, &SlotSet)| {
             slots.is_empty()
                 || (lane.slots.load(Ordering::Relaxed) == slots.len()
-                    && lane.position.load(Ordering::Relaxed) >= target.get())
+                    && lane.position.load(Ordering::Relaxed) >= target)
         };
         self.stats.iter().zip(&self.lane_slots).all(done)
+    }
+
+    /// The slots that its lanes should hold now.
+    pub(super) fn share(&self) -> SlotSet {
+        self.lane_slots.iter().fold(SlotSet::empty(), |sum, slots| sum.union(slots))
     }
 
     /// Whether nobody else holds any of it.
@@ -283,6 +290,7 @@ impl Running {
             slots: self.held(),
             wanted: self.wanted,
             parked: sum(|lane| lane.parked.load(Ordering::Relaxed) as u64) as usize,
+            retrying: sum(|lane| lane.retrying.load(Ordering::Relaxed) as u64) as usize,
             waiting_for: self.waiting_for.clone(),
             paused: self.paused,
         }

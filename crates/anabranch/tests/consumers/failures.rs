@@ -1,7 +1,7 @@
 //! Failing events: isolated, tried again, parked by key, skipped, or a reason to stop.
 
 use crate::on_both;
-use crate::support::{Db, Proof, fill, number, proof, query, start, status, until};
+use crate::support::{Db, Proof, fill, left_by, number, proof, query, start, status, until};
 use anabranch::prelude::*;
 use anabranch::{Consumers, Failure, HandlerError, Retry, RunError};
 use std::collections::HashMap;
@@ -60,7 +60,8 @@ async fn a_poison_event_parks_its_key_and_nothing_else(db: Db) {
         (proof(&log, &table).await.handled == 10_000 - 71).then_some(())
     })
     .await;
-    assert_eq!(status(&log, "orders").await.lag, 0);
+    let now = status(&log, "orders").await;
+    assert_eq!((now.lag, now.lag_ready, now.retrying_keys), (71, 0, 0));
     // What comes now for the key goes behind it, for others it is handled at once.
     fill(&log, 0..STREAMS, 101..=101).await;
     until("the new events", async || {
@@ -114,7 +115,8 @@ async fn a_late_error_is_laid_at_the_door_of_its_event(db: Db) {
     let log = db.log().await;
     fill(&log, 0..STREAMS, 1..=3).await;
     let totals = Totals(db.table("totals"));
-    ReplicaSet::new("s").projection(totals.clone()).catch_up(&log).await.unwrap();
+    let left = left_by(ReplicaSet::new("s").projection(totals.clone()), &log).await;
+    assert_eq!((left.parked_keys, left.parked_events), (1, 3));
     let parked = Consumers::of(&log).parked("totals").await.unwrap();
     assert_eq!(parked.iter().map(|key| key.key.as_str()).collect::<Vec<_>>(), ["Order:33"]);
     assert!(parked[0].error.to_lowercase().contains("check"), "{}", parked[0].error);
@@ -161,7 +163,8 @@ async fn a_failing_batch_is_halved_until_the_event_is_found(db: Db) {
     let log = db.log().await;
     fill(&log, 0..STREAMS, 1..=4).await;
     let table = db.table("sums");
-    ReplicaSet::new("s").projection(Sums(table.clone())).catch_up(&log).await.unwrap();
+    let left = left_by(ReplicaSet::new("s").projection(Sums(table.clone())), &log).await;
+    assert_eq!((left.parked_keys, left.parked_events), (1, 3));
     let parked = Consumers::of(&log).parked("sums").await.unwrap();
     assert_eq!(parked.len(), 1);
     assert_eq!((parked[0].key.as_str(), parked[0].events), ("Order:5", 3));
@@ -239,7 +242,8 @@ async fn an_event_without_its_key_is_parked_by_name(db: Db) {
     }
     let recorder = db.recorder("customers").partition(Partition::customer());
     let table = recorder.table.clone();
-    ReplicaSet::new("s").projection(recorder).lanes(3).catch_up(&log).await.unwrap();
+    let left = left_by(ReplicaSet::new("s").projection(recorder).lanes(3), &log).await;
+    assert_eq!((left.parked_keys, left.parked_events), (1, 3));
     assert_eq!(proof(&log, &table).await, Proof { handled: 6, doubled: 0, keys: 2, wrong: 0 });
     let parked = Consumers::of(&log).parked("customers").await.unwrap();
     assert_eq!(parked.len(), 1);
@@ -315,7 +319,8 @@ async fn a_parked_key_moves_with_its_slot(db: Db) {
         let first = round as u64 * 5;
         fill(&log, 0..10, first + 1..=first + 5).await;
         let set = ReplicaSet::new("s").projection(recorder.clone()).lanes(lanes);
-        set.catch_up(&log).await.unwrap();
+        let left = left_by(set, &log).await;
+        assert_eq!((left.parked_keys, left.parked_events), (1, first + 4));
     }
     let consumers = Consumers::of(&log);
     assert_eq!(consumers.parked("orders").await.unwrap()[0].events, 9);

@@ -269,6 +269,14 @@ pub async fn status(log: &Log, name: &str) -> ConsumerStatus {
     Consumers::of(log).status(name).await.unwrap()
 }
 
+/// What a consumer has left behind, by a catch-up that is no success.
+pub async fn left_by(set: ReplicaSet, log: &Log) -> anabranch::Left {
+    match set.catch_up(log).await.unwrap_err() {
+        anabranch::RunError::Incomplete(mut incomplete) => incomplete.left.remove(0),
+        error => panic!("{error}"),
+    }
+}
+
 /// A replica set that runs until it is told to stop.
 pub struct Running {
     stop: tokio::sync::oneshot::Sender<()>,

@@ -4,6 +4,7 @@
 
 mod bad_moments;
 mod basics;
+mod catch_ups;
 #[path = "../replica_sets/crew.rs"]
 mod crew;
 mod dcb;

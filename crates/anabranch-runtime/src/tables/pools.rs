@@ -1,0 +1,68 @@
+//! The tasks of pools, as far as a status and a catch-up count them: what there is to do, and the keys
+//! that are held back.
+
+use super::Tables;
+use super::parked::ParkedKey;
+use anabranch_core::{Slot, StoreError};
+use anabranch_store::database::Statement;
+use anabranch_store::{Row, params};
+use std::time::Duration;
+
+impl Tables {
+    /// The keys of a pool that are held back, as if they were of the log: parked are those that a dead
+    /// task or somebody holds, and retrying those whose task has failed and waits for its next attempt.
+    pub(crate) async fn held(&self, pool: &str) -> Result<Vec<ParkedKey>, StoreError> {
+        let dialect = self.database.dialect();
+        let (held, tasks, now) = (dialect.table("held_keys"), dialect.table("tasks"), self.now);
+        let parked = format!(
+            "SELECT key, min(slot) AS slot, min(since_us) AS since_us, NULL AS retry_in, \
+             coalesce((SELECT min(t.error) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
+              AND t.state = 3), min(why)) AS error, \
+             (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
+              AND t.state < 4 AND (t.state <> 1 OR t.due_us <= {now})) AS tasks \
+             FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 3, key"
+        );
+        let retrying = format!(
+            "SELECT key, slot, enqueued_us AS since_us, due_us - {now} AS retry_in, error, \
+             (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = r.key \
+              AND t.state = 0) AS tasks \
+             FROM {tasks} AS r WHERE pool = $1 AND state = 0 AND attempts > 0 AND due_us > {now} \
+             AND NOT EXISTS (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = r.key) \
+             ORDER BY seq"
+        );
+        let both = [parked, retrying].map(|select| Statement::query(select, params![pool]));
+        let answers = self.commit(both.into()).await?;
+        answers.iter().flat_map(|answer| &answer.rows).map(|row| self.held_key(row)).collect()
+    }
+
+    fn held_key(&self, row: &Row) -> Result<ParkedKey, StoreError> {
+        let retry_in: Option<i64> = self.column(row, "retry_in")?;
+        let error: Option<String> = self.column(row, "error")?;
+        Ok(ParkedKey {
+            key: self.column(row, "key")?,
+            slot: self.slot(row)?,
+            attempts: 0,
+            error: error.unwrap_or_default(),
+            since_us: self.column(row, "since_us")?,
+            retry_in: retry_in.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs())),
+            asked: None,
+            events: self.column(row, "tasks")?,
+            first: None,
+        })
+    }
+
+    /// How many tasks of a pool could be run, slot by slot: they are ready, or their time has come, or
+    /// their next attempt will, and nothing holds their key.
+    pub(crate) async fn ready(&self, pool: &str) -> Result<Vec<(Slot, u64)>, StoreError> {
+        let dialect = self.database.dialect();
+        let (held, tasks, now) = (dialect.table("held_keys"), dialect.table("tasks"), self.now);
+        let select = format!(
+            "SELECT slot, count(*) AS tasks FROM {tasks} AS t WHERE pool = $1 \
+             AND (state = 0 OR (state = 1 AND due_us <= {now})) AND NOT EXISTS \
+             (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = t.key) GROUP BY slot"
+        );
+        let rows = self.query(Statement::query(select, params![pool])).await?;
+        let ready = |row: &Row| Ok((self.slot(row)?, self.column(row, "tasks")?));
+        rows.iter().map(ready).collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! Catching up with a pool: dead and waiting tasks are no success.
+
+use crate::ledger::*;
+use crate::on_both;
+use crate::support::*;
+use anabranch::prelude::*;
+use anabranch::{HandlerError, PoolSettings, Reason, Retry, RunError, TaskState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+on_both!(
+    a_dead_task_is_no_success,
+    it_waits_for_the_next_attempt_of_a_task,
+    a_task_that_waits_for_its_next_attempt_is_not_parked,
+);
+
+/// Fails for the second task of one key.
+fn fails(task: &Task) -> Result<()> {
+    match (task.key(), task.payload::<i64>()?) {
+        ("key-1", 2) => Err(HandlerError::new("two is broken")),
+        _ => Ok(()),
+    }
+}
+
+async fn a_dead_task_is_no_success(db: Db) {
+    let log = db.log().await;
+    let settings = PoolSettings::default().retry(Retry::never());
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings).hook(fails);
+    let tasks = Tasks::of(&log, "ledger");
+    tasks.enqueue_all(counted(3, 4)).await.unwrap();
+    let set = || ReplicaSet::new("work").pool(ledger.clone()).lanes(2);
+    let error = set().catch_up(&log).await.unwrap_err();
+    let RunError::Incomplete(left) = &error else { panic!("{error}") };
+    assert_eq!(left.progress.consumers[0].parked, 1);
+    assert_eq!(left.progress.consumers[0].handled, 9);
+    let words = error.to_string();
+    for part in ["pool `ledger`", "3 tasks of 1 key parked", "two is broken", "tasks list ledger"] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    let now = status(&log, "ledger").await;
+    assert_eq!((now.lag, now.lag_ready), (3, 0), "they wait for somebody");
+    // The next run finds it as it was.
+    assert_eq!(left_by(set(), &log).await.parked_events, 3);
+    let dead = tasks.list(TaskState::Dead, 2).await.unwrap();
+    tasks.discard(dead[0].id).await.unwrap();
+    assert_eq!(status(&log, "ledger").await.lag_ready, 2);
+    set().catch_up(&log).await.unwrap();
+    assert_eq!(ledger.proof(&log).await.0, 11);
+    assert_eq!(status(&log, "ledger").await.lag, 0);
+    // A key that is paused, and has nothing to do, leaves nothing.
+    tasks.pause_key("key-2").await.unwrap();
+    set().catch_up(&log).await.unwrap();
+    tasks.enqueue(NewTask::new("key-2", &5)).await.unwrap();
+    let left = left_by(set(), &log).await;
+    assert_eq!((left.parked_events, left.first_error.as_deref()), (1, Some("paused")));
+}
+
+async fn it_waits_for_the_next_attempt_of_a_task(db: Db) {
+    let log = db.log().await;
+    let calls = Arc::new(AtomicU32::new(0));
+    let hook = move |task: &Task| match calls.fetch_add(1, Ordering::SeqCst) < 2 {
+        true => fails(task),
+        false => Ok(()),
+    };
+    let retry = Retry::default().first(Duration::from_millis(5));
+    let settings = PoolSettings::default().retry(retry);
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings).hook(hook);
+    Tasks::of(&log, "ledger").enqueue_all(counted(2, 3)).await.unwrap();
+    ReplicaSet::new("work").pool(ledger.clone()).catch_up(&log).await.unwrap();
+    assert_eq!(ledger.proof(&log).await, (6, 0));
+}
+
+/// The next attempt is an hour away.
+async fn a_task_that_waits_for_its_next_attempt_is_not_parked(db: Db) {
+    let log = db.log().await;
+    let hour = Duration::from_secs(3600);
+    let settings = PoolSettings::default().retry(Retry::default().first(hour).longest(hour));
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings).hook(fails);
+    Tasks::of(&log, "ledger").enqueue_all(counted(3, 4)).await.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let run = tokio::spawn({
+        let (log, set) = (log.clone(), ReplicaSet::new("work").pool(ledger.clone()));
+        async move { set.catch_up_until(&log, async { drop(stopped.await) }).await }
+    });
+    until("the others", async || (ledger.proof(&log).await.0 == 9).then_some(())).await;
+    let now = until("it waits", async || {
+        let now = status(&log, "ledger").await;
+        (now.retrying_keys == 1).then_some(now)
+    })
+    .await;
+    assert_eq!((now.parked_keys, now.parked_events), (0, 0));
+    assert_eq!((now.retrying_events, now.lag, now.lag_ready), (3, 3, 3));
+    let reasons = &now.cursors[0].reasons;
+    assert!(reasons.contains(&Reason::RetryingKeys { keys: 1 }), "{reasons:?}");
+    stop.send(()).unwrap();
+    let error = run.await.unwrap().unwrap_err();
+    let RunError::Incomplete(left) = &error else { panic!("{error}") };
+    assert!(left.was_stopped, "{left:?}");
+    assert_eq!((left.left[0].unseen, left.left[0].retrying_events), (0, 3));
+    let last = &left.progress.consumers[0];
+    assert_eq!((last.parked, last.retrying), (0, 1));
+}
