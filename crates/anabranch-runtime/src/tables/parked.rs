@@ -4,7 +4,7 @@
 //! others want of a key they write into `asked`, and the lane does it.
 
 use super::Tables;
-use anabranch_core::{Position, Slot, SlotSet, StoreError};
+use anabranch_core::{Position, Slot, SlotSet, StoreError, TaskState, TaskStates};
 use anabranch_store::database::{Expect, InsertRows, Session, Statement, Work};
 use anabranch_store::{Row, Value, params};
 use std::borrow::Cow;
@@ -91,10 +91,13 @@ impl Tables {
     pub(crate) async fn held(&self, pool: &str) -> Result<Vec<ParkedKey>, StoreError> {
         let dialect = self.database.dialect();
         let (held, tasks) = (dialect.table("held_keys"), dialect.table("tasks"));
+        // Those that wait behind the hold, or are its cause.
+        let (unfinished, held_state, dead) =
+            (TaskStates::UNFINISHED, TaskState::Held.code(), TaskState::Dead.code());
         let select = format!(
             "SELECT key, min(slot) AS slot, min(why) AS why, min(since_us) AS since_us, \
              (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
-              AND t.state < 4 AND t.state > 1) AS tasks \
+              AND t.state {unfinished} AND t.state IN ({held_state}, {dead})) AS tasks \
              FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 4, key"
         );
         let rows = self.query(Statement::query(select, params![pool])).await?;
