@@ -119,9 +119,12 @@ async fn many_done(log: &Log) {
 }
 
 async fn explain(log: &Log, kind: Kind, sql: &str, values: Vec<anabranch::Value>) -> String {
+    // As lanes read, so that the size of the table does not matter.
+    let off = ["enable_seqscan", "enable_sort", "enable_bitmapscan"]
+        .map(|name| format!("set_config('{name}', 'off', true)"));
     let (explain, before) = match kind {
-        Kind::Postgres => ("EXPLAIN", "SELECT set_config('enable_seqscan', 'off', true)"),
-        _ => ("EXPLAIN QUERY PLAN", "SELECT 1"),
+        Kind::Postgres => ("EXPLAIN", format!("SELECT {}", off.join(", "))),
+        _ => ("EXPLAIN QUERY PLAN", "SELECT 1".to_owned()),
     };
     let statements =
         vec![Statement::new(before, vec![]), Statement::query(format!("{explain} {sql}"), values)];
