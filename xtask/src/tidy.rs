@@ -28,7 +28,7 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// compares them with, and the demo and the chaos, which are
 /// users of the library.
 const SQL_PLACES: [&str; 13] = [
-    "crates/anabranch-store/src/contract/effects.rs",
+    "crates/anabranch-store/src/contract/",
     "crates/anabranch-cli/src/demo/",
     "crates/anabranch-cli/src/chaos/",
     "crates/anabranch-runtime/src/tables/",

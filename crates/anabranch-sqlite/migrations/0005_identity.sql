@@ -21,6 +21,12 @@ CREATE TRIGGER {ns}_events_deleted AFTER DELETE ON {ns}_events BEGIN
     WHERE name = 'deleted_up_to' AND CAST(value AS INTEGER) < OLD.position;
 END;
 
+CREATE TRIGGER {ns}_events_moved AFTER UPDATE OF position ON {ns}_events
+WHEN OLD.position <> NEW.position BEGIN
+    UPDATE {ns}_settings SET value = CAST(OLD.position AS TEXT)
+    WHERE name = 'deleted_up_to' AND CAST(value AS INTEGER) < OLD.position;
+END;
+
 -- The oldest schema version whose programs may still start on this one.
 ALTER TABLE {ns}_migrations ADD COLUMN admits INTEGER;
 INSERT INTO {ns}_migrations (version, name, admits) VALUES (5, 'identity', 5);

@@ -43,6 +43,10 @@ impl LogStore for Store {
         self.log.store().head()
     }
 
+    fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
+        self.log.store().drawn()
+    }
+
     fn flush(&self) -> BoxFuture<'_, ()> {
         self.log.store().flush()
     }
