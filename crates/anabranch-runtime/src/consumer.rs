@@ -12,7 +12,7 @@ use crate::tables::cursors::Locked;
 use crate::tables::imports::KIND;
 use crate::tx::{Ended, Tx};
 use crate::view::{View, ViewCode};
-use anabranch_core::{HashRule, Partition, Position, Strategy};
+use anabranch_core::{HashRule, Partition, Position, Query, StoreError, Strategy};
 use anabranch_store::Log;
 use anabranch_store::database::Statement;
 use futures_util::future::BoxFuture;
@@ -220,7 +220,12 @@ impl Consumer {
             false => vec![tables.is_set_up(&wanted)],
         };
         match tx.commit(begin).await {
-            Ended::Committed => Ok(()),
+            Ended::Committed => {
+                if is_new && !self.has_rows() && self.settings.start == Start::Beginning {
+                    self.say_where_it_begins(log).await?;
+                }
+                Ok(())
+            }
             Ended::Fenced => Err(failed("the consumer is gone".to_owned())),
             Ended::Broken(broken) => Err(tables.error(broken).into()),
             Ended::Failed(failure) if failure.failed.is_transient() => {
@@ -228,6 +233,21 @@ impl Consumer {
             }
             Ended::Failed(failure) => Err(failed(failure.failed.to_string())),
         }
+    }
+
+    /// A new consumer begins with the first event that the log still has: says so where others were
+    /// there before it.
+    async fn say_where_it_begins(&self, log: &Log) -> Result<(), StoreError> {
+        let first = log.read(Query::all()).limit(1).collect().await?.pop();
+        if let Some(first) = first.filter(|first| first.position().get() > 1) {
+            tracing::info!(
+                consumer = self.name,
+                position = first.position().get(),
+                recorded_at = %first.recorded_at(),
+                "begins with the first event that the log still has; those before it are gone"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses to go on once another version has taken its place, or it was forgotten.

@@ -1,6 +1,7 @@
 //! How far a consumer is, partition by partition, and what going to another number of partitions moves.
 
 use crate::consumers::Consumers;
+use crate::run_error::RunError;
 use crate::status::{Owner, WorkerStatus, owner};
 use anabranch_core::rescale::{self, Extent, Move};
 use anabranch_core::{Cursor, FixedPartition, InputError, Position, SlotSet, StoreError};
@@ -108,7 +109,15 @@ impl Consumers {
             return Err(self.unknown(name));
         }
         // After the cursors: they may move on meanwhile, and a lag is never negative.
-        let head = self.log.head().await?;
+        let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);
+        if let Some(beyond) = cursors.iter().map(|cursor| cursor.position).max()
+            && beyond > drawn
+        {
+            // Any count of events would be wrong.
+            let consumer = name.to_owned();
+            let beyond = RunError::BeyondLog { consumer, position: beyond, drawn };
+            return Err(StoreError::Other { at: self.log.at().to_owned(), source: beyond.into() });
+        }
         Ok(Look { name: name.to_owned(), cursors, workers, head })
     }
 }

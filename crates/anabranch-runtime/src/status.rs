@@ -33,7 +33,8 @@ pub struct ConsumerStatus {
     pub position: Position,
     /// The end of the log.
     pub head: Position,
-    /// How many positions lie between.
+    /// How many positions lie between; never 0 for one that stands beyond the log
+    /// ([`Reason::BeyondLog`]).
     pub lag: u64,
     /// How many keys are parked.
     pub parked_keys: usize,
@@ -52,7 +53,8 @@ pub struct CursorStatus {
     pub slot_count: usize,
     /// All their events up to here are done.
     pub position: Position,
-    /// How many positions lie between that and the end of the log.
+    /// How many positions lie between that and the end of the log, also if it stands beyond it
+    /// ([`Reason::BeyondLog`]).
     pub lag: u64,
     /// How often it has changed hands.
     pub epoch: i64,
@@ -125,6 +127,8 @@ impl Situation {
         // Before the end of the log: they may move on meanwhile, and a lag is never negative.
         let cursors = tables.cursors(&registered.name).await?;
         let head = log.head().await?;
+        // After the cursors, too: none that is as it should be lies beyond it.
+        let drawn = log.store().drawn().await?;
         // Whoever finds its work elsewhere is never behind the log.
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
@@ -133,7 +137,10 @@ impl Situation {
             true => tables.parked(&registered.name).await?,
             false => tables.held(&registered.name).await?,
         };
-        let lag = |position: Position| head.get().saturating_sub(position.get());
+        let lag = |position: Position| match position > drawn {
+            true => position.get() - head.get(),
+            false => head.get().saturating_sub(position.get()),
+        };
         let cursor = |cursor: &Cursor| CursorStatus {
             slots: cursor.slots.to_string(),
             slot_count: cursor.slots.len(),
@@ -141,12 +148,12 @@ impl Situation {
             lag: lag(at(cursor)),
             epoch: cursor.epoch,
             owner: owner(cursor, &self.workers),
-            reasons: reasons(self, &registered, cursor, &parked, lag(at(cursor))),
+            reasons: reasons(self, &registered, cursor, &parked, (lag(at(cursor)), drawn)),
             set: cursor.slots.clone(),
         };
         let events = |key: &ParkedKey| key.events;
         Ok(ConsumerStatus {
-            lag: lag(position),
+            lag: cursors.iter().map(|cursor| lag(at(cursor))).max().unwrap_or_default(),
             position,
             head,
             parked_keys: parked.len(),

@@ -4,11 +4,13 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
+//! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached |
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
+mod beyond;
 mod catch_up;
 mod heartbeat;
 mod membership;
@@ -101,6 +103,8 @@ struct Keeper {
     signals: watch::Receiver<u64>,
     head: Position,
     head_seen: Option<Instant>,
+    /// When it last made sure that the log has not fallen behind what is handled.
+    log_checked: Instant,
     deaf_since: Option<Instant>,
     /// Told when a lane has come further.
     moved: Arc<Notify>,
@@ -126,6 +130,7 @@ impl Keeper {
             heartbeat: None,
             head: Position::START,
             head_seen: None,
+            log_checked: Instant::now(),
             deaf_since: None,
             moved: Arc::default(),
         };
@@ -282,8 +287,11 @@ impl Keeper {
                 Err(StoreError::Corrupt { .. }) if self.is_gone(&name).await => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
+            self.running[number].consumer.still_is(Some(held.version))?;
+            if !self.stands_in_log(number, &held.cursors).await? {
+                return Ok(());
+            }
             let running = &mut self.running[number];
-            running.consumer.still_is(Some(held.version))?;
             running.claim = false;
             if running.generation.is_some_and(|before| before != held.generation) {
                 running.tell_all(|_| Order::Forget);
@@ -316,6 +324,7 @@ impl Keeper {
             let beat = beat.consumers.iter().find(|beat| beat.consumer == running.consumer.name);
             running.consumer.still_is(beat.map(|beat| beat.version))?;
         }
+        self.check_log().await?;
         self.look_after_set(beat).await?;
         let report = self.report().text();
         if let Some(heartbeat) = &self.heartbeat {

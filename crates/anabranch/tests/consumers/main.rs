@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod emptied_logs;
 mod exactly_once;
 mod failures;
 mod fence;
