@@ -98,7 +98,10 @@ async fn a_consumer_beyond_the_log_is_named_and_led_back() {
         fall_back(&log).await;
         bench.fill(&log, 1..=1, 1).await;
         let refused = failure(&bench.command(&["skip-to-head", NAME]), 2);
-        assert!(refused.contains("beyond 1, the last one that the log has ever drawn"), "{refused}");
+        assert!(
+            refused.contains("beyond 1, the last one that the log has ever drawn"),
+            "{refused}"
+        );
         let skipped = said(&bench, &["skip-to-head", NAME, "--yes"]);
         assert!(skipped.contains("goes on after position 1; it stood at 3"), "{skipped}");
         let before = bench.calls();

@@ -7,6 +7,7 @@ use anabranch::database::{End, Kind, Statement};
 use anabranch::prelude::*;
 use anabranch::{Consumers, Offset, Reason, ReplayError, ReplayFrom, RunError};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 on_both! {
     after_all_events_were_deleted_the_next_ones_are_handled,
@@ -160,7 +161,8 @@ async fn a_running_worker_notices_that_the_log_fell_back(db: Db) {
     .await;
     fall_back(&log).await;
     fill(&log, 0..4, 1..=1).await;
-    let error = running.ended().await.unwrap_err();
+    let ended = tokio::time::timeout(Duration::from_secs(60), running.ended()).await;
+    let error = ended.expect("it notices").unwrap_err();
     assert!(matches!(error, RunError::BeyondLog { .. }), "{error}");
     // The same program, once it was put back: what it knew of the log that was is forgotten.
     Consumers::of(&log).replay_what_is_left("orders", ReplayFrom::Start).await.unwrap();
