@@ -13,8 +13,8 @@ use crate::tables::imports::KIND;
 use crate::tx::{Ended, Tx};
 use crate::view::{View, ViewCode};
 use anabranch_core::{HashRule, Partition, Position, Query, StoreError, Strategy};
-use anabranch_store::Log;
 use anabranch_store::database::Statement;
+use anabranch_store::{Filter, Log, ReadRequest, Scope};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
@@ -238,7 +238,16 @@ impl Consumer {
     /// A new consumer begins with the first event that the log still has: says so where others were
     /// there before it.
     async fn say_where_it_begins(&self, log: &Log) -> Result<(), StoreError> {
-        let first = log.read(Query::all()).limit(1).collect().await?.pop();
+        // One page, which waits for nobody: behind an append in flight it says nothing.
+        let page = log.store().read(ReadRequest {
+            scope: Scope::Log(Query::all()),
+            filter: Filter::default(),
+            cursor: Position::START.get(),
+            up_to: Position::END,
+            backwards: false,
+            max_events: 1,
+        });
+        let first = page.await?.events.pop();
         if let Some(first) = first.filter(|first| first.position().get() > 1) {
             tracing::info!(
                 consumer = self.name,
