@@ -64,7 +64,7 @@ mod worker_process;
 mod workers;
 
 use anabranch::batch::BatchError;
-use anabranch::{AppendError, ImportError, RebuildError, StoreError};
+use anabranch::{AppendError, ImportError, RebuildError, ReplayError, StoreError};
 use clap::{Parser, Subcommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -176,6 +176,7 @@ fn message(error: &anyhow::Error) -> String {
             || cause.is::<AppendError>()
             || cause.is::<BatchError>()
             || cause.is::<RebuildError>()
+            || cause.is::<ReplayError>()
             || cause.is::<ImportError>();
         if names_its_cause {
             break;

@@ -1,8 +1,9 @@
 //! A consumer that is to begin again.
 
+use crate::confirm::Confirm;
 use crate::status::is_run;
 use crate::target::Target;
-use anabranch::{Position, ReplayFrom};
+use anabranch::{Position, ReplayError, ReplayFrom};
 use anyhow::bail;
 use clap::Args;
 use jiff::Timestamp;
@@ -12,6 +13,10 @@ use std::process::ExitCode;
 ///
 /// The worker that runs it does it, or the next one that will: it calls the consumer's own `reset`
 /// hook and puts its cursors back, in one transaction. Keys that are parked are handled again too.
+///
+/// If the log no longer has the event with which it would begin, it says from where it can, and asks for
+/// --yes: what the consumer made of deleted events cannot be made again. (On PostgreSQL a position whose
+/// append was rolled back looks the same.)
 #[derive(Args)]
 pub(crate) struct Replay {
     #[command(flatten)]
@@ -22,6 +27,9 @@ pub(crate) struct Replay {
 
     #[command(flatten)]
     from: From,
+
+    #[command(flatten)]
+    confirm: Confirm,
 }
 
 #[derive(Args)]
@@ -30,6 +38,11 @@ struct From {
     /// From the first event on
     #[arg(long)]
     from_start: bool,
+
+    /// From the first event on that the log still has, if those before it were deleted: the `reset` hook
+    /// is told to undo only what comes again
+    #[arg(long)]
+    from_first_kept: bool,
 
     /// From the event after this position on
     #[arg(long, value_name = "POSITION")]
@@ -44,6 +57,7 @@ struct From {
 impl From {
     fn replay_from(&self) -> ReplayFrom {
         match (self.after, self.from_time) {
+            _ if self.from_first_kept => ReplayFrom::FirstKept,
             (Some(after), _) => ReplayFrom::After(Position::new(after)),
             (_, Some(time)) => ReplayFrom::Time(time.as_microsecond()),
             (None, None) => ReplayFrom::Start,
@@ -65,7 +79,15 @@ impl Replay {
                 status.position
             );
         }
-        let to = consumers.replay(name, from).await?;
+        let to = match consumers.replay(name, from).await {
+            Err(ReplayError::Missing(missing)) => {
+                if let Some(refusal) = self.confirm.refusal(&missing.to_string()) {
+                    return Ok(refusal);
+                }
+                consumers.replay_what_is_left(name, from).await?
+            }
+            asked => asked?,
+        };
         let who = match is_run(&status) {
             true => "its worker does it now",
             false => "no worker runs it now, so the next one that does will do it",

@@ -2,11 +2,15 @@
 
 use crate::confirm::Confirm;
 use crate::output::count;
+use crate::status::beyond;
 use crate::target::Target;
 use clap::Args;
 use std::process::ExitCode;
 
 /// Leave out all that a consumer has not handled yet, keys that have failed included
+///
+/// A consumer that stands beyond the log, because the log was emptied, restored from an older backup, or
+/// its sequence was reset, goes back to its end.
 #[derive(Args)]
 pub(crate) struct SkipToHead {
     #[command(flatten)]
@@ -24,12 +28,20 @@ impl SkipToHead {
         let consumers = self.target.consumers().await?;
         let name = &self.name;
         let before = consumers.status(name).await?;
-        let consequence = format!(
-            "`{name}` would never handle its events after position {} up to {}, nor those of its {}",
-            before.position,
-            before.head,
-            count((before.parked_keys + before.retrying_keys) as u64, "failed key")
-        );
+        let failed = count((before.parked_keys + before.retrying_keys) as u64, "failed key");
+        let consequence = match beyond(&before) {
+            Some(drawn) => format!(
+                "`{name}` stands at position {}, beyond {drawn}, the last one that the log has ever \
+                 drawn; it would go back to {} and never handle the events that are there now, nor \
+                 those of its {failed}",
+                before.position, before.head,
+            ),
+            None => format!(
+                "`{name}` would never handle its events after position {} up to {}, nor those of its \
+                 {failed}",
+                before.position, before.head,
+            ),
+        };
         if let Some(refusal) = self.confirm.refusal(&consequence) {
             return Ok(refusal);
         }

@@ -4,7 +4,8 @@ use crate::output::{self, Table, count};
 use crate::target::Target;
 use crate::tasks::number;
 use anabranch::{
-    ConsumerStatus, Consumers, CursorStatus, Owner, PoolCounts, TaskState, Tasks, WorkerStatus,
+    ConsumerStatus, Consumers, CursorStatus, Owner, PoolCounts, Position, Reason, TaskState, Tasks,
+    WorkerStatus,
 };
 use clap::Args;
 use serde::Serialize;
@@ -22,8 +23,9 @@ const POOL: &str = "pool";
 /// Pools have no position in the log: of them it counts tasks, and shows how many are open and dead.
 ///
 /// With a name also its cursors: which slots are done up to where, who owns them, and by name why one
-/// does not advance: nobody wants it, it is about to change hands, its lane is blocked by a backend of
-/// the database, its handler fails, keys are parked or wait for their next attempt, no wakes arrive.
+/// does not advance: it stands beyond the log (no lag is shown then), nobody wants it, it is about to
+/// change hands, its lane is blocked by a backend of the database, its handler fails, keys are parked or
+/// wait for their next attempt, no wakes arrive.
 #[derive(Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -139,8 +141,8 @@ fn print(all: &[ConsumerStatus], pools: &[PoolCounts]) -> anyhow::Result<()> {
             state(status),
             of_log(status.position.get()),
             of_log(status.head.get()),
-            status.lag.to_string(),
-            status.lag_ready.to_string(),
+            lag(beyond(status), status.lag),
+            lag(beyond(status), status.lag_ready),
             keys(status.retrying_keys, status.retrying_events, event),
             parked,
         ]);
@@ -163,12 +165,29 @@ fn print_cursors(status: &ConsumerStatus, workers: &[WorkerStatus]) -> anyhow::R
             cursor.slots.clone(),
             cursor.slot_count.to_string(),
             cursor.position.to_string(),
-            cursor.lag.to_string(),
+            lag(beyond_of(cursor), cursor.lag),
             owner(&cursor.owner, workers),
             reasons(cursor),
         ]);
     }
     table.print()
+}
+
+/// How far behind it is; of one that stands beyond the log no number would mean anything.
+fn lag(beyond: Option<Position>, lag: u64) -> String {
+    beyond.map_or_else(|| lag.to_string(), |_| "beyond the log".to_owned())
+}
+
+/// The last position that the log has ever drawn, if a consumer stands beyond it.
+pub(crate) fn beyond(status: &ConsumerStatus) -> Option<Position> {
+    status.cursors.iter().find_map(beyond_of)
+}
+
+fn beyond_of(cursor: &CursorStatus) -> Option<Position> {
+    cursor.reasons.iter().find_map(|reason| match reason {
+        Reason::BeyondLog { drawn } => Some(*drawn),
+        _ => None,
+    })
 }
 
 /// Why a cursor does not advance, in words.
@@ -184,6 +203,9 @@ pub(crate) fn state(status: &ConsumerStatus) -> String {
     let mut words = Vec::new();
     if status.paused {
         words.push("paused");
+    }
+    if beyond(status).is_some() {
+        words.push("beyond the log");
     }
     if status.replay_from.is_some() {
         words.push("replay asked");

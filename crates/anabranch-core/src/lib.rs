@@ -24,6 +24,7 @@
 //! | [`rates`] | how busy and how heavy each slot is |
 //! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
+//! | [`task_state`] | how a task stands, and what is stored for it |
 //! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
@@ -52,6 +53,7 @@ pub mod scope_key;
 pub mod slot;
 pub mod slot_set;
 pub mod stream;
+pub mod task_state;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
 pub use cron::{Cron, CronError};
@@ -73,3 +75,4 @@ pub use scope_key::ScopeKey;
 pub use slot::{HashRule, SLOTS, Slot, Slots};
 pub use slot_set::SlotSet;
 pub use stream::StreamId;
+pub use task_state::{TaskState, TaskStates, UnknownTaskState};

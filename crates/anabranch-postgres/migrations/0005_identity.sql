@@ -57,6 +57,9 @@ BEGIN
 END
 $watch$;
 
+-- Where TRUNCATE … RESTART IDENTITY begins: nobody reads an event at position 0.
+ALTER SEQUENCE "{ns}".events_position START 1;
+
 -- The oldest schema version whose programs may still start on this one.
 ALTER TABLE "{ns}".migrations ADD COLUMN admits integer;
 INSERT INTO "{ns}".migrations (version, name, admits) VALUES (5, 'identity', 5);

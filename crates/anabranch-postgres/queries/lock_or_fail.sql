@@ -6,6 +6,7 @@ SELECT 1 / bool_and(locked)::int FROM (
     END AS locked
     FROM unnest($2::int4[], $3::bool[]) AS wanted (key, exclusive)
     UNION ALL
-    SELECT pg_advisory_xact_lock_shared($4, last_value::bit(32)::int4)::text IS NOT NULL
-    FROM "{ns}".events_position
+    SELECT pg_advisory_xact_lock_shared($4, drawn::bit(32)::int4)::text IS NOT NULL
+    FROM (SELECT greatest(last_value - (NOT is_called)::int, 0) FROM "{ns}".events_position)
+    AS position (drawn)
 ) AS tried

@@ -9,7 +9,8 @@ SELECT key FROM (
     -- The mark: before an append draws its positions, it says so by a shared lock that carries the
     -- last position drawn by anybody (its low 32 bits). All its positions will be beyond that.
     UNION ALL
-    SELECT -1, pg_advisory_xact_lock_shared($4, last_value::bit(32)::int4)::text IS NOT NULL
-    FROM "{ns}".events_position
+    SELECT -1, pg_advisory_xact_lock_shared($4, drawn::bit(32)::int4)::text IS NOT NULL
+    FROM (SELECT greatest(last_value - (NOT is_called)::int, 0) FROM "{ns}".events_position)
+    AS position (drawn)
 ) AS tried
 WHERE NOT locked

@@ -28,6 +28,8 @@ pub(crate) struct Horizon {
     pub(crate) bound: Position,
     /// Every event up to here, whatever it is, is decided.
     pub(crate) of_all: Position,
+    /// The last position drawn by anybody.
+    pub(crate) drawn: Position,
     /// Whether appends in flight hold it back.
     pub(crate) pending: bool,
 }
@@ -57,7 +59,7 @@ pub(crate) async fn horizon(
 
 /// The horizon from the head and the marks: low 32 bits, and whether the reader has to mind them.
 fn horizon_of(head: Position, marks: impl Iterator<Item = (u32, bool)>) -> Horizon {
-    let mut horizon = Horizon { bound: head, of_all: head, pending: false };
+    let mut horizon = Horizon { bound: head, of_all: head, drawn: head, pending: false };
     for (low_bits, relevant) in marks {
         let mark = mark_near(head, low_bits);
         if mark >= head {

@@ -219,7 +219,7 @@ impl Reader<'_> {
         cursor: Position,
         max_events: i64,
     ) -> Result<Page, Error> {
-        let Horizon { bound, of_all, pending } = self.horizon(query).await?;
+        let Horizon { bound, of_all, pending, .. } = self.horizon(query).await?;
         let end = if pending { PageEnd::Pending } else { PageEnd::Last };
         if bound <= cursor {
             return Ok(page(Vec::new(), cursor, end));
@@ -245,9 +245,26 @@ impl Reader<'_> {
         Ok((horizon, Head { visible, decided }))
     }
 
+    /// The last position drawn by anybody.
+    pub(crate) async fn drawn(&self) -> Result<Position, Error> {
+        let last = self.session.prepare_cached(&self.sql.horizon_head).await?;
+        let drawn = Position::from_i64(self.session.query_one(&last, &[]).await?.get(0));
+        self.has_drawn(drawn);
+        Ok(drawn)
+    }
+
+    /// What is decided never lies beyond what was drawn. If it does, somebody has put the sequence back,
+    /// and what was known is of another log.
+    fn has_drawn(&self, drawn: Position) {
+        self.decided.fetch_min(drawn.get(), Ordering::AcqRel);
+    }
+
     async fn horizon(&self, query: &Query) -> Result<Horizon, Error> {
         let scope = (!query.is_all()).then(|| keys::scope(query));
-        horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await
+        let found =
+            horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await?;
+        self.has_drawn(found.drawn);
+        Ok(found)
     }
 
     /// The last visible positions up to two bounds.

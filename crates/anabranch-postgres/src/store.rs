@@ -308,6 +308,10 @@ impl Inner {
         Ok(self.with_reader(&self.reads, ends).await?.1)
     }
 
+    async fn drawn(&self) -> Result<Position, Failure> {
+        self.with_reader(&self.reads, async |reader| reader.drawn().await).await
+    }
+
     async fn with_reader<T>(
         &self,
         pool: &Pool,
@@ -363,6 +367,10 @@ impl LogStore for Postgres {
 
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         Box::pin(async { self.inner.head().await.map_err(|failure| self.inner.error(&failure)) })
+    }
+
+    fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
+        Box::pin(async { self.inner.drawn().await.map_err(|failure| self.inner.error(&failure)) })
     }
 
     fn flush(&self) -> BoxFuture<'_, ()> {

@@ -18,9 +18,9 @@ use crate::tables::cursors::Locked;
 use crate::tables::imports::KIND;
 use crate::tx::{Ended, Tx};
 use crate::view::{View, ViewFold};
-use anabranch_core::{HashRule, Partition, Position, Strategy};
-use anabranch_store::Log;
+use anabranch_core::{HashRule, Partition, Position, Query, StoreError, Strategy};
 use anabranch_store::database::Statement;
+use anabranch_store::{Filter, Log, ReadRequest, Scope};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
@@ -270,6 +270,9 @@ impl Consumer {
         };
         begin.push(tables.keep_identity(&self.name, &identity));
         self.ended(tables, "set-up", tx.commit(begin).await)?;
+        if is_new && !self.has_rows() && self.settings.start == Start::Beginning {
+            self.say_where_it_begins(log).await?;
+        }
         row_watch::prepare(self, tables).await
     }
 
@@ -337,6 +340,30 @@ impl Consumer {
             }
             Ended::Failed(failure) => Err(self.failed(what, &failure.failed.to_string())),
         }
+    }
+
+    /// A new consumer begins with the first event that the log still has: says so where others were
+    /// there before it.
+    async fn say_where_it_begins(&self, log: &Log) -> Result<(), StoreError> {
+        // One page, which waits for nobody: behind an append in flight it says nothing.
+        let page = log.store().read(ReadRequest {
+            scope: Scope::Log(Query::all()),
+            filter: Filter::default(),
+            cursor: Position::START.get(),
+            up_to: Position::END,
+            backwards: false,
+            max_events: 1,
+        });
+        let first = page.await?.events.pop();
+        if let Some(first) = first.filter(|first| first.position().get() > 1) {
+            tracing::info!(
+                consumer = self.name,
+                position = first.position().get(),
+                recorded_at = %first.recorded_at(),
+                "begins with the first event that the log still has; those before it are gone"
+            );
+        }
+        Ok(())
     }
 
     /// Refuses to go on once something else has taken its place, or it was forgotten.

@@ -87,17 +87,6 @@ impl From<ParkedKey> for Parked {
     }
 }
 
-/// From where a replay begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayFrom {
-    /// The first event.
-    Start,
-    /// The event after this position.
-    After(Position),
-    /// The first event that was recorded at this time or later, in microseconds since 1970.
-    Time(i64),
-}
-
 impl Consumers {
     /// The consumers of a log.
     #[must_use]
@@ -155,50 +144,18 @@ impl Consumers {
         self.on_existing(name, self.tables.pause(name, false)).await
     }
 
-    /// Asks for a replay: the next worker that runs the consumer calls its `reset` hook and puts its
-    /// cursors back, in one transaction. Returns the position after which it begins.
-    pub async fn replay(&self, name: &str, from: ReplayFrom) -> Result<Position, StoreError> {
-        self.must_follow_log(name).await?;
-        let to = match from {
-            ReplayFrom::Start => Position::START,
-            ReplayFrom::After(position) => position,
-            ReplayFrom::Time(micros) => self.before(micros).await?,
-        };
-        let stands = self.tables.cursors(name).await?.iter().map(|cursor| cursor.position).min();
-        if let Some(stands) = stands.filter(|stands| to > *stands) {
-            let source = format!(
-                "consumer `{name}` stands at position {stands}, and a replay goes back: after {to} \
-                 it would leave events out; choose a position up to {stands}, or skip to the head"
-            );
-            return Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() });
-        }
-        self.on_existing(name, self.tables.ask_reset(name, to)).await?;
-        Ok(to)
-    }
-
-    /// The position before the first event of a time. Times do not order events, positions do, so
-    /// this is found by halving and is as exact as the clocks that made them.
-    async fn before(&self, micros: i64) -> Result<Position, StoreError> {
-        let (mut low, mut high) = (0, self.log.head().await?.get());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let read = self.log.read(Query::all()).after(Position::new(middle)).limit(1);
-            match read.collect().await?.first() {
-                Some(event) if event.recorded_us() < micros => low = event.position().get(),
-                _ => high = middle,
-            }
-        }
-        Ok(Position::new(low))
-    }
-
-    /// Leaves out everything up to the end of the log, parked keys included. Returns that end.
+    /// Leaves out everything up to the end of the log, parked keys included. Returns that end. A consumer
+    /// that stands beyond the log ([`Reason::BeyondLog`](crate::Reason::BeyondLog)) goes back to its end.
     pub async fn skip_to_head(&self, name: &str) -> Result<Position, StoreError> {
         self.must_follow_log(name).await?;
         let head = self.log.head().await?;
         let mut tx = Tx::begin(&self.tables.database, "");
         let locked = self.tables.lock(tx.session(), name).await?;
-        // Lanes may have passed that head meanwhile; nothing is to be handled twice.
-        let furthest = locked.cursors.iter().map(|cursor| cursor.position).max();
+        // Lanes may have passed that head meanwhile; nothing is to be handled twice. Now that they are
+        // locked, what lies beyond all that was ever drawn is not of this log.
+        let drawn = self.log.store().drawn().await?;
+        let standing = locked.cursors.iter().map(|cursor| cursor.position);
+        let furthest = standing.filter(|position| *position <= drawn).max();
         let head = head.max(furthest.unwrap_or_default());
         let (cursors, slots) = (&locked.cursors, &locked.slots);
         let restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
@@ -277,7 +234,11 @@ impl Consumers {
         Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() })
     }
 
-    async fn on_existing(&self, name: &str, statement: Statement) -> Result<(), StoreError> {
+    pub(crate) async fn on_existing(
+        &self,
+        name: &str,
+        statement: Statement,
+    ) -> Result<(), StoreError> {
         match self.tables.on_existing(statement).await? {
             true => Ok(()),
             false => Err(self.unknown(name)),
@@ -285,7 +246,7 @@ impl Consumers {
     }
 
     /// Refuses a consumer that is not there, or finds its work elsewhere and so has no position.
-    async fn must_follow_log(&self, name: &str) -> Result<(), StoreError> {
+    pub(crate) async fn must_follow_log(&self, name: &str) -> Result<(), StoreError> {
         let registered = self.tables.registered(Some(name)).await?;
         let Some(found) = registered.first() else { return Err(self.unknown(name)) };
         if follows_log(&found.kind) {

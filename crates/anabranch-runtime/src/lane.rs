@@ -79,6 +79,8 @@ pub(crate) struct LaneStats {
     pub(crate) handled: AtomicU64,
     /// Everything up to here is done; 0 while it holds nothing.
     pub(crate) position: AtomicU64,
+    /// Where the furthest of its cursors stands; 0 while it holds none.
+    pub(crate) furthest: AtomicU64,
     /// How many slots it holds.
     pub(crate) slots: AtomicUsize,
     /// How many keys are parked: they wait for somebody.
@@ -427,6 +429,7 @@ impl Lane {
     fn publish(&self) {
         let stats = &self.setup.stats;
         stats.position.store(self.parts.lowest().map_or(0, Position::get), Ordering::Relaxed);
+        stats.furthest.store(self.parts.furthest().map_or(0, Position::get), Ordering::Relaxed);
         stats.holds(&self.parts);
         stats.parked.store(self.parking.parked(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);

@@ -21,6 +21,7 @@
 //! | [`report`] | what a worker says of itself |
 //! | [`mod@progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: pause, replay, parked keys, generations |
+//! | [`replay`] | beginning again: from where, and from where it can |
 //! | [`status`] | how the consumers stand |
 //! | [`reason`] | [`Reason`]: why a cursor does not advance |
 //! | [`offsets`] | [`Offsets`]: how far each partition is, and what a rescale moves |
@@ -53,6 +54,7 @@ pub mod progress_bar;
 pub mod projection;
 pub mod reason;
 pub mod rebuild;
+pub mod replay;
 pub mod replica_set;
 pub mod report;
 pub mod rollup;
@@ -70,7 +72,7 @@ pub mod tx;
 pub mod view;
 mod worker;
 
-pub use consumers::{Consumers, KeyState, Parked, ReplayFrom};
+pub use consumers::{Consumers, KeyState, Parked};
 pub use handler::{HandlerError, Result};
 pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
@@ -80,6 +82,7 @@ pub use progress_bar::progress_bar;
 pub use projection::Projection;
 pub use reason::Reason;
 pub use rebuild::{Rebuild, RebuildError, TableDifference};
+pub use replay::{MissingEvents, ReplayError, ReplayFrom};
 pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, told_to_stop};
 pub use rollup::{Rollup, RollupReader};
 pub use rows::RowConsumer;

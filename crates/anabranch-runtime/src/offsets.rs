@@ -3,6 +3,7 @@
 use crate::backlog::Backlog;
 use crate::consumer::follows_log;
 use crate::consumers::Consumers;
+use crate::run_error::RunError;
 use crate::status::{Owner, WorkerStatus, owner};
 use anabranch_core::rescale::{self, Extent, Move};
 use anabranch_core::{Cursor, FixedPartition, InputError, Position, SlotSet, StoreError};
@@ -115,10 +116,18 @@ impl Consumers {
         let Some(registered) = registered else { return Err(self.unknown(name)) };
         let mut cursors = self.tables.cursors(name).await?;
         // After the cursors: they may move on meanwhile, and a lag is never negative.
-        let head = self.log.head().await?;
+        let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);
         if !follows_log(&registered.kind) {
             // Whoever finds its work elsewhere is never behind the log.
             cursors.iter_mut().for_each(|cursor| cursor.position = head);
+        }
+        if let Some(beyond) = cursors.iter().map(|cursor| cursor.position).max()
+            && beyond > drawn
+        {
+            // Any count of events would be wrong.
+            let consumer = name.to_owned();
+            let beyond = RunError::BeyondLog { consumer, position: beyond, drawn };
+            return Err(StoreError::Other { at: self.log.at().to_owned(), source: beyond.into() });
         }
         let backlog = Backlog::of(&self.tables, name, &registered.kind).await?;
         Ok(Look { name: name.to_owned(), cursors, workers, head, backlog })

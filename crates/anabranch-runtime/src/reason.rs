@@ -4,7 +4,7 @@ use crate::backlog::Backlog;
 use crate::report::{Doing, LaneReport};
 use crate::status::{Situation, WorkerStatus};
 use crate::tables::consumers::Registered;
-use anabranch_core::Cursor;
+use anabranch_core::{Cursor, Position};
 use anabranch_store::database::Who;
 use serde::Serialize;
 use std::fmt;
@@ -14,6 +14,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason {
+    /// It stands beyond the last position that the log has ever drawn: the log was emptied, restored
+    /// from an older backup, or its sequence was reset. No worker runs it so.
+    BeyondLog {
+        /// The last position that the log has ever drawn.
+        drawn: Position,
+    },
     /// The consumer is paused.
     Paused,
     /// Somebody has asked for a replay, and no worker has done it yet.
@@ -83,6 +89,12 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: &u64| Duration::from_millis(*ms);
         match self {
+            Self::BeyondLog { drawn } => write!(
+                f,
+                "beyond {drawn}, the last position that the log has ever drawn (it was emptied, \
+                 restored from an older backup, or its sequence was reset): replay it, or skip to \
+                 the head"
+            ),
             Self::Paused => f.write_str("paused"),
             Self::ReplayAsked => f.write_str("a replay is asked for; the next worker does it"),
             Self::Unassigned => f.write_str("unassigned: no running worker wants these slots"),
@@ -124,9 +136,12 @@ pub(crate) fn reasons(
     consumer: &Registered,
     cursor: &Cursor,
     backlog: &Backlog,
-    behind: u64,
+    (behind, drawn): (u64, Position),
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
+    if cursor.position > drawn {
+        reasons.push(Reason::BeyondLog { drawn });
+    }
     if consumer.paused {
         reasons.push(Reason::Paused);
     }

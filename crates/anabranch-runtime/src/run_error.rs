@@ -1,7 +1,7 @@
 //! Why a replica set does not run.
 
 use crate::incomplete::Incomplete;
-use anabranch_core::{InputError, StoreError};
+use anabranch_core::{InputError, Position, StoreError};
 use thiserror::Error;
 
 /// Why a replica set did not start, or stopped.
@@ -23,6 +23,23 @@ pub enum RunError {
         name: String,
         /// What is wrong, and what to do.
         problem: String,
+    },
+    /// It stands where the log has never been, so it would ignore what is appended next.
+    #[error(
+        "consumer `{consumer}` stands at position {position}, but the last position that the log has \
+         ever drawn is {drawn}: the log was emptied, restored from an older backup, or its sequence \
+         was reset. As it stands it would ignore the next {} events. Let it handle what the log holds \
+         now (`anabranch replay {consumer} --from-start`, or `--after POSITION`), or go on after that \
+         (`anabranch skip-to-head {consumer}`)",
+        .position.get() - .drawn.get()
+    )]
+    BeyondLog {
+        /// Which consumer.
+        consumer: String,
+        /// Where its furthest cursor stands.
+        position: Position,
+        /// The last position that the log has ever drawn.
+        drawn: Position,
     },
     /// A setting is wrong.
     #[error(transparent)]

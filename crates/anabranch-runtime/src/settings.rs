@@ -72,7 +72,7 @@ impl Settings {
 /// Where a new consumer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// With the first event of the log.
+    /// With the first event that the log has. Where earlier ones were deleted, the worker says so once.
     Beginning,
     /// With what is appended from now on.
     Head,

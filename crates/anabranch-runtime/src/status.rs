@@ -35,7 +35,8 @@ pub struct ConsumerStatus {
     /// The end of the log.
     pub head: Position,
     /// What is not handled: [`lag_ready`](Self::lag_ready) and the [`parked_events`](Self::parked_events).
-    /// 0 means that everything is handled.
+    /// 0 means that everything is handled; never for one that stands beyond the log
+    /// ([`Reason::BeyondLog`]).
     pub lag: u64,
     /// What more workers could do: the positions between `position` and `head`, and the
     /// [`retrying_events`](Self::retrying_events). Of a pool, the tasks that could be run. Scale by this
@@ -137,13 +138,20 @@ impl Situation {
         // Before the end of the log: they may move on meanwhile, and a lag is never negative.
         let cursors = tables.cursors(&registered.name).await?;
         let head = log.head().await?;
+        // After the cursors, too: none that is as it should be lies beyond it.
+        let drawn = log.store().drawn().await?;
         // Whoever finds its work elsewhere is never behind the log.
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
         let position = cursors.iter().map(at).min().unwrap_or_default();
         let backlog = Backlog::of(tables, &registered.name, &registered.kind).await?;
+        // Beyond the log it is as far from its end, the other way: never 0.
+        let behind = |position: Position| match position > drawn {
+            true => position.get() - head.get(),
+            false => behind(position, head),
+        };
         let cursor = |cursor: &Cursor| {
-            let behind = behind(at(cursor), head);
+            let behind = behind(at(cursor));
             let lag = backlog.lag(&cursor.slots, behind);
             CursorStatus {
                 slots: cursor.slots.to_string(),
@@ -153,12 +161,13 @@ impl Situation {
                 lag_ready: lag.ready,
                 epoch: cursor.epoch,
                 owner: owner(cursor, &self.workers),
-                reasons: reasons(self, &registered, cursor, &backlog, behind),
+                reasons: reasons(self, &registered, cursor, &backlog, (behind, drawn)),
                 set: cursor.slots.clone(),
             }
         };
         let all = SlotSet::all();
-        let (lag, aside) = (backlog.lag(&all, behind(position, head)), backlog.aside(&all));
+        let farthest = cursors.iter().map(|cursor| behind(at(cursor))).max().unwrap_or_default();
+        let (lag, aside) = (backlog.lag(&all, farthest), backlog.aside(&all));
         Ok(ConsumerStatus {
             lag: lag.all,
             lag_ready: lag.ready,

@@ -4,12 +4,14 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
+//! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
 //! | `last_word` | how it stands when its lanes have stopped |
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
+mod beyond;
 mod catch_up;
 mod heartbeat;
 mod last_word;
@@ -117,6 +119,8 @@ struct Keeper {
     signals: watch::Receiver<u64>,
     head: Position,
     head_seen: Option<Instant>,
+    /// When it last made sure that the log has not fallen behind what is handled.
+    log_checked: Instant,
     deaf_since: Option<Instant>,
     /// Told when a lane has come further.
     moved: Arc<Notify>,
@@ -142,6 +146,7 @@ impl Keeper {
             heartbeat: None,
             head: Position::START,
             head_seen: None,
+            log_checked: Instant::now(),
             deaf_since: None,
             moved: Arc::default(),
         };
@@ -301,6 +306,9 @@ impl Keeper {
                 }
                 Err(error) => return Err(error),
             };
+            if !self.stands_in_log(number, &held.cursors).await? {
+                return Ok(());
+            }
             let running = &mut self.running[number];
             running.claim = false;
             if running.generation.is_some_and(|before| before != held.generation) {
@@ -335,6 +343,7 @@ impl Keeper {
             let now = beat.map(|beat| &beat.identity);
             running.consumer.still_is(self.log.hash_rule(), now)?;
         }
+        self.check_log().await?;
         self.look_after_set(beat).await?;
         let report = self.report().text();
         if let Some(heartbeat) = &self.heartbeat {

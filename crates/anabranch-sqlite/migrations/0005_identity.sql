@@ -21,6 +21,12 @@ CREATE TRIGGER {ns}_events_deleted AFTER DELETE ON {ns}_events BEGIN
     WHERE name = 'deleted_up_to' AND CAST(value AS INTEGER) < OLD.position;
 END;
 
+CREATE TRIGGER {ns}_events_moved AFTER UPDATE OF position ON {ns}_events
+WHEN OLD.position <> NEW.position BEGIN
+    UPDATE {ns}_settings SET value = CAST(OLD.position AS TEXT)
+    WHERE name = 'deleted_up_to' AND CAST(value AS INTEGER) < OLD.position;
+END;
+
 -- For finding rows that two slots write (a debug mode): for which slot each row was written first,
 -- and for which one is being written now; NULL: whoever writes is not watched.
 CREATE TABLE {ns}_row_writers (

@@ -133,13 +133,13 @@ fn write(
     if decision.rows.is_empty() {
         return Ok(Vec::new());
     }
-    let head = format!("SELECT coalesce(max(position), 0) FROM {}", sql.events);
-    let head: i64 = tx.prepare_cached(&head)?.query_row((), |row| row.get(0))?;
+    // Read anew each time: others may have deleted events meanwhile.
+    let last: i64 = tx.prepare_cached(&sql.last_drawn)?.query_row((), |row| row.get(0))?;
     let mut event = tx.prepare_cached(&sql.insert_event)?;
     let mut tag = tx.prepare_cached(&format!("INSERT INTO {} VALUES (?1, ?2)", sql.tags))?;
     let recorded_us = now_us();
     let mut positions = Vec::with_capacity(decision.rows.len());
-    for (row, position) in decision.rows.iter().zip(head + 1..) {
+    for (row, position) in decision.rows.iter().zip(last + 1..) {
         insert(&mut event, rule, row, position, recorded_us)?;
         for name in row.event.tags() {
             tag.execute(params![name, position])?;

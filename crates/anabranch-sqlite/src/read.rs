@@ -104,10 +104,17 @@ fn scan(
             return Ok(page);
         }
     }
-    // Positions have no holes here, so a bound that was not reached lies beyond the head.
-    if page.cursor == bound.get() {
-        page.end = PageEnd::More;
+    if page.cursor < bound.get() {
+        // Beyond the end, or in a hole that somebody made by deleting events.
+        let next = format!("SELECT min(position) FROM {} WHERE position > ?1", sql.events);
+        let after = [Position::new(page.cursor).as_i64()];
+        let next: Option<i64> =
+            connection.prepare_cached(&next)?.query_row(after, |row| row.get(0))?;
+        let Some(next) = next.map(Position::from_i64) else { return Ok(page) };
+        // Positions only grow, so nothing will ever be stored before an event that is there.
+        page.cursor = bound.get().min(next.get() - 1).max(page.cursor);
     }
+    page.end = PageEnd::More;
     Ok(page)
 }
 

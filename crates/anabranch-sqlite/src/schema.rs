@@ -53,6 +53,7 @@ pub(crate) struct Sql {
     pub(crate) event_columns: String,
     pub(crate) events: String,
     pub(crate) tags: String,
+    pub(crate) last_drawn: String,
 }
 
 impl Sql {
@@ -63,6 +64,7 @@ impl Sql {
             event_columns: fill(include_str!("../queries/event_columns.sql")),
             events: format!("{namespace}_events"),
             tags: format!("{namespace}_event_tags"),
+            last_drawn: fill(include_str!("../queries/last_drawn.sql")),
         }
     }
 }

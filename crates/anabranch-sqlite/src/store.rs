@@ -208,6 +208,16 @@ impl LogStore for Sqlite {
         Box::pin(async { self.readers.run(job).await? })
     }
 
+    fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move |connection: &rusqlite::Connection| {
+            let last = connection.prepare_cached(&shared.sql.last_drawn);
+            let last = last.and_then(|mut last| last.query_row((), |row| row.get(0)));
+            last.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))
+        };
+        Box::pin(async { self.readers.run(job).await? })
+    }
+
     fn flush(&self) -> BoxFuture<'_, ()> {
         // Other processes watch the file.
         Box::pin(std::future::ready(()))

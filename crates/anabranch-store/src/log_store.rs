@@ -14,8 +14,8 @@ use uuid::Uuid;
 /// A database that holds a log.
 ///
 /// The laws that an implementation keeps: an append is stored whole or not at all, and is durable
-/// before it is answered; positions grow in the order of an append's events; a forward read of the
-/// log never passes a position that may still be filled (**no skip**).
+/// before it is answered; positions grow in the order of an append's events, and none is given twice,
+/// even if its event was deleted; a forward read of the log never passes a position that may still be filled (**no skip**).
 pub trait LogStore: Any + Send + Sync {
     /// Stores a batch of valid appends, in one commit where it can, and answers each ticket.
     ///
@@ -33,6 +33,11 @@ pub trait LogStore: Any + Send + Sync {
 
     /// Where the log ends now.
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>>;
+
+    /// The last position that was ever drawn, whether or not its event is there (any more): no event
+    /// stored from now on has one up to it. A cursor beyond it belongs to another log, or to a later
+    /// state of this one.
+    fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>>;
 
     /// Makes sure that other processes have been told of what was appended.
     fn flush(&self) -> BoxFuture<'_, ()>;

@@ -3,9 +3,9 @@
 use crate::new_task::NewTask;
 use crate::pool::{GaveUp, OutsidePool, PoolSettings};
 use crate::run::Run;
-use crate::task::{Task, TaskState};
+use crate::task::Task;
 use crate::tasks::{TaskError, Tasks};
-use anabranch_core::{AppendError, Failure, Retry, ScopeKey, StoreError};
+use anabranch_core::{AppendError, Failure, Retry, ScopeKey, StoreError, TaskState};
 use anabranch_runtime::{HandlerError, Result};
 use anabranch_store::Log;
 use serde::de::DeserializeOwned;

@@ -37,6 +37,7 @@ mod tables;
 pub mod task;
 pub mod tasks;
 
+pub use anabranch_core::TaskState;
 pub use dcb::{
     DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool,
     DcbRejected,
@@ -44,7 +45,7 @@ pub use dcb::{
 pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
 pub use run::Run;
-pub use task::{Task, TaskState, TaskStatus};
+pub use task::{Task, TaskStatus};
 pub use tasks::{Enqueued, PoolCounts, TaskError, Tasks};
 
 use anabranch_runtime::ReplicaSet;

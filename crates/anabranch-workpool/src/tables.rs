@@ -3,10 +3,12 @@
 
 mod asked;
 
+pub(crate) use asked::state;
+
 use crate::new_task::{Due, NewTask};
 use crate::queue::Key;
 use crate::task::Task;
-use anabranch_core::{HashRule, Json, SLOTS, Slot, SlotSet, StoreError};
+use anabranch_core::{HashRule, Json, SLOTS, Slot, SlotSet, StoreError, TaskState, TaskStates};
 use anabranch_store::database::{Dialect, Kind, Statement, Topic};
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Row, Value, params};
@@ -15,6 +17,18 @@ use uuid::Uuid;
 
 /// What a lane reads of a task.
 const COLUMNS: &str = "id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run";
+
+// What statements write for states: a code after `state =`, a range of them after `state`.
+const READY: i64 = TaskState::Ready.code();
+const SCHEDULED: i64 = TaskState::Scheduled.code();
+const HELD: i64 = TaskState::Held.code();
+const DEAD: i64 = TaskState::Dead.code();
+const DONE: i64 = TaskState::Done.code();
+const CANCELLED: i64 = TaskState::Cancelled.code();
+const OPEN: TaskStates = TaskStates::OPEN;
+const UNFINISHED: TaskStates = TaskStates::UNFINISHED;
+const FINISHED: TaskStates = TaskStates::FINISHED;
+
 /// The tables of tasks, as statements write them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
@@ -67,7 +81,7 @@ impl Tables {
         let (table, now) = (&self.tasks, self.now);
         let columns =
             "id, pool, key, slot, state, due_us, unique_key, payload, then_run, enqueued_us";
-        let state = "CASE WHEN d.due_us > d.now_us THEN 1 ELSE 0 END";
+        let state = format!("CASE WHEN d.due_us > d.now_us THEN {SCHEDULED} ELSE {READY} END");
         let mut statements: Vec<Statement> = match self.kind {
             Kind::Postgres => {
                 let insert = format!(
@@ -123,7 +137,7 @@ impl Tables {
         let (ids, unique) = (self.is_any("id", 1), self.is_any("unique_key", 3));
         let select = format!(
             "SELECT id, unique_key FROM {t} WHERE {ids} UNION ALL SELECT id, unique_key FROM {t} \
-             WHERE pool = $2 AND unique_key IS NOT NULL AND state < 3 AND {unique}",
+             WHERE pool = $2 AND unique_key IS NOT NULL AND state {OPEN} AND {unique}",
             t = self.tasks
         );
         let ids = tasks.iter().map(|task| Value::from(task.id)).collect();
@@ -143,8 +157,8 @@ impl Tables {
     pub(crate) fn ready(&self, look: &Look<'_>) -> Statement {
         let (slots, known, apart) = (self.of_slots(6), self.not_known(5), self.not_apart(7));
         let select = format!(
-            "SELECT {COLUMNS}, {} AS now_us FROM {} WHERE pool = $1 AND state = 0 AND seq > $2 \
-             AND seq <= $3{known}{slots}{apart} ORDER BY seq LIMIT $4",
+            "SELECT {COLUMNS}, {} AS now_us FROM {} WHERE pool = $1 AND state = {READY} \
+             AND seq > $2 AND seq <= $3{known}{slots}{apart} ORDER BY seq LIMIT $4",
             self.now, self.tasks
         );
         let mut values = params![look.pool, look.after, look.up_to, look.limit];
@@ -155,7 +169,7 @@ impl Tables {
     /// The last task that is ready, of whatever key and slot.
     pub(crate) fn last(&self, pool: &str, after: i64) -> Statement {
         let select = format!(
-            "SELECT max(seq) AS seq FROM {} WHERE pool = $1 AND state = 0 AND seq > $2",
+            "SELECT max(seq) AS seq FROM {} WHERE pool = $1 AND state = {READY} AND seq > $2",
             self.tasks
         );
         Statement::query(select, params![pool, after])
@@ -166,15 +180,15 @@ impl Tables {
         let (tasks, now) = (&self.tasks, self.now);
         let (slots, known, apart) = (self.of_slots(4), self.not_known(3), self.not_apart(5));
         let due = format!(
-            "SELECT {COLUMNS}, {now} AS now_us FROM {tasks} WHERE pool = $1 AND state = 1 AND \
-             due_us <= {now}{known}{slots}{apart} ORDER BY due_us LIMIT $2"
+            "SELECT {COLUMNS}, {now} AS now_us FROM {tasks} WHERE pool = $1 \
+             AND state = {SCHEDULED} AND due_us <= {now}{known}{slots}{apart} ORDER BY due_us LIMIT $2"
         );
         let mut values = params![look.pool, look.limit];
         values.extend([look.known(), self.slots(look.slots), look.apart()]);
         let next_slots = self.of_slots(2);
         let next = format!(
-            "SELECT due_us - {now} AS wait_us FROM {tasks} WHERE pool = $1 AND state = 1 AND \
-             due_us > {now}{next_slots} ORDER BY due_us LIMIT 1"
+            "SELECT due_us - {now} AS wait_us FROM {tasks} WHERE pool = $1 \
+             AND state = {SCHEDULED} AND due_us > {now}{next_slots} ORDER BY due_us LIMIT 1"
         );
         let next_values = vec![look.pool.into(), self.slots(look.slots)];
         [Statement::query(due, values), Statement::query(next, next_values)]
@@ -219,8 +233,9 @@ impl Tables {
     pub(crate) fn ready_of(&self, pool: &str, key: &str, limit: usize) -> Statement {
         let now = self.now;
         let select = format!(
-            "SELECT {COLUMNS}, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 AND state < 4 \
-             AND (state = 0 OR (state = 1 AND due_us <= {now})) ORDER BY seq LIMIT $3",
+            "SELECT {COLUMNS}, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 \
+             AND state {UNFINISHED} AND (state = {READY} OR (state = {SCHEDULED} AND due_us <= {now})) \
+             ORDER BY seq LIMIT $3",
             self.tasks
         );
         Statement::query(select, params![pool, key, limit])
@@ -249,11 +264,11 @@ impl Tables {
     /// done already, fails the transaction.
     pub(crate) fn done(&self, results: Vec<(Uuid, String)>) -> Vec<Statement> {
         let (tasks, now, count) = (&self.tasks, self.now, results.len() as u64);
-        let set = format!("SET state = 4, finished_us = {now}, error = NULL");
+        let set = format!("SET state = {DONE}, finished_us = {now}, error = NULL");
         if self.kind == Kind::Postgres {
             let update = format!(
                 "UPDATE {tasks} AS t {set}, result = d.result FROM unnest($1::uuid[], $2::json[]) \
-                 AS d (id, result) WHERE t.id = d.id AND t.state < 3"
+                 AS d (id, result) WHERE t.id = d.id AND t.state {OPEN}"
             );
             let (ids, results): (Vec<Value>, Vec<Value>) = results
                 .into_iter()
@@ -262,7 +277,7 @@ impl Tables {
             let values = vec![Value::Array(ids), Value::Array(results)];
             return vec![Statement::fence(update, values, count)];
         }
-        let update = format!("UPDATE {tasks} {set}, result = $2 WHERE id = $1 AND state < 3");
+        let update = format!("UPDATE {tasks} {set}, result = $2 WHERE id = $1 AND state {OPEN}");
         let one = |(id, result)| {
             Statement::fence(update.clone(), params![Value::Uuid(id), Value::Json(result)], 1)
         };
@@ -272,7 +287,7 @@ impl Tables {
     /// Those of some tasks that are open.
     pub(crate) fn open(&self, tasks: impl Iterator<Item = Uuid>) -> Statement {
         let ids = self.is_any("id", 1);
-        let select = format!("SELECT id FROM {} WHERE {ids} AND state < 3", self.tasks);
+        let select = format!("SELECT id FROM {} WHERE {ids} AND state {OPEN}", self.tasks);
         Statement::query(select, vec![tasks.map(Value::from).collect()])
     }
 
@@ -285,8 +300,8 @@ impl Tables {
         wait: Duration,
     ) -> Statement {
         let update = format!(
-            "UPDATE {} SET state = 0, attempts = $2, error = $3, due_us = {} + $4 \
-             WHERE id = $1 AND state < 3",
+            "UPDATE {} SET state = {READY}, attempts = $2, error = $3, due_us = {} + $4 \
+             WHERE id = $1 AND state {OPEN}",
             self.tasks, self.now
         );
         let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX / 4);
@@ -296,8 +311,8 @@ impl Tables {
     /// The attempts of a task are used up.
     pub(crate) fn dead(&self, task: Uuid, attempts: u32, error: &str) -> Statement {
         let update = format!(
-            "UPDATE {} SET state = 3, attempts = $2, error = $3, finished_us = {} \
-             WHERE id = $1 AND state < 3",
+            "UPDATE {} SET state = {DEAD}, attempts = $2, error = $3, finished_us = {} \
+             WHERE id = $1 AND state {OPEN}",
             self.tasks, self.now
         );
         Statement::fence(update, params![task, attempts, plain(error)], 1)
@@ -306,7 +321,7 @@ impl Tables {
     /// Saves how far a task is.
     pub(crate) fn checkpoint(&self, task: Uuid, json: String) -> Statement {
         let update =
-            format!("UPDATE {} SET checkpoint = $2 WHERE id = $1 AND state < 3", self.tasks);
+            format!("UPDATE {} SET checkpoint = $2 WHERE id = $1 AND state {OPEN}", self.tasks);
         Statement::fence(update, params![task, Value::Json(json)], 1)
     }
 
@@ -325,7 +340,8 @@ impl Tables {
         let (held, tasks) = (&self.held, &self.tasks);
         let delete = format!("DELETE FROM {held} WHERE pool = $1 AND key = $2 AND why = $3");
         let ready = format!(
-            "UPDATE {tasks} SET state = 0 WHERE pool = $1 AND key = $2 AND state = 2 AND NOT EXISTS \
+            "UPDATE {tasks} SET state = {READY} WHERE pool = $1 AND key = $2 AND state {UNFINISHED} \
+             AND state = {HELD} AND NOT EXISTS \
              (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = $2)"
         );
         vec![
@@ -355,8 +371,8 @@ impl Tables {
     pub(crate) fn put_behind(&self, pool: &str, keys: &[String]) -> Statement {
         let any = self.is_any("key", 2);
         let update = format!(
-            "UPDATE {} SET state = 2 WHERE pool = $1 AND {any} AND \
-             (state = 0 OR (state = 1 AND due_us <= {}))",
+            "UPDATE {} SET state = {HELD} WHERE pool = $1 AND {any} AND state {UNFINISHED} \
+             AND (state = {READY} OR (state = {SCHEDULED} AND due_us <= {}))",
             self.tasks, self.now
         );
         Statement::new(update, vec![pool.into(), keys.iter().map(Value::from).collect()])
@@ -366,8 +382,8 @@ impl Tables {
     pub(crate) fn prune(&self, pool: &str, keep: Duration, limit: usize) -> Statement {
         let tasks = &self.tasks;
         let delete = format!(
-            "DELETE FROM {tasks} WHERE id IN (SELECT id FROM {tasks} WHERE pool = $1 AND state > 3 \
-             AND finished_us < {} - $2 ORDER BY finished_us LIMIT $3)",
+            "DELETE FROM {tasks} WHERE id IN (SELECT id FROM {tasks} WHERE pool = $1 \
+             AND state {FINISHED} AND finished_us < {} - $2 ORDER BY finished_us LIMIT $3)",
             self.now
         );
         let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX / 4);

@@ -1,12 +1,11 @@
 //! A task as it is run, and as others see it.
 
 use crate::new_task::{Completed, NewTask, Outcome, Then};
-use anabranch_core::Slot;
+use anabranch_core::{Slot, TaskState};
 use anabranch_runtime::HandlerError;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -81,54 +80,6 @@ impl Task {
             payload,
         };
         Some((pool, NewTask::new(key, &completed)))
-    }
-}
-
-/// How a task stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskState {
-    /// It is run as soon as its turn comes, or is being run; after a failure, as soon as its wait is
-    /// over.
-    Ready,
-    /// Its time has not come.
-    Scheduled,
-    /// It waits behind a dead task of its key, or its key is paused.
-    Held,
-    /// Its attempts are used up.
-    Dead,
-    /// It was run.
-    Done,
-    /// Somebody has cancelled it.
-    Cancelled,
-}
-
-impl TaskState {
-    const ALL: [Self; 6] =
-        [Self::Ready, Self::Scheduled, Self::Held, Self::Dead, Self::Done, Self::Cancelled];
-
-    /// As it is stored.
-    pub(crate) fn of(number: i64) -> Option<Self> {
-        Self::ALL.get(usize::try_from(number).ok()?).copied()
-    }
-
-    /// Whether it has not ended.
-    #[must_use]
-    pub fn is_open(self) -> bool {
-        matches!(self, Self::Ready | Self::Scheduled | Self::Held)
-    }
-}
-
-impl fmt::Display for TaskState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ready => "ready",
-            Self::Scheduled => "scheduled",
-            Self::Held => "held",
-            Self::Dead => "dead",
-            Self::Done => "done",
-            Self::Cancelled => "cancelled",
-        })
     }
 }
 

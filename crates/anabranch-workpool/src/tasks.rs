@@ -1,10 +1,9 @@
 //! The handle of a pool: enqueue tasks, ask how they stand, cancel, retry.
 
 use crate::new_task::{NewTask, Outcome};
-use crate::tables::{Tables, Why, column, corrupt};
-use crate::task::{TaskState, TaskStatus};
-use anabranch_core::InputError;
-use anabranch_core::StoreError;
+use crate::tables::{self, Tables, Why, column, corrupt};
+use crate::task::TaskStatus;
+use anabranch_core::{InputError, StoreError, TaskState, TaskStates};
 use anabranch_runtime::{HandlerError, Tx};
 use anabranch_store::database::{Answer, End, Statement, Topic};
 use anabranch_store::{Database, Log, Row};
@@ -218,26 +217,25 @@ impl Tasks {
 
     /// How many tasks of each pool stand how.
     pub async fn counts(log: &Log) -> Result<Vec<PoolCounts>, TaskError> {
-        Self::count_below(log, u8::MAX).await
+        Self::count(log, None).await
     }
 
     /// The same without those that are done or cancelled, which takes less time where many are kept.
     pub async fn open_counts(log: &Log) -> Result<Vec<PoolCounts>, TaskError> {
-        Self::count_below(log, TaskState::Done as u8).await
+        Self::count(log, Some(TaskStates::UNFINISHED)).await
     }
 
-    async fn count_below(log: &Log, state: u8) -> Result<Vec<PoolCounts>, TaskError> {
+    async fn count(log: &Log, of: Option<TaskStates>) -> Result<Vec<PoolCounts>, TaskError> {
         let tasks = Self::of(log, "");
-        let answers = tasks.run(vec![tasks.tables.counts(state)]).await?;
+        let answers = tasks.run(vec![tasks.tables.counts(of)]).await?;
         let mut counts: Vec<PoolCounts> = Vec::new();
         for row in answers.iter().flat_map(|answer| &answer.rows) {
-            let get = |name: &str| column::<i64>(log.at(), row, name);
             let pool: String = column(log.at(), row, "pool")?;
-            let Some(state) = TaskState::of(get("state")?) else { continue };
+            let state = tables::state(log.at(), row)?;
             if counts.last().is_none_or(|last| last.pool != pool) {
                 counts.push(PoolCounts { pool, tasks: Vec::new() });
             }
-            let number = get("tasks")?.unsigned_abs();
+            let number = column::<u64>(log.at(), row, "tasks")?;
             counts.last_mut().into_iter().for_each(|last| last.tasks.push((state, number)));
         }
         Ok(counts)
@@ -354,7 +352,7 @@ impl Tasks {
 
     fn statuses(&self, answers: &[Answer]) -> Result<Vec<TaskStatus>, StoreError> {
         let at = self.database.at();
-        let status = |row: &Row| self.tables.task_status(row).map_err(|error| corrupt(at, error));
+        let status = |row: &Row| self.tables.task_status(at, row);
         answers.iter().flat_map(|answer| &answer.rows).map(status).collect()
     }
 }

@@ -5,15 +5,19 @@
 use super::bare_postgres::{Text, open};
 use super::own_log::OwnLog;
 use super::workpool::BATCH;
-use anabranch::NewTask;
 use anabranch::postgres::tokio_postgres::Client;
 use anabranch::postgres::tokio_postgres::types::ToSql;
 use anabranch::sqlite::rusqlite::{TransactionBehavior, params};
+use anabranch::{NewTask, TaskState};
 use std::hint::black_box;
 use std::time::Instant;
 use tokio::sync::mpsc;
 use tokio::try_join;
 use uuid::Uuid;
+
+/// What stands in the table for a task that is ready, and for one that is done.
+const READY: i64 = TaskState::Ready.code();
+const DONE: i64 = TaskState::Done.code();
 
 /// A task, as the limit writes it.
 struct BareTask {
@@ -56,7 +60,7 @@ async fn postgres(own: &OwnLog, pool: &str, tasks: &[BareTask]) -> anyhow::Resul
     let reading = page_by_page(&reader, table, pool, tasks.len(), pages);
     let updated = async {
         let update = format!(
-            "UPDATE {table} AS t SET state = 4, finished_us = 1, error = NULL, result = d.result \
+            "UPDATE {table} AS t SET state = {DONE}, finished_us = 1, error = NULL, result = d.result \
              FROM unnest($1::uuid[], $2::text[]::json[]) AS d (id, result) WHERE t.id = d.id"
         );
         let update = writer.prepare(&update).await?;
@@ -87,7 +91,7 @@ async fn insert(
 ) -> anyhow::Result<()> {
     let insert = format!(
         "INSERT INTO {table} (id, pool, key, slot, state, due_us, payload, enqueued_us) \
-         SELECT id, $5, key, slot, 0, 0, payload, 1 \
+         SELECT id, $5, key, slot, {READY}, 0, payload, 1 \
          FROM unnest($1::uuid[], $2::text[], $3::int8[], $4::text[]::json[]) \
          AS new (id, key, slot, payload)"
     );
@@ -112,7 +116,7 @@ async fn page_by_page(
 ) -> anyhow::Result<()> {
     let select = format!(
         "SELECT id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run FROM {table} \
-         WHERE pool = $1 AND state = 0 AND seq > $2 ORDER BY seq LIMIT {BATCH}"
+         WHERE pool = $1 AND state = {READY} AND seq > $2 ORDER BY seq LIMIT {BATCH}"
     );
     // As a pool does, by the one plan that reads the beginning of a queue in order.
     client.batch_execute("SET enable_seqscan = off; SET enable_sort = off;").await?;
@@ -147,14 +151,15 @@ fn sqlite(own: &OwnLog, pool: &str, tasks: &[BareTask]) -> anyhow::Result<f64> {
     let table = own.table("tasks");
     let insert = format!(
         "INSERT INTO {table} (id, pool, key, slot, state, due_us, payload, enqueued_us) \
-         VALUES (?1, ?2, ?3, ?4, 0, 0, ?5, 1)"
+         VALUES (?1, ?2, ?3, ?4, {READY}, 0, ?5, 1)"
     );
     let select = format!(
         "SELECT id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run FROM {table} \
-         WHERE pool = ?1 AND state = 0 ORDER BY seq LIMIT {BATCH}"
+         WHERE pool = ?1 AND state = {READY} ORDER BY seq LIMIT {BATCH}"
     );
-    let update =
-        format!("UPDATE {table} SET state = 4, finished_us = 1, result = 'null' WHERE id = ?1");
+    let update = format!(
+        "UPDATE {table} SET state = {DONE}, finished_us = 1, result = 'null' WHERE id = ?1"
+    );
     let started = Instant::now();
     for batch in tasks.chunks(BATCH as usize) {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -8,7 +8,7 @@ use super::tasks_limit;
 use crate::worker_process::{self, WorkerProcess};
 use anabranch::database::{End, Statement};
 use anabranch::{
-    Consumers, Namespace, NewTask, Owner, Pool, PoolSet, ReplicaSet, Row, Task, Tasks,
+    Consumers, Namespace, NewTask, Owner, Pool, PoolSet, ReplicaSet, Row, Task, TaskState, Tasks,
 };
 use anabranch::{Tx, params};
 use clap::Args;
@@ -253,7 +253,8 @@ pub(crate) async fn runs(own: &OwnLog, pool: &str, workers: usize) -> anyhow::Re
 
 pub(crate) async fn is_done(own: &OwnLog, pool: &str) -> anyhow::Result<bool> {
     let table = own.log.store().database().dialect().table("tasks");
-    let ready = format!("SELECT seq FROM {table} WHERE pool = $1 AND state = 0 LIMIT 1");
+    let state = TaskState::Ready.code();
+    let ready = format!("SELECT seq FROM {table} WHERE pool = $1 AND state = {state} LIMIT 1");
     Ok(query(own, Statement::query(ready, params![pool])).await?.is_empty())
 }
 
@@ -261,10 +262,11 @@ pub(crate) async fn is_done(own: &OwnLog, pool: &str) -> anyhow::Result<bool> {
 /// of all to their last, by the database's clock.
 async fn done(own: &OwnLog, pool: &str) -> anyhow::Result<(u64, f64)> {
     let table = own.log.store().database().dialect().table("tasks");
+    let done = TaskState::Done.code();
     let sums = format!(
         "SELECT count(*) AS tasks, max(finished_us) - (SELECT min(finished_us) FROM {table} \
-         WHERE pool = $1 AND state = 4) AS time_us FROM {table} \
-         WHERE pool = $1 AND state = 4 AND key <> $2"
+         WHERE pool = $1 AND state = {done}) AS time_us FROM {table} \
+         WHERE pool = $1 AND state = {done} AND key <> $2"
     );
     let rows = query(own, Statement::query(sums, params![pool, HOT])).await?;
     let Some(row) = rows.first() else { anyhow::bail!("no tasks are done") };

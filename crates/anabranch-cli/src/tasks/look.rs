@@ -55,20 +55,24 @@ pub(crate) struct Show {
     json: bool,
 }
 
-const STATES: [TaskState; 6] = [
-    TaskState::Ready,
-    TaskState::Scheduled,
-    TaskState::Held,
-    TaskState::Dead,
-    TaskState::Done,
-    TaskState::Cancelled,
-];
-const NOT_RUN: [TaskState; 4] =
-    [TaskState::Dead, TaskState::Held, TaskState::Ready, TaskState::Scheduled];
+/// Those that have not been run: the dead first, since they wait for somebody.
+fn not_run() -> Vec<TaskState> {
+    let place = |state: &TaskState| match state {
+        TaskState::Dead => 0,
+        TaskState::Held => 1,
+        TaskState::Ready => 2,
+        TaskState::Scheduled => 3,
+        TaskState::Done | TaskState::Cancelled => 4,
+    };
+    let mut states = TaskState::ALL.to_vec();
+    states.retain(|state| !state.is_finished());
+    states.sort_by_key(place);
+    states
+}
 
 fn state(name: &str) -> Result<TaskState, String> {
-    let found = STATES.into_iter().find(|state| state.to_string() == name);
-    found.ok_or_else(|| format!("use one of {}", STATES.map(|state| state.to_string()).join(", ")))
+    let found = TaskState::ALL.into_iter().find(|state| state.name() == name);
+    found.ok_or_else(|| format!("use one of {}", TaskState::ALL.map(TaskState::name).join(", ")))
 }
 
 /// How many tasks of a pool stand so.
@@ -82,8 +86,8 @@ impl Pools {
         if self.json {
             return pools.iter().try_for_each(|pool| {
                 let mut line = json!({ "pool": pool.pool });
-                STATES.iter().for_each(|state| {
-                    line[state.to_string()] = number(pool, *state).into();
+                TaskState::ALL.iter().for_each(|state| {
+                    line[state.name()] = number(pool, *state).into();
                 });
                 output::json(&line)
             });
@@ -97,7 +101,7 @@ impl Pools {
         let mut table = Table::new(["POOL", ready, scheduled, held, dead, done, cancelled]);
         for pool in &pools {
             let [ready, scheduled, held, dead, done, cancelled] =
-                STATES.map(|state| number(pool, state).to_string());
+                TaskState::ALL.map(|state| number(pool, state).to_string());
             table.row([pool.pool.clone(), ready, scheduled, held, dead, done, cancelled]);
         }
         table.print()
@@ -107,7 +111,7 @@ impl Pools {
 impl List {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let tasks = super::tasks(&self.target, &self.pool).await?;
-        let states = self.state.map_or_else(|| NOT_RUN.to_vec(), |state| vec![state]);
+        let states = self.state.map_or_else(not_run, |state| vec![state]);
         let mut found = Vec::new();
         for state in states {
             found.extend(tasks.list(state, self.limit - found.len()).await?);

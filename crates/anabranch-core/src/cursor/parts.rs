@@ -313,6 +313,12 @@ impl Parts {
         self.alive().map(|(_, part)| part.reached).min()
     }
 
+    /// How far the furthest of them has come.
+    #[must_use]
+    pub fn furthest(&self) -> Option<Position> {
+        self.alive().map(|(_, part)| part.reached).max()
+    }
+
     /// The slots of some parts.
     #[must_use]
     pub fn slots_of(&self, numbers: &[usize]) -> SlotSet {

@@ -3,7 +3,7 @@
 
 use super::Tables;
 use super::parked::ParkedKey;
-use anabranch_core::{Slot, StoreError};
+use anabranch_core::{Slot, StoreError, TaskState, TaskStates};
 use anabranch_store::database::Statement;
 use anabranch_store::{Row, params};
 use std::time::Duration;
@@ -14,19 +14,22 @@ impl Tables {
     pub(crate) async fn held(&self, pool: &str) -> Result<Vec<ParkedKey>, StoreError> {
         let dialect = self.database.dialect();
         let (held, tasks, now) = (dialect.table("held_keys"), dialect.table("tasks"), self.now);
+        let (ready, scheduled, dead) =
+            (TaskState::Ready.code(), TaskState::Scheduled.code(), TaskState::Dead.code());
+        let unfinished = TaskStates::UNFINISHED;
         let parked = format!(
             "SELECT key, min(slot) AS slot, min(since_us) AS since_us, NULL AS retry_in, \
              coalesce((SELECT min(t.error) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
-              AND t.state = 3), min(why)) AS error, \
+              AND t.state {unfinished} AND t.state = {dead}), min(why)) AS error, \
              (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
-              AND t.state < 4 AND (t.state <> 1 OR t.due_us <= {now})) AS tasks \
+              AND t.state {unfinished} AND (t.state <> {scheduled} OR t.due_us <= {now})) AS tasks \
              FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 3, key"
         );
         let retrying = format!(
             "SELECT key, slot, enqueued_us AS since_us, due_us - {now} AS retry_in, error, \
              (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = r.key \
-              AND t.state = 0) AS tasks \
-             FROM {tasks} AS r WHERE pool = $1 AND state = 0 AND attempts > 0 AND due_us > {now} \
+              AND t.state = {ready}) AS tasks \
+             FROM {tasks} AS r WHERE pool = $1 AND state = {ready} AND attempts > 0 AND due_us > {now} \
              AND NOT EXISTS (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = r.key) \
              ORDER BY seq"
         );
@@ -56,9 +59,10 @@ impl Tables {
     pub(crate) async fn ready(&self, pool: &str) -> Result<Vec<(Slot, u64)>, StoreError> {
         let dialect = self.database.dialect();
         let (held, tasks, now) = (dialect.table("held_keys"), dialect.table("tasks"), self.now);
+        let (ready, scheduled) = (TaskState::Ready.code(), TaskState::Scheduled.code());
         let select = format!(
             "SELECT slot, count(*) AS tasks FROM {tasks} AS t WHERE pool = $1 \
-             AND (state = 0 OR (state = 1 AND due_us <= {now})) AND NOT EXISTS \
+             AND (state = {ready} OR (state = {scheduled} AND due_us <= {now})) AND NOT EXISTS \
              (SELECT 1 FROM {held} AS h WHERE h.pool = $1 AND h.key = t.key) GROUP BY slot"
         );
         let rows = self.query(Statement::query(select, params![pool])).await?;

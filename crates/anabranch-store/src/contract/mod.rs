@@ -20,6 +20,7 @@ pub mod envelope;
 pub mod limits;
 pub mod migrations;
 pub mod open;
+pub mod positions;
 pub mod read;
 pub mod subscribe;
 
@@ -102,6 +103,8 @@ macro_rules! contract {
             open::the_hash_rule_of_a_log_is_kept,
             open::without_migration_a_missing_log_is_an_error,
             open::logs_in_one_database_are_apart,
+            positions::the_last_position_drawn_is_known,
+            positions::the_positions_of_deleted_events_are_not_given_again,
             read::a_stream_reads_in_both_directions,
             read::the_log_reads_in_both_directions,
             read::a_long_read_is_complete_and_in_order,

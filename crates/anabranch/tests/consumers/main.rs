@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod catch_ups;
+mod emptied_logs;
 mod ended_transactions;
 mod exactly_once;
 mod failures;

@@ -14,7 +14,9 @@ mod ledger;
 mod outages;
 #[path = "../replica_sets/proxy.rs"]
 mod proxy;
+mod recorded;
 mod refusals;
+mod states;
 #[path = "../consumers/support.rs"]
 mod support;
 mod timers;

@@ -1,0 +1,204 @@
+//! Beginning again: from where somebody wants it, and from where the log still can.
+//!
+//! Where the events at the place to begin are not in the log any more, a replay cannot make again what the
+//! consumer once made of them. Whoever asks decides what that is worth: see [`MissingEvents`].
+
+use crate::consumers::Consumers;
+use anabranch_core::{Event, Position, Query, StoreError};
+use jiff::Timestamp;
+use std::fmt;
+use thiserror::Error;
+
+/// From where a replay begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayFrom {
+    /// The first event.
+    Start,
+    /// The first event that the log still has, if those before it were deleted.
+    FirstKept,
+    /// The event after this position.
+    After(Position),
+    /// The first event that was recorded at this time or later, in microseconds since 1970.
+    Time(i64),
+}
+
+/// Why a replay was not asked for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The log no longer has the events with which it would begin.
+    #[error(transparent)]
+    Missing(MissingEvents),
+    /// The database could not do it, or there is no such consumer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The log no longer has the events with which a replay would begin: from where it can, and what that
+/// means.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub struct MissingEvents {
+    /// The consumer.
+    pub consumer: String,
+    /// It would begin after this position.
+    pub after: Position,
+    /// The first event after it that the log still has, and when that was recorded, in microseconds since
+    /// 1970.
+    pub first_kept: Option<(Position, i64)>,
+}
+
+impl fmt::Display for MissingEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { consumer, after, first_kept } = self;
+        match first_kept {
+            Some((first, recorded_us)) => {
+                let (next, last) = (after.get() + 1, first.get() - 1);
+                let missing = match next == last {
+                    true => format!("position {next}"),
+                    false => format!("the positions {next} to {last}"),
+                };
+                let time = Timestamp::from_microsecond(*recorded_us).unwrap_or_default();
+                write!(
+                    f,
+                    "the log has no events at {missing} any more, so a replay of `{consumer}` can \
+                     begin with position {first}, recorded at {time}"
+                )?;
+            }
+            None => write!(
+                f,
+                "the log has no events after position {after} any more, so there is nothing to replay \
+                 for `{consumer}`"
+            )?,
+        }
+        f.write_str(
+            "; what it made of deleted events cannot be made again: a `reset` hook that empties its \
+             tables loses it, one that removes nothing keeps it. `--from-first-kept` \
+             (ReplayFrom::FirstKept) tells the hook to undo only what comes again",
+        )
+    }
+}
+
+impl Consumers {
+    /// Asks for a replay: the next worker that runs the consumer calls its `reset` hook and puts its
+    /// cursors back, in one transaction. Returns the position after which it begins.
+    ///
+    /// If the log no longer has the event with which it would begin, this is refused with
+    /// [`ReplayError::Missing`], which says from where it can. Choose [`ReplayFrom::FirstKept`] then, or
+    /// [`replay_what_is_left`](Self::replay_what_is_left).
+    ///
+    /// ```
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
+    /// use anabranch_runtime::{Consumers, ReplayError, ReplayFrom};
+    /// let consumers = Consumers::of(&log);
+    /// match consumers.replay("order_summary", ReplayFrom::Start).await {
+    ///     Err(ReplayError::Missing(missing)) => println!("it would lose something: {missing}"),
+    ///     asked => println!("begins again after position {}", asked?),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn replay(&self, name: &str, from: ReplayFrom) -> Result<Position, ReplayError> {
+        self.ask_replay(name, from, false).await
+    }
+
+    /// [`replay`](Self::replay), though the log may have lost the events with which it would begin: what
+    /// the consumer made of those cannot be made again.
+    pub async fn replay_what_is_left(
+        &self,
+        name: &str,
+        from: ReplayFrom,
+    ) -> Result<Position, ReplayError> {
+        self.ask_replay(name, from, true).await
+    }
+
+    async fn ask_replay(
+        &self,
+        name: &str,
+        from: ReplayFrom,
+        accepts_missing: bool,
+    ) -> Result<Position, ReplayError> {
+        self.must_follow_log(name).await?;
+        let cursors = self.tables.cursors(name).await?;
+        let standing = || cursors.iter().map(|cursor| cursor.position);
+        let (lowest, furthest) = (standing().min(), standing().max().unwrap_or_default());
+        // After the cursors: whatever is drawn meanwhile lies beyond them.
+        let drawn = self.log.store().drawn().await?;
+        let to = match from {
+            ReplayFrom::Start => Position::START,
+            ReplayFrom::FirstKept => self.before_first().await?.unwrap_or(drawn),
+            ReplayFrom::After(position) => position,
+            ReplayFrom::Time(micros) => self.before(micros).await?,
+        };
+        // What was not handled yet comes anyway.
+        let to = match (from, lowest) {
+            (ReplayFrom::FirstKept, Some(lowest)) => to.min(lowest),
+            _ => to,
+        };
+        if let Some(stands) = lowest.filter(|stands| to > *stands) {
+            return Err(self.other(format!(
+                "consumer `{name}` stands at position {stands}, and a replay goes back: after {to} \
+                 it would leave events out; choose a position up to {stands}, or skip to the head"
+            )));
+        }
+        if to > drawn {
+            return Err(self.other(format!(
+                "the last position that the log has ever drawn is {drawn}, so `{name}` cannot begin \
+                 again after {to}; choose a position up to {drawn}"
+            )));
+        }
+        if !accepts_missing && from != ReplayFrom::FirstKept {
+            self.must_have(name, to, furthest).await?;
+        }
+        self.on_existing(name, self.tables.ask_reset(name, to)).await?;
+        Ok(to)
+    }
+
+    /// Refuses a replay if the event with which it would begin is not there, though the consumer has come
+    /// further. A place where nothing was ever stored, because an append was rolled back, looks the same.
+    async fn must_have(
+        &self,
+        name: &str,
+        to: Position,
+        furthest: Position,
+    ) -> Result<(), ReplayError> {
+        let first = self.first_after(to).await?;
+        let is_next = first.as_ref().is_some_and(|event| event.position().get() == to.get() + 1);
+        if is_next || furthest <= to {
+            return Ok(());
+        }
+        let first_kept = first.map(|event| (event.position(), event.recorded_us()));
+        Err(ReplayError::Missing(MissingEvents {
+            consumer: name.to_owned(),
+            after: to,
+            first_kept,
+        }))
+    }
+
+    /// The position before the first event that the log still has, if it has one.
+    async fn before_first(&self) -> Result<Option<Position>, StoreError> {
+        let first = self.first_after(Position::START).await?;
+        Ok(first.map(|event| Position::new(event.position().get() - 1)))
+    }
+
+    async fn first_after(&self, position: Position) -> Result<Option<Event>, StoreError> {
+        let read = self.log.read(Query::all()).after(position).limit(1);
+        Ok(read.collect().await?.pop())
+    }
+
+    /// The position before the first event of a time. Times do not order events, positions do, so
+    /// this is found by halving and is as exact as the clocks that made them.
+    async fn before(&self, micros: i64) -> Result<Position, StoreError> {
+        let (mut low, mut high) = (0, self.log.head().await?.get());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.first_after(Position::new(middle)).await? {
+                Some(event) if event.recorded_us() < micros => low = event.position().get(),
+                _ => high = middle,
+            }
+        }
+        Ok(Position::new(low))
+    }
+
+    fn other(&self, problem: String) -> ReplayError {
+        StoreError::Other { at: self.log.at().to_owned(), source: problem.into() }.into()
+    }
+}
