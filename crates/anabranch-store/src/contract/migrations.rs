@@ -50,8 +50,10 @@ fn more_than_adds(sql: &str) -> Option<String> {
     let refused = words.windows(2).find(|pair| {
         matches!(
             pair,
-            ["DROP" | "RENAME" | "TRUNCATE", _] | ["DELETE", "FROM"] | ["ADD", "CONSTRAINT"]
-        ) || matches!(pair, ["ALTER", what] if *what != "TABLE")
+            ["DROP" | "RENAME" | "TRUNCATE" | "RESTART", _]
+                | ["DELETE", "FROM"]
+                | ["ADD", "CONSTRAINT"]
+        ) || matches!(pair, ["ALTER", what] if !["TABLE", "SEQUENCE"].contains(what))
             || matches!(pair, ["ADD", what] if *what != "COLUMN")
     });
     if let Some(pair) = refused {
@@ -73,6 +75,7 @@ mod tests {
             "CREATE TABLE a (b text NOT NULL); -- DROP nothing\n",
             "ALTER TABLE a ADD COLUMN b text, ADD COLUMN c int NOT NULL DEFAULT 0;",
             "CREATE TRIGGER t AFTER DELETE ON a BEGIN UPDATE s SET v = 1; END;",
+            "ALTER SEQUENCE a START 1;",
         ] {
             assert_eq!(more_than_adds(fine), None);
         }
@@ -85,6 +88,7 @@ mod tests {
             ("ALTER TABLE a ADD UNIQUE (b);", "ADD UNIQUE"),
             ("DELETE FROM a;", "DELETE FROM"),
             ("TRUNCATE a;", "TRUNCATE A"),
+            ("ALTER SEQUENCE a RESTART 1;", "RESTART 1"),
             (
                 "ALTER TABLE a ADD COLUMN b int NOT NULL;",
                 "ADD COLUMN B INT NOT NULL without a DEFAULT",
