@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
+//! | `claims` | what is wanted and free, handed to the lanes |
 //! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
 //! | `last_word` | how it stands when its lanes have stopped |
@@ -13,6 +14,7 @@
 
 mod beyond;
 mod catch_up;
+mod claims;
 mod heartbeat;
 mod last_word;
 mod membership;
@@ -20,12 +22,10 @@ mod peers;
 mod running;
 
 use crate::consumer::Consumer;
-use crate::identity::Stored;
 use crate::lane::{Order, Report};
 use crate::replica_set::{Observer, Progress};
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use crate::tables::cursors::Wanted;
 use crate::tables::workers::{Beat, Worker};
 use crate::tuning::Tuning;
 use anabranch_core::generation::Rollout;
@@ -281,59 +281,10 @@ impl Keeper {
         }
     }
 
-    /// Claims what is wanted and free, and hands it to the lanes.
-    async fn claim_all(&mut self) -> Result<(), RunError> {
-        for number in 0..self.running.len() {
-            if !self.running[number].claim {
-                continue;
-            }
-            let running = &self.running[number];
-            let name = running.consumer.name.clone();
-            let (consumer, rule) = (Arc::clone(&running.consumer), self.log.hash_rule());
-            let is_same = |stored: &Stored| consumer.still_is(rule, Some(stored));
-            let (worker, lanes) = (&self.worker.id, &running.lane_slots);
-            let (wanted, losses) = (Wanted { lanes, all: &running.universe }, running.losses());
-            let claimed = self.tables.claim(&name, is_same, worker, wanted).await;
-            let held = match claimed {
-                Ok(held) => held,
-                Err(RunError::Store(error)) if error.is_transient() => {
-                    tracing::warn!(consumer = name, %error, "cannot claim yet");
-                    return Ok(());
-                }
-                // Gone since the last heartbeat; the next one says so.
-                Err(RunError::Store(StoreError::Corrupt { .. })) if self.is_gone(&name).await => {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            if !self.stands_in_log(number, &held.cursors).await? {
-                return Ok(());
-            }
-            let running = &mut self.running[number];
-            running.claim = false;
-            if running.generation.is_some_and(|before| before != held.generation) {
-                running.tell_all(|_| Order::Forget);
-            }
-            running.generation = Some(held.generation);
-            let waiting = if running.lacks_slots() { held.waiting } else { Vec::new() };
-            if waiting != running.waiting_for && !waiting.is_empty() {
-                tracing::info!(consumer = name, ?waiting, "waits for slots that others hold");
-            }
-            running.waiting_for = waiting;
-            running.hand_out(&held.cursors, &losses);
-        }
-        Ok(())
-    }
-
     fn panicked(&self, error: &tokio::task::JoinError) -> RunError {
         let name = self.plan.name.clone();
         let problem = format!("a part of it panicked ({error}); correct its code and start again");
         RunError::Set { name, problem }
-    }
-
-    async fn is_gone(&self, consumer: &str) -> bool {
-        let known = self.tables.registered(Some(consumer)).await;
-        known.is_ok_and(|known| known.is_empty())
     }
 
     /// What a heartbeat has found out.

@@ -1,0 +1,254 @@
+//! A consumer and what is stored of it: registered, compared, put back.
+
+use super::{Consumer, is_folded, strategy_text};
+use crate::identity::{Difference, Identity, Stored};
+use crate::key_samples;
+use crate::row_watch;
+use crate::run_error::RunError;
+use crate::scope_change::ScopeChange;
+use crate::settings::Start;
+use crate::tables::Tables;
+use crate::tables::consumers::Registered;
+use crate::tables::cursors::Locked;
+use crate::tx::{Ended, Tx};
+use anabranch_core::{HashRule, Position, Query, StoreError};
+use anabranch_store::database::Statement;
+use anabranch_store::{Filter, Log, ReadRequest, Scope};
+
+impl Consumer {
+    /// What identifies it. A consumer keeps it for ever: its cursors hold slots of these keys, and stand
+    /// behind these events.
+    fn identity(&self, log_rule: HashRule) -> Identity {
+        let rule = self.partition.rule(log_rule);
+        Identity {
+            kind: self.kind,
+            partition: self.partition.identity(log_rule),
+            strategy: strategy_text(self.partition.strategy(), rule),
+            scope: self.settings.scope.canonical(self.partition.category()),
+            version: self.settings.version,
+        }
+    }
+
+    /// Registers it if it is new; refuses it if what is stored was made by something else.
+    pub(crate) async fn register(&self, log: &Log, tables: &Tables) -> Result<(), RunError> {
+        let identity = self.identity(log.hash_rule());
+        let wanted = Registered {
+            name: self.name.clone(),
+            kind: self.kind.to_owned(),
+            strategy: identity.strategy.clone(),
+            version: self.settings.version,
+            paused: false,
+            reset_to: None,
+            problem: None,
+            is_set_up: true,
+        };
+        // Read before the transaction, which may keep all others from the database.
+        let start = match self.settings.start {
+            Start::Beginning => Position::START,
+            Start::Head => log.head().await?,
+        };
+        let mut tx = Tx::begin(&tables.database, self.suffix);
+        let slots = self.partition.slots();
+        let (found, is_new) = tables.register(tx.session(), &wanted, &slots).await?;
+        if found.is_set_up && !is_new {
+            return self.go_on(log, tables, tx, &identity).await;
+        }
+        if found.strategy != wanted.strategy {
+            return Err(RunError::refused(
+                &self.name,
+                format!(
+                    "its positions were imported for {} and it is partitioned by {}; import them \
+                     again for what it is, or let it use the rule of the old runners \
+                     (Partition::with_rule)",
+                    found.strategy, wanted.strategy
+                ),
+            ));
+        }
+        if is_folded(self.kind) && !is_new {
+            let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+            if cursors.iter().any(|cursor| cursor.position > Position::START) {
+                return Err(RunError::refused(
+                    &self.name,
+                    format!(
+                        "its positions were imported, but a view is folded from the first event on; \
+                         let it begin at the start (`anabranch forget {}`)",
+                        self.name
+                    ),
+                ));
+            }
+        }
+        let failed = |error: String| self.failed("set-up", &error);
+        self.work.hooks().set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
+        let mut begin: Vec<Statement> = match is_new {
+            true => tables.restart_at(&self.name, &[], &slots, start, start),
+            // Its cursors were imported: they stay where they stand.
+            false => vec![tables.is_set_up(&wanted)],
+        };
+        begin.push(tables.keep_identity(&self.name, &identity));
+        self.ended(tables, "set-up", tx.commit(begin).await)?;
+        if is_new && !self.has_rows() && self.settings.start == Start::Beginning {
+            self.say_where_it_begins(log).await?;
+        }
+        row_watch::prepare(self, tables).await
+    }
+
+    /// Goes on with what is stored, if that was made by what it is now.
+    async fn go_on(
+        &self,
+        log: &Log,
+        tables: &Tables,
+        mut tx: Tx<'_>,
+        identity: &Identity,
+    ) -> Result<(), RunError> {
+        let stored = tables.identity_in(tx.session(), &self.name).await?;
+        let stored =
+            stored.ok_or_else(|| tables.corrupt(format!("no consumer `{}`", self.name)))?;
+        match identity.compare(&stored) {
+            Ok(()) => {}
+            Err(Difference::Scope { was, is }) => {
+                // Written down, so that the change can be accepted without this program.
+                let want = vec![tables.want_scope(&self.name, &is)];
+                self.ended(tables, "asking for another scope", tx.commit(want).await)?;
+                return Err(self.scope_refused(log, tables, (&was, &is)).await?);
+            }
+            Err(difference) => return Err(RunError::refused(&self.name, difference.to_string())),
+        }
+        let mut keep = Vec::new();
+        if stored.is_partial() {
+            let adopted = self.work.hooks().adopt(&mut tx).await;
+            adopted.map_err(|error| self.failed("adopting", &error.to_string()))?;
+            keep.push(tables.keep_identity(&self.name, identity));
+        }
+        self.ended(tables, "registering", tx.commit(keep).await)?;
+        key_samples::check(self, log, tables).await?;
+        row_watch::prepare(self, tables).await
+    }
+
+    async fn scope_refused(
+        &self,
+        log: &Log,
+        tables: &Tables,
+        (was, is): (&crate::Scope, &crate::Scope),
+    ) -> Result<RunError, RunError> {
+        let cursors = tables.cursors(&self.name).await?;
+        let position = cursors.iter().map(|cursor| cursor.position).max().unwrap_or_default();
+        let change = ScopeChange::of(log, &self.name, (was, is), position).await?;
+        let problem = format!(
+            "{change}; if that is meant, `anabranch accept-scope {0}` and start it again, and to \
+             handle what is left out as well, `anabranch replay {0}` after that",
+            self.name
+        );
+        Ok(RunError::refused(&self.name, problem))
+    }
+
+    fn failed(&self, what: &str, error: &str) -> RunError {
+        RunError::refused(&self.name, format!("{what} failed: {error}"))
+    }
+
+    /// What the end of a transaction means for whoever wants to run it.
+    fn ended(&self, tables: &Tables, what: &str, ended: Ended) -> Result<(), RunError> {
+        match ended {
+            Ended::Committed => Ok(()),
+            Ended::Fenced => Err(self.failed(what, "the consumer is gone")),
+            Ended::Broken(broken) => Err(tables.error(broken).into()),
+            Ended::Failed(failure) if failure.failed.is_transient() => {
+                Err(tables.error(failure.failed).into())
+            }
+            Ended::Failed(failure) => Err(self.failed(what, &failure.failed.to_string())),
+        }
+    }
+
+    /// A new consumer begins with the first event that the log still has: says so where others were
+    /// there before it.
+    async fn say_where_it_begins(&self, log: &Log) -> Result<(), StoreError> {
+        // One page, which waits for nobody: behind an append in flight it says nothing.
+        let page = log.store().read(ReadRequest {
+            scope: Scope::Log(Query::all()),
+            filter: Filter::default(),
+            cursor: Position::START.get(),
+            up_to: Position::END,
+            backwards: false,
+            max_events: 1,
+        });
+        let first = page.await?.events.pop();
+        if let Some(first) = first.filter(|first| first.position().get() > 1) {
+            tracing::info!(
+                consumer = self.name,
+                position = first.position().get(),
+                recorded_at = %first.recorded_at(),
+                "begins with the first event that the log still has; those before it are gone"
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses to go on once something else has taken its place, or it was forgotten.
+    pub(crate) fn still_is(
+        &self,
+        log_rule: HashRule,
+        now: Option<&Stored>,
+    ) -> Result<(), RunError> {
+        let Some(now) = now else {
+            return Err(RunError::refused(
+                &self.name,
+                "it was forgotten, or has taken the place of the old version; run it under its own \
+                 name"
+                    .to_owned(),
+            ));
+        };
+        match self.identity(log_rule).compare(now) {
+            Ok(()) => Ok(()),
+            Err(Difference::Version { was, is }) => Err(RunError::refused(
+                &self.name,
+                format!(
+                    "version {was} has taken the place of version {is}; run the program with that \
+                     version"
+                ),
+            )),
+            Err(Difference::Scope { was, is }) => Err(RunError::refused(
+                &self.name,
+                format!(
+                    "its scope is ({was}) since that was accepted, and this program's is ({is}); run \
+                     the program with the new one"
+                ),
+            )),
+            Err(difference) => Err(RunError::refused(&self.name, difference.to_string())),
+        }
+    }
+
+    /// Puts it back to where somebody asked for, with its own hook, in one transaction. Says whether
+    /// there was something to do.
+    ///
+    /// First its owners are fenced, in a transaction of its own: while a replay is asked for nobody
+    /// claims, so the hook finds nobody at work, and whoever still is fails at its fence without
+    /// waiting for this one. (Held here, the cursors would make the two wait for each other.)
+    pub(crate) async fn reset(&self, tables: &Tables) -> Result<bool, RunError> {
+        let known = tables.registered(Some(&self.name)).await?;
+        if known.iter().all(|known| known.reset_to.is_none()) {
+            // Somebody else was faster, or this was asked of an older heartbeat.
+            return Ok(false);
+        }
+        tables.commit(tables.fence_all(&self.name)).await?;
+        let mut tx = Tx::begin(&tables.database, self.suffix);
+        let Locked { reset_to, slots, .. } = tables.lock_consumer(tx.session(), &self.name).await?;
+        let Some(to) = reset_to else {
+            tx.commit(Vec::new()).await;
+            return Ok(false);
+        };
+        let failed = |error: String| self.failed("reset", &error);
+        if let Err(error) = self.work.hooks().reset(to, &mut tx).await {
+            return Err(match tx.failure() {
+                Some(failure) if failure.failed.is_transient() => {
+                    tables.error(failure.failed).into()
+                }
+                _ => failed(error.to_string()),
+            });
+        }
+        let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+        if cursors.iter().any(|cursor| cursor.position < to) {
+            return Err(failed(format!("it stands before position {to}, and a replay goes back")));
+        }
+        let restart = tables.restart_at(&self.name, &cursors, &slots, to, to);
+        self.ended(tables, "reset", tx.commit(restart).await).map(|()| true)
+    }
+}

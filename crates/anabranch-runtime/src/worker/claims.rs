@@ -1,0 +1,60 @@
+//! Claims: what a worker wants and is free is taken, and handed to its lanes.
+
+use super::Keeper;
+use crate::identity::Stored;
+use crate::lane::Order;
+use crate::run_error::RunError;
+use crate::tables::cursors::Wanted;
+use anabranch_core::StoreError;
+use std::sync::Arc;
+
+impl Keeper {
+    /// Claims what is wanted and free, and hands it to the lanes.
+    pub(super) async fn claim_all(&mut self) -> Result<(), RunError> {
+        for number in 0..self.running.len() {
+            if !self.running[number].claim {
+                continue;
+            }
+            let running = &self.running[number];
+            let name = running.consumer.name.clone();
+            let (consumer, rule) = (Arc::clone(&running.consumer), self.log.hash_rule());
+            let is_same = |stored: &Stored| consumer.still_is(rule, Some(stored));
+            let (worker, lanes) = (&self.worker.id, &running.lane_slots);
+            let (wanted, losses) = (Wanted { lanes, all: &running.universe }, running.losses());
+            let claimed = self.tables.claim(&name, is_same, worker, wanted).await;
+            let held = match claimed {
+                Ok(held) => held,
+                Err(RunError::Store(error)) if error.is_transient() => {
+                    tracing::warn!(consumer = name, %error, "cannot claim yet");
+                    return Ok(());
+                }
+                // Gone since the last heartbeat; the next one says so.
+                Err(RunError::Store(StoreError::Corrupt { .. })) if self.is_gone(&name).await => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
+            if !self.stands_in_log(number, &held.cursors).await? {
+                return Ok(());
+            }
+            let running = &mut self.running[number];
+            running.claim = false;
+            if running.generation.is_some_and(|before| before != held.generation) {
+                running.tell_all(|_| Order::Forget);
+            }
+            running.generation = Some(held.generation);
+            let waiting = if running.lacks_slots() { held.waiting } else { Vec::new() };
+            if waiting != running.waiting_for && !waiting.is_empty() {
+                tracing::info!(consumer = name, ?waiting, "waits for slots that others hold");
+            }
+            running.waiting_for = waiting;
+            running.hand_out(&held.cursors, &losses);
+        }
+        Ok(())
+    }
+
+    async fn is_gone(&self, consumer: &str) -> bool {
+        let known = self.tables.registered(Some(consumer)).await;
+        known.is_ok_and(|known| known.is_empty())
+    }
+}
