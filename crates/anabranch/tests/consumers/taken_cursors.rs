@@ -95,45 +95,54 @@ async fn a_drain_whose_answer_was_lost_is_not_repeated(db: Db) {
     assert_eq!(proof(&log, &table).await, Proof { handled: 1, doubled: 0, keys: 1, wrong: 0 });
 }
 
-/// Two cursors of a lane have met and are about to be one; somebody takes one of them.
+/// Two cursors of a lane have met and are about to be one; somebody takes one of them. What was read
+/// may be of one of them only, so it is tried until a batch was of both.
 async fn a_cursor_that_was_taken_is_not_absorbed(db: Db) {
-    let (log, other) = (db.log().await, db.log().await);
+    let log = db.log().await;
     for which in ["min", "max"] {
-        let gate = Gate::default();
-        let name = format!("orders_{which}");
-        let recorder = db.recorder(&name).hook(gate.hook()).partition(Partition::entities());
-        let (table, calls) = (recorder.table.clone(), Arc::clone(&recorder.handled));
-        // Half of the slots stand at the head, the others at the beginning.
-        let half = anabranch::FixedPartition::new(0, 2).unwrap();
-        fill(&log, 0..10, 1..=1).await;
-        gate.open();
-        let set = ReplicaSet::new("s").projection(recorder.clone());
-        set.partition(half).catch_up(&log).await.unwrap();
-        let before = calls.load(Ordering::Relaxed);
-        let running = start(&log, ReplicaSet::new("s").projection(recorder));
-        until("both at one place", async || (status(&log, &name).await.lag == 0).then_some(()))
-            .await;
-        gate.open.store(false, Ordering::SeqCst);
-        gate.met.store(false, Ordering::SeqCst);
-        one(&log, "gate", numbered(1)).await;
-        let events = log.read(Query::all()).collect().await.unwrap().len() as i64;
-        gate.is_met().await;
-        let cursors = table_of(&log, "cursors");
-        let two = format!("SELECT count(*) FROM {cursors} WHERE consumer = '{name}'");
-        assert_eq!(number(&other, &two).await, 2);
-        let of = format!("consumer = '{name}'");
-        let only = format!("WHERE id = (SELECT {which}(id) FROM {cursors} WHERE {of})");
-        raise_epochs(&other, &only).await;
-        gate.open();
-        until("the rest", async || (proof(&log, &table).await.handled == events).then_some(()))
-            .await;
-        running.stop().await;
-        let calls = calls.load(Ordering::Relaxed) - before;
-        let rest = events as u64 - before;
-        assert!(calls > rest, "{which}: the event at the gate was rolled back once");
-        assert_eq!(proof(&log, &table).await.doubled, 0);
+        let mut attempts = 0;
+        while !is_rolled_back_once_taken(&db, &log, which, attempts).await {
+            attempts += 1;
+            assert!(attempts < 20, "{which}: no event at the gate was ever rolled back");
+        }
+    }
+}
+
+/// Says whether the event at the gate was rolled back.
+async fn is_rolled_back_once_taken(db: &Db, log: &Log, which: &str, attempt: u32) -> bool {
+    let other = db.log().await;
+    let gate = Gate::default();
+    let name = format!("orders_{which}_{attempt}");
+    let recorder = db.recorder(&name).hook(gate.hook()).partition(Partition::entities());
+    let (table, calls) = (recorder.table.clone(), Arc::clone(&recorder.handled));
+    // Half of the slots stand at the head, the others at the beginning.
+    let half = anabranch::FixedPartition::new(0, 2).unwrap();
+    fill(log, 0..10, 1..=1).await;
+    gate.open();
+    let set = ReplicaSet::new("s").projection(recorder.clone());
+    set.partition(half).catch_up(log).await.unwrap();
+    let running = start(log, ReplicaSet::new("s").projection(recorder));
+    until("both at one place", async || (status(log, &name).await.lag == 0).then_some(())).await;
+    gate.open.store(false, Ordering::SeqCst);
+    gate.met.store(false, Ordering::SeqCst);
+    one(log, "gate", numbered(1)).await;
+    let events = log.read(Query::all()).collect().await.unwrap().len() as i64;
+    gate.is_met().await;
+    let cursors = table_of(log, "cursors");
+    let two = format!("SELECT count(*) FROM {cursors} WHERE consumer = '{name}'");
+    assert_eq!(number(&other, &two).await, 2);
+    let of = format!("consumer = '{name}'");
+    let only = format!("WHERE id = (SELECT {which}(id) FROM {cursors} WHERE {of})");
+    raise_epochs(&other, &only).await;
+    gate.open();
+    until("the rest", async || (proof(log, &table).await.handled == events).then_some(())).await;
+    running.stop().await;
+    assert_eq!(proof(log, &table).await.doubled, 0);
+    let is_rolled_back = calls.load(Ordering::Relaxed) > events as u64;
+    if is_rolled_back {
         assert_eq!(number(&other, &two).await, 1, "they are one after all");
     }
+    is_rolled_back
 }
 
 /// A lane gets more slots at the place where it stands: what is read for both is fenced by both.
