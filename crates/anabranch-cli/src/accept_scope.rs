@@ -10,7 +10,8 @@ use std::process::ExitCode;
 ///
 /// A program whose scope is not the stored one is refused, since the consumer has passed events that
 /// only match now: they would be left out without a word. This shows what that is, and with --yes lets
-/// the consumer go on from where it is with the new scope. Workers with the old one stop.
+/// the consumer go on from where it is with the new scope. Workers with the old one stop. As long as a
+/// worker of the last version lives, which knows nothing of this, it is refused.
 #[derive(Args)]
 pub(crate) struct AcceptScope {
     #[command(flatten)]

@@ -5,6 +5,9 @@ ALTER TABLE "{ns}".consumers
     ADD COLUMN scope        text,            -- which events it handles, as JSON
     ADD COLUMN wanted_scope text;            -- what a program asked for that differs, until accepted
 
+-- The newest schema that a worker's program knows; NULL if it is older than this one.
+ALTER TABLE "{ns}".workers ADD COLUMN schema_version bigint;
+
 -- Keys of handled events of consumers whose key is a function: computed again at each start.
 CREATE TABLE "{ns}".key_samples (
     consumer text COLLATE "C" NOT NULL,

@@ -1,6 +1,7 @@
 //! Looking after the consumers of a log: status, pause, replay, parked keys.
 
 use crate::consumer::follows_log;
+use crate::row_watch;
 use crate::status::{ConsumerStatus, CursorStatus, Situation, WorkerStatus};
 use crate::tables::Tables;
 use crate::tables::parked::{Asked, ParkedKey};
@@ -148,14 +149,16 @@ impl Consumers {
     /// that stands beyond the log ([`Reason::BeyondLog`](crate::Reason::BeyondLog)) goes back to its end.
     pub async fn skip_to_head(&self, name: &str) -> Result<Position, StoreError> {
         self.must_follow_log(name).await?;
-        let head = self.log.head().await?;
+        // Read before the transaction, which may keep all others from the database. What stood beyond
+        // all that was drawn later is not of this log.
+        let before = self.tables.cursors(name).await?;
+        let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);
+        let is_beyond = before.iter().any(|cursor| cursor.position > drawn);
         let mut tx = Tx::begin(&self.tables.database, "");
         let locked = self.tables.lock(tx.session(), name).await?;
-        // Lanes may have passed that head meanwhile; nothing is to be handled twice. Now that they are
-        // locked, what lies beyond all that was ever drawn is not of this log.
-        let drawn = self.log.store().drawn().await?;
+        // Lanes may have passed that head meanwhile; nothing is to be handled twice.
         let standing = locked.cursors.iter().map(|cursor| cursor.position);
-        let furthest = standing.filter(|position| *position <= drawn).max();
+        let furthest = standing.filter(|position| !is_beyond || *position <= drawn).max();
         let head = head.max(furthest.unwrap_or_default());
         let (cursors, slots) = (&locked.cursors, &locked.slots);
         let restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
@@ -173,10 +176,12 @@ impl Consumers {
         if self.tables.registered(Some(name)).await?.is_empty() {
             return Err(self.unknown(name));
         }
+        let watched = row_watch::removal(name, &self.tables).await?;
         let mut session = self.tables.database.control();
         // A claim at the same time would add cursors of nobody.
         self.tables.lock_consumer(session.as_mut(), name).await?;
-        let mut statements = self.tables.forget(name);
+        let mut statements = watched;
+        statements.extend(self.tables.forget(name));
         statements.push(Statement::signal(Topic::Workers));
         let done = session.run(statements, End::Commit).await;
         done.map(drop).map_err(|failed| self.tables.error(failed))
@@ -191,7 +196,7 @@ impl Consumers {
         Ok(self.tables.parked(name).await?.into_iter().map(Into::into).collect())
     }
 
-    /// The first events that wait behind a parked key.
+    /// The first events that wait behind a parked key, without those that the log has no more.
     pub async fn parked_events(
         &self,
         name: &str,
@@ -202,7 +207,9 @@ impl Consumers {
         for position in self.tables.parked_positions(name, key, limit).await? {
             let before = Position::new(position.get().saturating_sub(1));
             let read = self.log.read(Query::all()).after(before).limit(1);
-            events.extend(read.collect().await?);
+            // One that was deleted is not there any more; the next one is another's.
+            let found = read.collect().await?.into_iter();
+            events.extend(found.filter(|event| event.position() == position));
         }
         Ok(events)
     }

@@ -26,9 +26,10 @@ pub(crate) struct Stored {
     pub(crate) kind: String,
     pub(crate) partition: Option<String>,
     pub(crate) strategy: String,
-    pub(crate) scope: Option<Scope>,
+    /// As text: another program may write what this one cannot read, and that must stop nobody.
+    pub(crate) scope: Option<String>,
     /// What a program asked for, and nobody has accepted yet.
-    pub(crate) wanted_scope: Option<Scope>,
+    pub(crate) wanted_scope: Option<String>,
     pub(crate) version: u32,
 }
 
@@ -50,8 +51,8 @@ pub(crate) enum Difference {
          that version, or rebuild it"
     )]
     Version { was: u32, is: u32 },
-    #[error("it handles {is} here and {was} in the database")]
-    Scope { was: Box<Scope>, is: Box<Scope> },
+    #[error("it handles ({is}) here and ({}) in the database", Scope::in_words(was))]
+    Scope { was: String, is: Box<Scope> },
 }
 
 impl Identity {
@@ -71,9 +72,8 @@ impl Identity {
             return Err(Difference::Version { was: stored.version, is: self.version });
         }
         match &stored.scope {
-            Some(was) if *was != self.scope => {
-                let is = Box::new(self.scope.clone());
-                Err(Difference::Scope { was: Box::new(was.clone()), is })
+            Some(was) if *was != self.scope.text() => {
+                Err(Difference::Scope { was: was.clone(), is: Box::new(self.scope.clone()) })
             }
             _ => Ok(()),
         }
@@ -103,7 +103,7 @@ mod tests {
 
     fn stored() -> Stored {
         let Identity { kind, partition, strategy, scope, version } = identity();
-        let (partition, scope) = (Some(partition), Some(scope));
+        let (partition, scope) = (Some(partition), Some(scope.text()));
         Stored { kind: kind.to_owned(), partition, strategy, scope, wanted_scope: None, version }
     }
 
@@ -121,7 +121,7 @@ mod tests {
         assert!(matches!(partition, Difference::Partition { .. }), "{partition}");
         let version = differs(|stored| stored.version = 1);
         assert_eq!(version, Difference::Version { was: 1, is: 2 });
-        let scope = differs(|stored| stored.scope = Some(Scope::all()));
+        let scope = differs(|stored| stored.scope = Some(Scope::all().text()));
         assert!(matches!(scope, Difference::Scope { .. }), "{scope}");
     }
 

@@ -33,22 +33,23 @@ impl Sampler {
     }
 
     /// The keys to keep of a batch that is about to be committed.
-    pub(crate) fn take(
-        &mut self,
-        partition: &Partition,
-        events: &[Event],
-    ) -> Vec<(Position, String)> {
-        let Some(next) = self.next.filter(|_| !events.is_empty()) else { return Vec::new() };
-        self.batches += 1;
-        if self.batches < next {
+    pub(crate) fn take(&self, partition: &Partition, events: &[Event]) -> Vec<(Position, String)> {
+        if self.next.is_none_or(|next| self.batches + 1 < next) {
             return Vec::new();
         }
-        self.next = Some(next * 2);
         let sample = |event: &Event| {
-            // One without a key has failed, and is parked under its stream.
-            partition.key(event).ok().map(|key| (event.position(), key.into_owned()))
+            // One without a key has failed, and is parked under its stream. Not every database takes
+            // a NUL in a text.
+            let key = partition.key(event).ok().filter(|key| !key.contains('\0'));
+            key.map(|key| (event.position(), key.into_owned()))
         };
         spread(events, OF_A_BATCH).into_iter().filter_map(sample).collect()
+    }
+
+    /// A batch with events is committed.
+    pub(crate) fn committed(&mut self) {
+        self.batches += 1;
+        self.next = self.next.map(|next| if self.batches < next { next } else { next * 2 });
     }
 }
 

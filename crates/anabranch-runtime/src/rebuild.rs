@@ -2,6 +2,7 @@
 
 use crate::consumer::NEXT;
 use crate::fold::SLOT;
+use crate::row_watch;
 use crate::tables::imports::quoted;
 use crate::tables::{IDLE, Tables};
 use anabranch_core::{Cursor, Position, StoreError};
@@ -79,6 +80,20 @@ pub enum RebuildError {
         old: Position,
         /// How far the new one is.
         next: Position,
+    },
+    /// The new version has other columns, so that rows cannot be compared.
+    #[error(
+        "the new version of table `{table}` has other columns, so its rows cannot be compared: new \
+         are [{}], gone are [{}]; compare what both have by queries of your own, then switch",
+        new.join(", "), gone.join(", ")
+    )]
+    Columns {
+        /// Which table.
+        table: String,
+        /// Columns that only the old version has.
+        gone: Vec<String>,
+        /// Columns that only the new version has.
+        new: Vec<String>,
     },
     /// Some keys of the new version are parked.
     #[error(
@@ -160,17 +175,26 @@ impl Rebuild {
         Ok(differences)
     }
 
-    /// What is compared: all that the tables hold, but for whose row it is, which a row that the last
-    /// version wrote does not say.
+    /// The columns of both tables, which must be the same; but for the one that says whose row it is,
+    /// which a row that the last version wrote does not.
     async fn columns_of(&self, old: &str, next: &str) -> Result<String, RebuildError> {
+        let mut columns = Vec::new();
         for table in [old, next] {
-            let look = Statement::query(format!("SELECT * FROM {table} LIMIT 1"), vec![]);
-            if let Some(row) = self.tables.query(look).await?.first() {
-                let names = row.iter().map(|(name, _)| name).filter(|name| *name != SLOT);
-                return Ok(names.map(quoted).collect::<Vec<_>>().join(", "));
-            }
+            // A row without values, also of a table without rows.
+            let look = format!("SELECT t.* FROM (SELECT 1) AS one LEFT JOIN {table} AS t ON 1 = 0");
+            let rows = self.tables.query(Statement::query(look, vec![])).await?;
+            let names = rows.iter().flat_map(|row| row.iter().map(|(name, _)| name.to_owned()));
+            columns.push(names.filter(|name| name != SLOT).collect::<Vec<_>>());
         }
-        Ok("*".to_owned())
+        let missing = |from: &[String], others: &[String]| -> Vec<String> {
+            from.iter().filter(|name| !others.contains(name)).cloned().collect()
+        };
+        let (gone, new) = (missing(&columns[0], &columns[1]), missing(&columns[1], &columns[0]));
+        if !gone.is_empty() || !new.is_empty() {
+            let table = old.to_owned();
+            return Err(RebuildError::Columns { table, gone, new });
+        }
+        Ok(columns[0].iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "))
     }
 
     /// Puts the new version in the place of the old one, in one transaction. The old tables are kept
@@ -185,11 +209,13 @@ impl Rebuild {
                 )));
             }
         }
+        let watched = row_watch::removal(&next_name, &self.tables).await?;
+        let watched = [watched, row_watch::removal(&self.name, &self.tables).await?].concat();
         let mut session = self.tables.database.begin();
         // The tables first: that waits for handlers at work, who hold no cursor yet. The other way
         // round they would wait for each other.
         let dialect = self.tables.database.dialect();
-        let mut renames = Vec::new();
+        let mut renames = watched;
         for (table, next_table) in &self.own {
             let kept = format!("{table}_old");
             renames.push(Statement::new(format!("DROP TABLE IF EXISTS {kept}"), vec![]));

@@ -118,20 +118,20 @@ impl<R: Rollup> Fold for RollupFold<R> {
 /// ```
 /// # use anabranch_runtime::{Rollup, RollupReader};
 /// # async fn f<R: Rollup>(log: anabranch_store::Log, turnover: R) -> anabranch_runtime::Result<()> {
-/// let reader = RollupReader::new(&log, turnover);
+/// let reader = RollupReader::new(&log, &turnover);
 /// let day = reader.get("2026-11-15").await?;
 /// let november = reader.range("2026-11-01", "2026-12-01").await?;
 /// # Ok(()) }
 /// ```
-pub struct RollupReader<R: Rollup> {
+pub struct RollupReader<'r, R: Rollup> {
     log: Log,
     table: String,
-    rollup: R,
+    rollup: &'r R,
 }
 
-impl<R: Rollup> RollupReader<R> {
+impl<'r, R: Rollup> RollupReader<'r, R> {
     /// A reader of a rollup.
-    pub fn new(log: &Log, rollup: R) -> Self {
+    pub fn new(log: &Log, rollup: &'r R) -> Self {
         let table = fold::table(log.store().database().dialect(), rollup.name(), "");
         Self { log: log.clone(), table, rollup }
     }

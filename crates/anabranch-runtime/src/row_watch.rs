@@ -1,15 +1,15 @@
 //! A debug mode: finds rows that events of different slots write, which two lanes could write at once.
 //!
 //! Triggers on the tables that a projection declares note which slot has written each row, and fail
-//! the statement of a second one. So that it is known which event a statement is of, events are handled
-//! one by one.
+//! the statement of a second one. So that it is known which event a statement is of, the handler gets
+//! events one by one.
 
 use crate::consumer::{Consumer, PROJECTION};
 use crate::handler::{LaneHandler, Result};
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tx::Tx;
-use anabranch_core::{Event, HashRule, Partition};
+use anabranch_core::{Event, HashRule, Partition, StoreError};
 use anabranch_store::database::Statement;
 use futures_util::future::BoxFuture;
 
@@ -20,7 +20,7 @@ pub(crate) async fn prepare(consumer: &Consumer, tables: &Tables) -> Result<(), 
     }
     let statements = match consumer.checks_rows {
         true => watch(consumer, tables).await?,
-        false => unwatch(consumer, tables).await?,
+        false => removal(&consumer.name, tables).await?,
     };
     if !statements.is_empty() {
         tables.commit(statements).await?;
@@ -56,14 +56,14 @@ async fn watch(consumer: &Consumer, tables: &Tables) -> Result<Vec<Statement>, R
     Ok(statements)
 }
 
-/// What an earlier run in this mode has left behind.
-async fn unwatch(consumer: &Consumer, tables: &Tables) -> Result<Vec<Statement>, RunError> {
+/// The statements that remove what a run in this mode has left behind.
+pub(crate) async fn removal(consumer: &str, tables: &Tables) -> Result<Vec<Statement>, StoreError> {
     let mut statements = Vec::new();
-    for table in tables.watched_tables(&consumer.name).await? {
+    for table in tables.watched_tables(consumer).await? {
         statements.extend(tables.database.row_watch().unwatch(&table));
     }
     if !statements.is_empty() {
-        statements.push(tables.forget_writers(&consumer.name));
+        statements.push(tables.forget_writers(consumer));
     }
     Ok(statements)
 }
@@ -89,14 +89,18 @@ impl WatchedLane {
     }
 
     async fn watched(&mut self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
-        debug_assert!(events.len() <= 1, "each event is a batch of its own");
-        if let Some(event) = events.first() {
+        for (number, event) in events.iter().enumerate() {
+            tx.count_from(number);
+            tx.at(0);
             let slot = self.partition.slot(event, self.rule).get();
             let said = format!("position {} ({})", event.position(), event.stream());
             let writes = self.tables.database.row_watch().writes_for(&self.consumer, slot, &said);
             tx.push(writes).await?;
+            self.handler.handle(std::slice::from_ref(event), tx).await?;
+            if tx.is_cut() {
+                break;
+            }
         }
-        self.handler.handle(events, tx).await?;
         let none = self.tables.database.row_watch().writes_for_none();
         tx.push(none).await
     }

@@ -8,7 +8,6 @@ use std::fmt;
 /// Which events a consumer handles: those that pass every filter that is set. The database applies
 /// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 #[must_use]
 pub struct Scope {
     query: Query,
@@ -80,7 +79,7 @@ impl Scope {
     }
 
     /// The same events, written in one way: what is compared is not the order of names. The category
-    /// of the partition strategy is part of the partition, and leaves nothing for the scope to say.
+    /// that the partition strategy names is the only one, whatever else the scope allows.
     pub(crate) fn canonical(&self, category: Option<&str>) -> Self {
         let sorted = |names: &[String]| {
             let mut names = names.to_vec();
@@ -94,10 +93,22 @@ impl Scope {
         items.sort_unstable_by(|a, b| (&a.types, &a.tags).cmp(&(&b.types, &b.tags)));
         items.dedup();
         let categories = match category {
-            Some(_) => Vec::new(),
+            Some(category) => vec![category.to_owned()],
             None => sorted(&self.categories),
         };
         Self { query: Query::from_items(items), categories, tenants: sorted(&self.tenants) }
+    }
+}
+
+impl Scope {
+    /// As it is stored, and compared.
+    pub(crate) fn text(&self) -> String {
+        serde_json::to_string(self).expect("a scope is texts and lists of texts")
+    }
+
+    /// A stored one in words, whoever wrote it.
+    pub(crate) fn in_words(text: &str) -> String {
+        serde_json::from_str(text).map_or_else(|_| text.to_owned(), |scope: Self| scope.to_string())
     }
 }
 
@@ -130,7 +141,8 @@ mod tests {
     #[test]
     fn the_category_of_the_partition_is_not_said_twice() {
         let named = Scope::all().categories(["Order"]);
-        assert_eq!(named.canonical(Some("Order")), Scope::all());
+        let all = Scope::all().canonical(Some("Order"));
+        assert_eq!(named.clone().categories(["Order", "X"]).canonical(Some("Order")), all);
         assert_ne!(named.canonical(None), Scope::all());
     }
 

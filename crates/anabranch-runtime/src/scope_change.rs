@@ -2,13 +2,14 @@
 
 use crate::consumers::Consumers;
 use crate::scope::Scope;
-use anabranch_core::{Position, StoreError};
+use crate::tables::Tables;
+use anabranch_core::{Cursor, Position, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Statement, Topic};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How many events are counted, and for how long: whoever starts a program waits for it.
+/// How many events are counted, and for how long: the start of a program waits for it.
 const MAX_COUNTED: u64 = 100_000;
 const MAX_COUNTING: Duration = Duration::from_secs(5);
 
@@ -17,6 +18,7 @@ const MAX_COUNTING: Duration = Duration::from_secs(5);
 /// Nothing is handled twice by it. What is left out are events that the consumer has passed and that
 /// match only the new scope; see [`Consumers::accept_scope`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ScopeChange {
     /// Which consumer.
     pub consumer: String,
@@ -24,9 +26,12 @@ pub struct ScopeChange {
     pub stored: Scope,
     /// Which ones a program asks for.
     pub wanted: Scope,
-    /// How far the consumer is.
+    /// All its events up to here are done.
     pub position: Position,
-    /// How many events up to there match only the new scope: they would never be handled.
+    /// None of its slots is further than this.
+    pub furthest: Position,
+    /// How many events up to there match only the new scope: those that it has passed would never be
+    /// handled.
     pub left_out: u64,
     /// Whether that is all of them, or as many as could be counted in a few seconds.
     pub is_counted: bool,
@@ -37,59 +42,75 @@ pub struct ScopeChange {
 impl ScopeChange {
     pub(crate) async fn of(
         log: &Log,
+        tables: &Tables,
         consumer: &str,
-        (stored, wanted): (&Scope, &Scope),
-        position: Position,
+        (stored, wanted): (&str, &Scope),
+        cursors: &[Cursor],
     ) -> Result<Self, StoreError> {
+        let stored = scope_of(tables, stored)?;
+        let positions = || cursors.iter().map(|cursor| cursor.position);
         let mut change = Self {
             consumer: consumer.to_owned(),
-            stored: stored.clone(),
+            stored,
             wanted: wanted.clone(),
-            position,
+            position: positions().min().unwrap_or_default(),
+            furthest: positions().max().unwrap_or_default(),
             left_out: 0,
-            is_counted: false,
+            is_counted: true,
             first: None,
         };
-        let began = Instant::now();
-        let mut events = log.read(wanted.query().clone()).after(Position::START).events();
-        while let Some(event) = events.next().await {
-            let event = event?;
-            if event.position() > position {
-                change.is_counted = true;
-                return Ok(change);
-            }
-            if wanted.matches(&event) && !stored.matches(&event) {
-                change.left_out += 1;
-                change.first.get_or_insert(event.position());
-            }
-            if change.left_out >= MAX_COUNTED || began.elapsed() > MAX_COUNTING {
-                return Ok(change);
-            }
-        }
-        change.is_counted = true;
+        change.count(log).await?;
         Ok(change)
     }
+
+    async fn count(&mut self, log: &Log) -> Result<(), StoreError> {
+        let began = Instant::now();
+        let mut events = log.read(self.wanted.query().clone()).after(Position::START).events();
+        while let Some(event) = events.next().await {
+            let event = event?;
+            if event.position() > self.furthest {
+                break;
+            }
+            if self.wanted.matches(&event) && !self.stored.matches(&event) {
+                self.left_out += 1;
+                self.first.get_or_insert(event.position());
+            }
+            if self.left_out >= MAX_COUNTED || began.elapsed() > MAX_COUNTING {
+                self.is_counted = false;
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn scope_of(tables: &Tables, text: &str) -> Result<Scope, StoreError> {
+    let unknown = |error| tables.corrupt(format!("a scope that is not known here ({error})"));
+    serde_json::from_str(text).map_err(unknown)
 }
 
 impl fmt::Display for ScopeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { stored, wanted, position, left_out, is_counted, first, .. } = self;
+        let Self { stored, wanted, position, furthest, left_out, is_counted, first, .. } = self;
         write!(
             f,
-            "its scope was ({stored}) and now is ({wanted}); it stands at position {position}: "
+            "its scope was ({stored}) and now is ({wanted}); it stands at position {position}"
         )?;
+        if furthest > position {
+            write!(f, ", some of its slots at up to {furthest}")?;
+        }
         let at_least = if *is_counted { "" } else { "at least " };
         match first {
             Some(first) => write!(
                 f,
-                "{at_least}{left_out} events up to there match only now and would be left out for \
-                 ever (the first at position {first})"
+                ": {at_least}{left_out} events up to there match only now, and those that it has \
+                 passed would be left out for ever (the first at position {first})"
             )?,
-            None => write!(f, "no event {}is left out", if *is_counted { "" } else { "so far " })?,
+            None => {
+                write!(f, ": no event {}is left out", if *is_counted { "" } else { "so far " })?
+            }
         }
-        f.write_str(
-            ", none would be repeated, and what it made of events that no longer match stays",
-        )
+        f.write_str(", none is repeated, and what it made of events that no longer match stays")
     }
 }
 
@@ -103,12 +124,13 @@ impl Consumers {
             return Ok(None);
         };
         let cursors = self.tables.cursors(name).await?;
-        let position = cursors.iter().map(|cursor| cursor.position).max().unwrap_or_default();
-        ScopeChange::of(&self.log, name, (&old, &wanted), position).await.map(Some)
+        let wanted = scope_of(&self.tables, &wanted)?;
+        ScopeChange::of(&self.log, &self.tables, name, (&old, &wanted), &cursors).await.map(Some)
     }
 
     /// Says that the change of a scope is meant: the consumer goes on from where it is with the new
-    /// one, and programs with the old one are refused. Its workers with the old scope stop.
+    /// one, and programs with the old one are refused. Its workers with the old scope stop. Workers of
+    /// the last version know nothing of scopes that change, so as long as one lives this is refused.
     ///
     /// To handle what that leaves out, [replay](Self::replay) or [rebuild](crate::Rebuild) it.
     ///
@@ -124,6 +146,15 @@ impl Consumers {
     /// ```
     pub async fn accept_scope(&self, change: &ScopeChange) -> Result<(), StoreError> {
         let name = &change.consumer;
+        let old = self.tables.old_workers().await?;
+        if !old.is_empty() {
+            let source = format!(
+                "workers of an older version would go on with the old scope of `{name}`: {}; stop \
+                 them, or deploy this version everywhere, then accept it",
+                old.join("; ")
+            );
+            return Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() });
+        }
         let mut session = self.tables.database.control();
         self.tables.lock_consumer(session.as_mut(), name).await?;
         let mut statements = vec![self.tables.accept_scope(name, &change.wanted)];

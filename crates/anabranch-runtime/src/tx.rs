@@ -45,6 +45,8 @@ pub struct Tx<'a> {
     on_their_way: Option<Option<usize>>,
     /// How many events the handler took, if not all.
     cut: Option<usize>,
+    /// The place in the batch of what the handler takes for its first event.
+    counted_from: usize,
     /// How often statements were sent.
     sent: u64,
     suffix: &'static str,
@@ -112,6 +114,7 @@ impl Tx<'_> {
             open_since: None,
             on_their_way: None,
             cut: None,
+            counted_from: 0,
             sent: 0,
             suffix,
             checked: None,
@@ -221,7 +224,7 @@ impl Tx<'_> {
     /// Says which event, or row, of the batch the next statements belong to: whatever the database
     /// says of them later is laid at its door.
     pub fn at(&mut self, event: usize) {
-        self.current = Some(event);
+        self.current = Some(self.counted_from + event);
     }
 
     /// The next statements belong to several events, or rows.
@@ -229,9 +232,19 @@ impl Tx<'_> {
         self.current = None;
     }
 
+    /// The handler gets the events of the batch one by one: what it calls the first is this one.
+    pub(crate) fn count_from(&mut self, event: usize) {
+        self.counted_from = event;
+    }
+
     /// Ends the batch before its events do: so many are handled.
     pub(crate) fn cut(&mut self, events: usize) {
-        self.cut = Some(events);
+        self.cut = Some(self.counted_from + events);
+    }
+
+    /// Whether the batch ends before its events do.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.is_some()
     }
 
     /// How many of the events were handled.

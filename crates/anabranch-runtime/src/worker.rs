@@ -183,10 +183,7 @@ impl Keeper {
             None => self.declared_dead().await?,
         }
         match self.running.iter().find(|running| running.paused) {
-            Some(running) if self.plan.catch_up => Err(RunError::refused(
-                &running.consumer.name,
-                "it is paused, so it would never catch up; resume it first".to_owned(),
-            )),
+            Some(running) if self.plan.catch_up => Err(paused(&running.consumer.name)),
             _ => Ok(()),
         }
     }
@@ -307,6 +304,9 @@ impl Keeper {
             if running.paused != beat.paused {
                 running.paused = beat.paused;
                 tracing::info!(consumer = beat.consumer, paused = beat.paused, "pause");
+                if self.plan.catch_up && beat.paused {
+                    return Err(paused(&beat.consumer));
+                }
                 running.tell_all(|_| Order::Pause(beat.paused));
             }
             if running.generation.is_some_and(|generation| generation != beat.generation) {
@@ -433,6 +433,12 @@ impl Keeper {
         self.heartbeat = None;
         self.membership.life = None;
     }
+}
+
+/// A catch-up would wait for ever.
+fn paused(consumer: &str) -> RunError {
+    let problem = "it is paused, so it would never catch up; resume it first".to_owned();
+    RunError::refused(consumer, problem)
 }
 
 fn new_worker(plan: &Plan) -> Worker {

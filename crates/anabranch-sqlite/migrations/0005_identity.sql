@@ -5,6 +5,9 @@ ALTER TABLE {ns}_consumers ADD COLUMN scope TEXT;        -- which events it hand
 -- What a program asked for that differs, until it is accepted.
 ALTER TABLE {ns}_consumers ADD COLUMN wanted_scope TEXT;
 
+-- The newest schema that a worker's program knows; NULL if it is older than this one.
+ALTER TABLE {ns}_workers ADD COLUMN schema_version INTEGER;
+
 -- Keys of handled events of consumers whose key is a function: computed again at each start.
 CREATE TABLE {ns}_key_samples (
     consumer TEXT    NOT NULL,

@@ -118,6 +118,10 @@ impl Database for Effects {
         Box::new(Watch::of(&self.dialect.namespace))
     }
 
+    fn newest_schema(&self) -> u32 {
+        schema::MIGRATIONS.newest()
+    }
+
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         schema::MIGRATIONS.require_newest(&self.at, &self.dialect.namespace, self.schema)
     }

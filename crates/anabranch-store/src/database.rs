@@ -64,6 +64,9 @@ pub trait Database: Send + Sync {
     /// [`Options::take_older`]: crate::Options::take_older
     fn require_newest_schema(&self) -> Result<(), StoreError>;
 
+    /// The newest schema that this program knows.
+    fn newest_schema(&self) -> u32;
+
     /// How this database writes what differs.
     fn dialect(&self) -> &Dialect;
 

@@ -107,14 +107,25 @@ impl Consumer {
             Ok(()) => {}
             Err(Difference::Scope { was, is }) => {
                 // Written down, so that the change can be accepted without this program.
-                let want = vec![tables.want_scope(&self.name, &is)];
+                let want = vec![tables.want_scope(&self.name, Some(&is))];
                 self.ended(tables, "asking for another scope", tx.commit(want).await)?;
                 return Err(self.scope_refused(log, tables, (&was, &is)).await?);
             }
             Err(difference) => return Err(RunError::refused(&self.name, difference.to_string())),
         }
         let mut keep = Vec::new();
+        if stored.wanted_scope.is_some() {
+            // The last program that started has the stored one.
+            keep.push(tables.want_scope(&self.name, None));
+        }
         if stored.is_partial() {
+            tracing::warn!(
+                consumer = self.name,
+                partition = identity.partition,
+                scope = %identity.scope,
+                "a program of the last version made this consumer, and did not store its scope and \
+                 the names of its partition; what this program says holds from now on"
+            );
             let adopted = self.work.hooks().adopt(&mut tx).await;
             adopted.map_err(|error| self.failed("adopting", &error.to_string()))?;
             keep.push(tables.keep_identity(&self.name, identity));
@@ -128,16 +139,21 @@ impl Consumer {
         &self,
         log: &Log,
         tables: &Tables,
-        (was, is): (&crate::Scope, &crate::Scope),
+        (was, is): (&str, &crate::Scope),
     ) -> Result<RunError, RunError> {
         let cursors = tables.cursors(&self.name).await?;
-        let position = cursors.iter().map(|cursor| cursor.position).max().unwrap_or_default();
-        let change = ScopeChange::of(log, &self.name, (was, is), position).await?;
-        let problem = format!(
-            "{change}; if that is meant, `anabranch accept-scope {0}` and start it again, and to \
-             handle what is left out as well, `anabranch replay {0}` after that",
+        let change = ScopeChange::of(log, tables, &self.name, (was, is), &cursors).await?;
+        let mut problem = format!(
+            "{change}; if that is meant, `anabranch accept-scope {}` and start it again",
             self.name
         );
+        if change.left_out > 0 {
+            let replay = format!(
+                ", and to handle what is left out as well, `anabranch replay {} --from-start`",
+                self.name
+            );
+            problem += &replay;
+        }
         Ok(RunError::refused(&self.name, problem))
     }
 
@@ -208,8 +224,9 @@ impl Consumer {
             Err(Difference::Scope { was, is }) => Err(RunError::refused(
                 &self.name,
                 format!(
-                    "its scope is ({was}) since that was accepted, and this program's is ({is}); run \
-                     the program with the new one"
+                    "its scope is ({}) since that was accepted, and this program's is ({is}); run \
+                     the program with the new one",
+                    crate::Scope::in_words(&was)
                 ),
             )),
             Err(difference) => Err(RunError::refused(&self.name, difference.to_string())),

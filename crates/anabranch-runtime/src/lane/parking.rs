@@ -8,7 +8,7 @@ use super::transact::Outcome;
 use super::{Batch, Lane, MAX_FAILING_KEYS};
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt, ParkedKey};
-use anabranch_core::{Event, Failure, Position, Slot, SlotSet, StoreError};
+use anabranch_core::{Event, Failure, Position, Query, Slot, SlotSet, StoreError};
 use anabranch_store::database::End;
 use anabranch_store::{Filter, ReadRequest, Scope};
 use std::collections::HashMap;
@@ -19,6 +19,13 @@ use std::time::{Duration, Instant};
 
 /// How many parked events are tried in one transaction.
 const DRAIN: usize = 64;
+
+/// The first events behind a key.
+struct Behind {
+    events: Vec<Event>,
+    /// Where the next one should be, and is not any more.
+    gone: Option<Position>,
+}
 
 /// The keys of a lane's slots that are set aside: parked, or retrying.
 #[derive(Debug)]
@@ -332,7 +339,14 @@ impl Lane {
                 return Ok(());
             };
             let events = match self.parked_events(key, at_most).await {
-                Ok(events) => events,
+                Ok(Behind { events, gone: Some(gone) }) if events.is_empty() => {
+                    let error = format!(
+                        "the event at position {gone} is not in the log any more; leave it out \
+                         (`anabranch parked skip`)"
+                    );
+                    return self.failed_again(key, parked, (gone, false), &error).await;
+                }
+                Ok(Behind { events, .. }) => events,
                 Err(error) => {
                     self.wait_out(error).await?;
                     continue;
@@ -374,27 +388,29 @@ impl Lane {
                     at_most = events.len() / 2
                 }
                 Outcome::Failed { error, .. } => {
-                    return self.failed_again(key, parked, &events, &error).await;
+                    let first = events.first().map(Event::position).unwrap_or_default();
+                    return self.failed_again(key, parked, (first, true), &error).await;
                 }
             }
         }
         Ok(())
     }
 
-    /// The first event behind a key has failed once more.
+    /// The first event behind a key has failed once more, at this position, and may be tried again or
+    /// not.
     async fn failed_again(
         &mut self,
         key: &str,
         parked: Parked,
-        events: &[Event],
+        (first, may_retry): (Position, bool),
         error: &str,
     ) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let attempts = parked.attempts + 1;
         let retry_in = self.setup.consumer.settings.retry.delay(attempts, random());
+        let retry_in = retry_in.filter(|_| may_retry);
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         if !is_skipped {
-            let first = events.first().map(Event::position).unwrap_or_default();
             log_failure(&name, key, &format!("position {first}"), attempts, error, retry_in);
         }
         let Some(holder) = self.parts.holder(parked.slot) else {
@@ -403,7 +419,6 @@ impl Lane {
         let mut statements = vec![tables.hold(holder.id, holder.epoch)];
         let slot = parked.slot;
         let (due, attempts) = if is_skipped {
-            let first = events.first().map_or(Position::START, Event::position);
             tracing::warn!(consumer = name, key, position = %first, error, "skipped an event");
             statements.push(tables.unpark_events(&name, key, first, 1));
             let now = Some(Duration::ZERO);
@@ -427,15 +442,14 @@ impl Lane {
         Ok(())
     }
 
-    /// The first events behind a key, read from the log again.
-    async fn parked_events(&mut self, key: &str, limit: usize) -> Result<Vec<Event>, StoreError> {
+    /// The first events behind a key, read from the log again: whatever the scope is by now, they were in
+    /// it when they were set aside.
+    async fn parked_events(&mut self, key: &str, limit: usize) -> Result<Behind, StoreError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let mut events = Vec::new();
         for position in tables.parked_positions(&name, key, limit).await? {
-            // By the consumer's own scope: an append in flight that holds it up in no way must not
-            // do so here.
             let request = ReadRequest {
-                scope: Scope::Log(self.setup.consumer.settings.scope.query().clone()),
+                scope: Scope::Log(Query::all()),
                 filter: Filter::default(),
                 cursor: position.get() - 1,
                 up_to: position,
@@ -448,12 +462,11 @@ impl Lane {
                     let (at, source) = (tables.at().to_owned(), "an append is in flight".into());
                     return Err(StoreError::Busy { at, source });
                 }
-                let what = format!("no event at the parked position {position}");
-                return Err(tables.corrupt(what));
+                return Ok(Behind { events, gone: Some(position) });
             };
             events.push(event);
         }
-        Ok(events)
+        Ok(Behind { events, gone: None })
     }
 }
 

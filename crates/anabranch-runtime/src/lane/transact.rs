@@ -94,6 +94,9 @@ impl Lane {
             return Outcome::Fenced;
         }
         if matches!(outcome, Outcome::Committed { .. }) {
+            if !events.is_empty() {
+                self.sampler.committed();
+            }
             self.moved(&moves);
             self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
         }

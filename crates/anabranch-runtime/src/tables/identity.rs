@@ -36,22 +36,13 @@ impl Tables {
 
     /// The columns `kind`, `strategy`, `version`, `partition`, `scope` and `wanted_scope`.
     pub(crate) fn stored(&self, row: &Row) -> Result<Stored, StoreError> {
-        let scope = |name| match self.column::<Option<String>>(row, name)? {
-            Some(text) => {
-                let scope: Result<Scope, _> = serde_json::from_str(&text);
-                let newer =
-                    |error| self.corrupt(format!("a scope that is not known here ({error})"));
-                scope.map(Some).map_err(newer)
-            }
-            None => Ok(None),
-        };
         Ok(Stored {
             kind: self.column(row, "kind")?,
             strategy: self.column(row, "strategy")?,
             version: self.column(row, "version")?,
             partition: self.column(row, "partition")?,
-            scope: scope("scope")?,
-            wanted_scope: scope("wanted_scope")?,
+            scope: self.column(row, "scope")?,
+            wanted_scope: self.column(row, "wanted_scope")?,
         })
     }
 
@@ -61,14 +52,14 @@ impl Tables {
             "UPDATE {} SET partition = $2, scope = $3, wanted_scope = NULL WHERE name = $1",
             self.consumers
         );
-        let values = params![consumer, &identity.partition, text(&identity.scope)];
+        let values = params![consumer, &identity.partition, identity.scope.text()];
         Statement::fence(update, values, 1)
     }
 
-    /// The statement that writes down which scope a program has asked for.
-    pub(crate) fn want_scope(&self, consumer: &str, scope: &Scope) -> Statement {
+    /// The statement that writes down which scope a program has asked for, or that none does.
+    pub(crate) fn want_scope(&self, consumer: &str, scope: Option<&Scope>) -> Statement {
         let update = format!("UPDATE {} SET wanted_scope = $2 WHERE name = $1", self.consumers);
-        Statement::fence(update, params![consumer, text(scope)], 1)
+        Statement::fence(update, params![consumer, scope.map(Scope::text)], 1)
     }
 
     /// The statement that gives a consumer the scope that a program has asked for, if that still is
@@ -79,7 +70,23 @@ impl Tables {
              WHERE name = $1 AND wanted_scope = $2",
             self.consumers
         );
-        Statement::fence(update, params![consumer, text(wanted)], 1)
+        Statement::fence(update, params![consumer, wanted.text()], 1)
+    }
+
+    /// The living workers whose program is too old to know scopes, in words.
+    pub(crate) async fn old_workers(&self) -> Result<Vec<String>, StoreError> {
+        let select = format!(
+            "SELECT replica_set, host, pid FROM {} WHERE lease_us > {} AND schema_version IS NULL \
+             ORDER BY id",
+            self.workers, self.now
+        );
+        let rows = self.query(Statement::query(select, vec![])).await?;
+        let in_words = |row: &Row| {
+            let (set, host): (String, String) =
+                (self.column(row, "replica_set")?, self.column(row, "host")?);
+            Ok(format!("{set} on {host}, pid {}", self.column::<u32>(row, "pid")?))
+        };
+        rows.iter().map(in_words).collect()
     }
 
     /// Keys of events that a consumer has handled, in the order of positions.
@@ -118,8 +125,4 @@ impl Tables {
         };
         positions.iter().map(drop).collect()
     }
-}
-
-fn text(scope: &Scope) -> String {
-    serde_json::to_string(scope).expect("a scope is texts and lists of texts")
 }

@@ -62,8 +62,8 @@ impl Tables {
         let (workers, now) = (&self.workers, self.now);
         let insert = format!(
             "INSERT INTO {workers} \
-             (id, replica_set, host, pid, runs, lanes, started_us, lease_us, fixed, report) \
-             VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7, $8, $9)"
+             (id, replica_set, host, pid, runs, lanes, started_us, lease_us, fixed, report, \
+             schema_version) VALUES ($1, $2, $3, $4, $5, $6, {now}, {now} + $7, $8, $9, $10)"
         );
         let insert = Statement::new(
             insert,
@@ -77,6 +77,7 @@ impl Tables {
                 lease.as_micros() as u64,
                 worker.fixed.as_ref().map(SlotSet::to_bytes),
                 report,
+                self.database.newest_schema(),
             ],
         );
         let set = self.create_set(&worker.replica_set, worker.rollout);

@@ -32,8 +32,11 @@ impl Keeper {
     /// The last words, after the lanes have stopped. If the database is away, they are what the lanes
     /// said last.
     pub(super) async fn last_word(&mut self, before: Before) -> Progress {
-        if let Ok(Ok(head)) = tokio::time::timeout(ASK, self.log.head()).await {
-            self.head = head;
+        // A database that does not say this in time is not asked for more.
+        let mut answers = true;
+        match tokio::time::timeout(ASK, self.log.head()).await {
+            Ok(Ok(head)) => self.head = head,
+            Ok(Err(_)) | Err(_) => answers = false,
         }
         let Before { progress, shares } = before;
         let mut last = self.progress();
@@ -42,11 +45,17 @@ impl Keeper {
         for ((now, then), (running, slots)) in each.zip(self.running.iter().zip(shares)) {
             (now.position, now.parked, now.retrying) = (then.position, then.parked, then.retrying);
             now.waiting_for.clear();
+            if !answers {
+                continue;
+            }
             match tokio::time::timeout(ASK, self.stands(running, &slots, now)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::warn!(%error, "cannot ask how far it got"),
-                Err(_) => tracing::warn!("cannot ask how far it got in time"),
+                Err(_) => answers = false,
             }
+        }
+        if !answers {
+            tracing::warn!("cannot ask how far it got: the database does not answer in time");
         }
         self.plan.observers.iter().for_each(|observer| observer(&last));
         last

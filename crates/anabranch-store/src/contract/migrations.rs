@@ -41,8 +41,8 @@ pub fn checksum(sql: &str) -> u64 {
 
 /// What of a step would hit programs that know nothing of it.
 fn more_than_adds(sql: &str) -> Option<String> {
-    let code: String = sql.lines().filter_map(|line| line.split("--").next()).collect();
-    let code = code.to_uppercase();
+    let code: Vec<&str> = sql.lines().filter_map(|line| line.split("--").next()).collect();
+    let code = code.join("\n").to_uppercase();
     let words: Vec<&str> = code
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty())
@@ -53,6 +53,7 @@ fn more_than_adds(sql: &str) -> Option<String> {
             ["DROP" | "RENAME" | "TRUNCATE" | "RESTART", _]
                 | ["DELETE", "FROM"]
                 | ["ADD", "CONSTRAINT"]
+                | ["CREATE", "UNIQUE" | "OR"]
         ) || matches!(pair, ["ALTER", what] if !["TABLE", "SEQUENCE"].contains(what))
             || matches!(pair, ["ADD", what] if *what != "COLUMN")
     });
@@ -88,6 +89,9 @@ mod tests {
             ("ALTER TABLE a ADD UNIQUE (b);", "ADD UNIQUE"),
             ("DELETE FROM a;", "DELETE FROM"),
             ("TRUNCATE a;", "TRUNCATE A"),
+            ("ALTER TABLE a\nDROP COLUMN b;", "DROP COLUMN"),
+            ("CREATE UNIQUE INDEX b ON a (c);", "CREATE UNIQUE"),
+            ("CREATE OR REPLACE FUNCTION f() RETURNS int;", "CREATE OR"),
             ("ALTER SEQUENCE a RESTART 1;", "RESTART 1"),
             (
                 "ALTER TABLE a ADD COLUMN b int NOT NULL;",

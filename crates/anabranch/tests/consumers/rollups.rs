@@ -230,7 +230,7 @@ async fn a_rollup_counts_every_event_on_any_number_of_lanes_and_workers(db: Db) 
     .await;
     second.stop().await;
     set(1).catch_up(&log).await.unwrap();
-    let reader = RollupReader::new(&log, turnover);
+    let reader = RollupReader::new(&log, &turnover);
     for group in 0..DAYS {
         let sum = reader.get(&format!("day-{group}")).await.unwrap();
         assert_eq!(sum, Some(expected(group, 30, 14)), "day-{group}");

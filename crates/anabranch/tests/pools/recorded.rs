@@ -126,6 +126,10 @@ impl Database for Recorder {
         self.database.row_watch()
     }
 
+    fn newest_schema(&self) -> u32 {
+        self.database.newest_schema()
+    }
+
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         self.database.require_newest_schema()
     }
