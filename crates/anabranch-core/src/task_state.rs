@@ -1,9 +1,10 @@
 //! How a task of a work pool stands, and what stands for it in the database.
 //!
 //! This is the one place that knows the stored numbers: statements are made from [`TaskState::code`] and
-//! [`TaskStates`]. The numbers and the ranges stand in the indexes of the tables as well (migration 4), so
-//! they never change; a new state gets the next number, an arm in each `match` below, and its place in the
-//! ranges, or the tests of this file fail.
+//! [`TaskStates`]. The numbers and the ranges stand in the indexes of the tables as well (migration 4) and
+//! in programs of the last version, so they never change. A new state gets the next number, which lies in
+//! the range of those that are finished; one that is open or holds its key needs indexes of its own, and
+//! its migration must admit only programs that know it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -182,7 +182,7 @@ impl Rebuild {
         for table in [old, next] {
             // A row without values, also of a table without rows.
             let look = format!("SELECT t.* FROM (SELECT 1) AS one LEFT JOIN {table} AS t ON 1 = 0");
-            let rows = self.tables.query(Statement::query(look, vec![])).await?;
+            let rows = self.look_anew(Statement::query(look, vec![])).await?;
             let names = rows.iter().flat_map(|row| row.iter().map(|(name, _)| name.to_owned()));
             columns.push(names.filter(|name| name != SLOT).collect::<Vec<_>>());
         }
@@ -195,6 +195,18 @@ impl Rebuild {
             return Err(RebuildError::Columns { table, gone, new });
         }
         Ok(columns[0].iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", "))
+    }
+
+    /// Runs a query that each of our sessions may know from before a table was changed: then it is busy,
+    /// and knows it anew.
+    async fn look_anew(&self, look: Statement) -> Result<Vec<Row>, StoreError> {
+        for _ in 0..3 {
+            match self.tables.query(look.clone()).await {
+                Err(StoreError::Busy { .. }) => {}
+                rows => return rows,
+            }
+        }
+        self.tables.query(look).await
     }
 
     /// Puts the new version in the place of the old one, in one transaction. The old tables are kept

@@ -354,13 +354,14 @@ fn one(
     ready.bind(values)?;
     let statement = &mut ready.statement;
     if expect == Expect::Rows {
-        let columns: Arc<[String]> = statement.column_names().map(str::to_owned).collect();
-        let count = columns.len();
         let mut found = statement.raw_query();
-        let mut rows = Vec::new();
+        let (mut columns, mut rows) = (None, Vec::new());
         while let Some(row) = found.next()? {
-            let values = (0..count).map(|column| Ok(value_of(row.get_ref(column)?)));
-            rows.push(Row::new(Arc::clone(&columns), values.collect::<rusqlite::Result<_>>()?));
+            // Asked once it runs: a table that has changed since it was prepared may have others.
+            let columns: &Arc<[String]> = columns
+                .get_or_insert_with(|| row.as_ref().column_names().map(str::to_owned).collect());
+            let values = (0..columns.len()).map(|column| Ok(value_of(row.get_ref(column)?)));
+            rows.push(Row::new(Arc::clone(columns), values.collect::<rusqlite::Result<_>>()?));
         }
         return Ok(Answer { changed: rows.len() as u64, rows });
     }

@@ -23,6 +23,7 @@ on_both! {
     what_another_has_parked_counts,
     what_fails_behind_the_target_does_not_count,
     a_worker_that_leaves_says_how_far_it_got,
+    paused_in_the_middle_it_ends_with_an_error,
 }
 
 /// On one thread, whose log is heard.
@@ -346,4 +347,27 @@ async fn the_log_says_parked_when_it_is(db: Db) {
         assert_eq!(line.contains("parked a key"), is_last, "{line}");
         assert!(line.contains(&format!("attempts={}", attempt + 1)), "{line}");
     }
+}
+
+/// It would wait for ever.
+async fn paused_in_the_middle_it_ends_with_an_error(db: Db) {
+    let log = db.log().await;
+    one(&log, "gate", numbered(1)).await;
+    fill(&log, 0..4, 1..=2).await;
+    let gate = Gate::default();
+    let recorder =
+        db.recorder("orders").hook(gate.hook()).settings(Settings::default().batch_size(1));
+    let (other, set) = (db.log().await, ReplicaSet::new("s").projection(recorder));
+    let task = tokio::spawn(async move { set.catch_up(&other).await });
+    gate.is_met().await;
+    let consumers = Consumers::of(&log);
+    consumers.pause("orders").await.unwrap();
+    until("it to leave", async || {
+        let workers = consumers.workers().await.unwrap();
+        workers.iter().all(|worker| worker.runs == "leaving").then_some(())
+    })
+    .await;
+    gate.open();
+    let error = task.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("it is paused"), "{error}");
 }

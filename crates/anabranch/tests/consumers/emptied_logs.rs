@@ -20,6 +20,17 @@ on_both! {
     a_replay_of_what_is_left_may_be_asked_for,
     a_replay_from_the_middle_minds_only_its_own_beginning,
     a_new_consumer_says_that_the_beginning_is_gone,
+    an_event_that_failed_and_was_deleted_parks_its_key_by_name,
+}
+
+#[tokio::test]
+async fn skip_to_head_waits_for_nobody_in_memory() {
+    let log = anabranch::connect("sqlite::memory:").await.unwrap();
+    fill(&log, 0..2, 1..=2).await;
+    let db = Db::sqlite();
+    set(&db).lanes(1).catch_up(&log).await.unwrap();
+    fill(&log, 0..2, 3..=3).await;
+    assert_eq!(Consumers::of(&log).skip_to_head("orders").await.unwrap().get(), 6);
 }
 
 async fn run(log: &Log, statements: &[String]) {
@@ -298,4 +309,29 @@ async fn a_new_consumer_says_that_the_beginning_is_gone(db: Db) {
     assert!(lines[0].contains("late") && lines[0].contains("position=11"), "{text}");
     assert!(lines[0].contains(&first.recorded_at().to_string()), "{text}");
     assert_eq!(number(&log, &format!("SELECT count(*) FROM {}", db.table("late"))).await, 10);
+}
+
+/// It cannot be tried again. Its key says so, its neighbours go on, and skipping it leads out.
+async fn an_event_that_failed_and_was_deleted_parks_its_key_by_name(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=2).await;
+    let fails = |event: &Event| match event.stream_id() == "1" && event.version() == 1 {
+        true => Err(anabranch::HandlerError::new("not yet")),
+        false => Ok(()),
+    };
+    let retry = anabranch::Retry::never();
+    let recorder = || db.recorder("orders").settings(Settings::default().retry(retry));
+    let failing = ReplicaSet::new("s").projection(recorder().hook(fails));
+    failing.catch_up(&log).await.unwrap_err();
+    let consumers = Consumers::of(&log);
+    let first = consumers.parked("orders").await.unwrap()[0].first.unwrap();
+    run(&log, &[format!("DELETE FROM {} WHERE position = {first}", events(&log))]).await;
+    assert_eq!(consumers.parked_events("orders", "Order:1", 10).await.unwrap().len(), 1);
+    consumers.retry_parked("orders", "Order:1").await.unwrap();
+    let set = || ReplicaSet::new("s").projection(recorder());
+    let error = set().catch_up(&log).await.unwrap_err().to_string();
+    assert!(error.contains(&format!("position {first} is not in the log any more")), "{error}");
+    consumers.skip_parked("orders", "Order:1").await.unwrap();
+    set().catch_up(&log).await.unwrap();
+    assert_eq!(proof(&log, &db.recorder("orders").table).await.handled, 3);
 }

@@ -11,6 +11,11 @@ on_both! {
     another_kind_under_the_same_name_is_refused,
     another_scope_says_what_it_leaves_out_and_asks,
     workers_with_the_old_scope_stop_when_the_new_one_is_accepted,
+    a_scope_is_not_accepted_while_a_worker_of_the_last_version_lives,
+    what_a_scope_leaves_out_is_counted_in_its_category,
+    a_scope_that_is_asked_for_no_more_cannot_be_accepted,
+    what_failed_is_tried_again_though_the_scope_has_become_narrower,
+    a_key_that_no_database_takes_stops_nobody,
     the_order_of_names_in_a_scope_is_no_change,
     a_function_that_answers_otherwise_is_noticed,
     keys_are_kept_while_it_runs_and_bounded,
@@ -105,7 +110,9 @@ async fn another_scope_says_what_it_leaves_out_and_asks(db: Db) {
 
     let error = refusal(&log, set().projection(recorder(both.clone()))).await;
     assert!(
-        error.contains("its scope was (type Placed) and now is (type Paid or Placed)"),
+        error.contains(
+            "its scope was (type Placed, of category Order) and now is (type Paid or Placed, "
+        ),
         "{error}"
     );
     assert!(error.contains("2 events up to there match only now"), "{error}");
@@ -113,6 +120,7 @@ async fn another_scope_says_what_it_leaves_out_and_asks(db: Db) {
     assert!(error.contains("anabranch accept-scope a"), "{error}");
     set().projection(recorder(placed.clone())).catch_up(&log).await.unwrap();
     assert_eq!(proof(&log, &table).await.handled, 3, "nothing has changed yet");
+    refusal(&log, set().projection(recorder(both.clone()))).await;
 
     let consumers = Consumers::of(&log);
     let change = consumers.scope_change("a").await.unwrap().expect("a program has asked");
@@ -145,8 +153,103 @@ async fn workers_with_the_old_scope_stop_when_the_new_one_is_accepted(db: Db) {
     let change = consumers.scope_change("a").await.unwrap().unwrap();
     consumers.accept_scope(&change).await.unwrap();
     let error = old.ended().await.unwrap_err().to_string();
-    assert!(error.contains("its scope is (every event) since that was accepted"), "{error}");
+    assert!(
+        error.contains("its scope is (every event, of category Order) since that was accepted"),
+        "{error}"
+    );
     set().projection(recorder(Scope::all())).catch_up(&log).await.unwrap();
+}
+
+/// Such a worker does not look at scopes, and would claim again.
+async fn a_scope_is_not_accepted_while_a_worker_of_the_last_version_lives(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=1).await;
+    let recorder = |scope: Scope| db.recorder("a").settings(scoped(scope));
+    set().projection(recorder(Scope::types(["Numbered"]))).catch_up(&log).await.unwrap();
+    refusal(&log, set().projection(recorder(Scope::all()))).await;
+    let workers = log_table(&log, "workers");
+    let insert = format!(
+        "INSERT INTO {workers} (id, replica_set, host, pid, runs, lanes, started_us, lease_us) \
+         VALUES ('w', 's', 'old-host', 7, 'a share', 1, 0, 9000000000000000) RETURNING id"
+    );
+    query(&log, &insert, vec![]).await;
+    let consumers = Consumers::of(&log);
+    let change = consumers.scope_change("a").await.unwrap().unwrap();
+    let error = consumers.accept_scope(&change).await.unwrap_err().to_string();
+    assert!(error.contains("workers of an older version"), "{error}");
+    assert!(error.contains("s on old-host, pid 7"), "{error}");
+    query(&log, &format!("DELETE FROM {workers} RETURNING id"), vec![]).await;
+    consumers.accept_scope(&change).await.unwrap();
+}
+
+async fn what_a_scope_leaves_out_is_counted_in_its_category(db: Db) {
+    let log = db.log().await;
+    for (category, kind) in [("Order", "A"), ("Payment", "B"), ("Payment", "B"), ("Order", "A")] {
+        let stream = StreamId::new(category, "1").unwrap();
+        log.append(&stream, Expected::Any, [NewEvent::new(kind, 1)]).await.unwrap();
+    }
+    let recorder = |scope: Scope| db.recorder("a").settings(scoped(scope));
+    set().projection(recorder(Scope::types(["A"]))).catch_up(&log).await.unwrap();
+    let error = refusal(&log, set().projection(recorder(Scope::types(["A", "B"])))).await;
+    assert!(error.contains("no event is left out"), "{error}");
+    assert!(!error.contains("anabranch replay"), "there is nothing to replay: {error}");
+}
+
+async fn a_scope_that_is_asked_for_no_more_cannot_be_accepted(db: Db) {
+    let log = db.log().await;
+    let recorder = |scope: Scope| db.recorder("a").settings(scoped(scope));
+    let stored = || set().projection(recorder(Scope::types(["Numbered"])));
+    stored().catch_up(&log).await.unwrap();
+    refusal(&log, set().projection(recorder(Scope::all()))).await;
+    let consumers = Consumers::of(&log);
+    assert!(consumers.scope_change("a").await.unwrap().is_some());
+    stored().catch_up(&log).await.unwrap();
+    assert!(consumers.scope_change("a").await.unwrap().is_none(), "the right program is back");
+}
+
+async fn what_failed_is_tried_again_though_the_scope_has_become_narrower(db: Db) {
+    let log = db.log().await;
+    for (stream, kind) in [("1", "B"), ("2", "A")] {
+        let stream = StreamId::new("Order", stream).unwrap();
+        log.append(&stream, Expected::Any, [NewEvent::new(kind, 1)]).await.unwrap();
+    }
+    let recorder = |scope: Scope, fails: bool| {
+        let hook = move |event: &Event| match fails && event.event_type() == "B" {
+            true => Err(anabranch::HandlerError::new("not yet")),
+            false => Ok(()),
+        };
+        let settings = scoped(scope).retry(anabranch::Retry::never());
+        db.recorder("a").settings(settings).hook(hook)
+    };
+    let both = set().projection(recorder(Scope::types(["A", "B"]), true));
+    both.catch_up(&log).await.unwrap_err();
+    let narrow = || set().projection(recorder(Scope::types(["A"]), false));
+    refusal(&log, narrow()).await;
+    let consumers = Consumers::of(&log);
+    let change = consumers.scope_change("a").await.unwrap().unwrap();
+    consumers.accept_scope(&change).await.unwrap();
+    consumers.retry_parked("a", "Order:1").await.unwrap();
+    narrow().catch_up(&log).await.unwrap();
+    assert_eq!(proof(&log, &db.recorder("a").table).await.handled, 2);
+}
+
+async fn a_key_that_no_database_takes_stops_nobody(db: Db) {
+    struct Nothing;
+    impl Projection for Nothing {
+        fn name(&self) -> &str {
+            "nothing"
+        }
+        fn partition(&self) -> Partition {
+            Partition::custom("by-nul", |event| Some(format!("a\0{}", event.stream_id())))
+        }
+        async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+            Ok(())
+        }
+    }
+    let log = db.log().await;
+    fill(&log, 0..5, 1..=2).await;
+    let progress = set().projection(Nothing).catch_up(&log).await.unwrap();
+    assert_eq!(progress.consumers[0].handled, 10);
 }
 
 async fn the_order_of_names_in_a_scope_is_no_change(db: Db) {

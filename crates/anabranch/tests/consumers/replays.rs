@@ -168,6 +168,12 @@ async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
     let new = Sums { version: 2, ..old.clone() };
     ReplicaSet::new("r").rebuild(new.clone()).catch_up(&log).await.unwrap();
     assert!(rebuild.compare().await.unwrap()[0].is_same());
+    // With other columns nothing is compared as if it were the same.
+    let next = format!("{table}_next");
+    query(&log, &format!("ALTER TABLE {next} ADD COLUMN extra BIGINT"), vec![]).await;
+    let error = rebuild.compare().await.unwrap_err().to_string();
+    assert!(error.contains("new are [extra], gone are []"), "{error}");
+    query(&log, &format!("ALTER TABLE {next} DROP COLUMN extra"), vec![]).await;
     fill(&log, 0..STREAMS, 11..=11).await;
     until("the old version goes on", async || (status_or(&log, "sums").await? == 0).then_some(()))
         .await;

@@ -11,6 +11,8 @@ on_both! {
     rows_of_one_slot_each_are_fine,
     what_cannot_be_watched_is_refused,
     a_run_without_it_removes_the_triggers,
+    forgetting_removes_the_triggers,
+    events_that_are_tried_again_together_are_told_apart,
 }
 
 /// Reads a shared row and writes it back: right on one lane, wrong on several.
@@ -129,4 +131,60 @@ async fn a_run_without_it_removes_the_triggers(db: Db) {
     assert_eq!(progress.consumers[0].handled, 6);
     let writers = log.store().database().dialect().table("row_writers");
     assert_eq!(number(&log, &format!("SELECT count(*) FROM {writers}")).await, 0);
+}
+
+async fn triggers(log: &Log, db: &Db) -> i64 {
+    let table = db.table("shared");
+    let count = match log.store().database().dialect().kind {
+        anabranch::database::Kind::Sqlite => {
+            format!(
+                "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = '{table}'"
+            )
+        }
+        _ => format!("SELECT count(*) FROM pg_trigger WHERE tgrelid = '{table}'::regclass"),
+    };
+    number(log, &count).await
+}
+
+async fn forgetting_removes_the_triggers(db: Db) {
+    let log = db.log().await;
+    let set = ReplicaSet::new("s").projection(shared(&db, |_| "today".to_owned()));
+    set.check_rows().catch_up(&log).await.unwrap();
+    assert!(triggers(&log, &db).await > 0);
+    Consumers::of(&log).forget("shared").await.unwrap();
+    assert_eq!(triggers(&log, &db).await, 0);
+}
+
+/// A key that had failed is drained with several events at once.
+async fn events_that_are_tried_again_together_are_told_apart(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=1).await;
+    let set = || {
+        let shared = shared(&db, |event| match event.data::<u64>() {
+            Ok(3) => "today".to_owned(),
+            _ => event.stream_id().to_owned(),
+        });
+        ReplicaSet::new("s").projection(shared).check_rows()
+    };
+    set().catch_up(&log).await.unwrap();
+    // Both keys are set aside before their later events come, of which the third is the guilty one.
+    let (keys, now) = (log.store().database().dialect().table("parked_keys"), "0");
+    for stream in 0..2 {
+        let slot = log.hash_rule().slot(&stream.to_string()).get();
+        let park = format!(
+            "INSERT INTO {keys} (consumer, key, slot, attempts, error, since_us, retry_us) \
+             VALUES ('shared', 'Order:{stream}', {slot}, 1, 'x', {now}, NULL) RETURNING key"
+        );
+        query(&log, &park, vec![]).await;
+    }
+    fill(&log, 0..2, 2..=4).await;
+    set().catch_up(&log).await.unwrap_err();
+    for stream in 0..2 {
+        Consumers::of(&log).retry_parked("shared", &format!("Order:{stream}")).await.unwrap();
+    }
+    set().catch_up(&log).await.unwrap_err();
+    let parked = Consumers::of(&log).parked("shared").await.unwrap();
+    assert_eq!(parked.len(), 1, "{parked:?}");
+    assert_eq!(parked[0].events, 2, "the guilty one and the one behind it");
+    assert!(parked[0].error.contains(&format!("({})", parked[0].key)), "{}", parked[0].error);
 }
