@@ -53,7 +53,7 @@ pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 pub struct Progress {
     /// Its consumers.
     pub consumers: Vec<ConsumerProgress>,
-    /// Whether these are the last words: the set has ended, and nothing will change.
+    /// Whether these are the last words: the set has ended in this process, and says nothing more.
     pub has_ended: bool,
 }
 

@@ -192,7 +192,7 @@ impl Consumer {
                 consumer = self.name,
                 position = first.position().get(),
                 recorded_at = %first.recorded_at(),
-                "begins with the first event that the log still has; those before it are gone"
+                "begins with the first event that the log has; positions before it were deleted, or never stored"
             );
         }
         Ok(())
