@@ -37,8 +37,8 @@ impl AcceptScope {
         if let Some(refusal) = self.confirm.refusal(&format!("of `{name}`: {change}")) {
             return Ok(refusal);
         }
-        consumers.accept_scope(&change).await?;
-        eprintln!("`{name}` handles ({}) from position {} on", change.wanted, change.position);
+        let change = consumers.accept_scope(&change).await?;
+        eprintln!("accepted for `{name}`: {change}");
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -98,6 +98,11 @@ impl Status {
             return Ok(ExitCode::SUCCESS);
         }
         print(&all, &pools)?;
+        for status in &all {
+            if let Some(problem) = &status.problem {
+                output::line(format_args!("problem of {}: {problem}", status.name))?;
+            }
+        }
         if self.consumer.is_some() {
             output::line("")?;
             print_cursors(&all[0], &consumers.workers().await?)?;

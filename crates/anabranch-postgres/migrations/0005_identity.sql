@@ -5,6 +5,10 @@ ALTER TABLE "{ns}".consumers
     ADD COLUMN scope        text,            -- which events it handles, as JSON
     ADD COLUMN wanted_scope text;            -- what a program asked for that differs, until accepted
 
+-- The last position of the log when it was found to stand beyond it, until somebody says what to do: the
+-- log may grow past it again.
+ALTER TABLE "{ns}".consumers ADD COLUMN beyond_log bigint;
+
 -- The newest schema that a worker's program knows; NULL if it is older than this one.
 ALTER TABLE "{ns}".workers ADD COLUMN schema_version bigint;
 
@@ -13,6 +17,7 @@ CREATE TABLE "{ns}".key_samples (
     consumer text COLLATE "C" NOT NULL,
     position bigint NOT NULL,
     key      text COLLATE "C" NOT NULL,
+    event_id uuid NOT NULL,                  -- another one may stand there if the log was emptied
     PRIMARY KEY (consumer, position)
 );
 

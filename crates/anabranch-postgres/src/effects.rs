@@ -358,7 +358,8 @@ async fn batch(
             Poll::Pending => answer.await,
         };
         answers.push(answer.map_err(|error| {
-            let is_fence = matches!(statements[number].expect, Expect::Changes(_));
+            let is_fence = matches!(statements[number].expect, Expect::Changes(_))
+                || matches!(statements[number].work, Work::Begun);
             let fence = Unmet::said_by(&error).filter(|_| is_fence);
             FirstError { fence, ..FirstError::at(number, error) }
         })?);

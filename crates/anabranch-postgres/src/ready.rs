@@ -56,6 +56,13 @@ impl Ready {
                 prepare(session, &fenced(sql, values.len())).await.map(Self::Plain)
             }
             (Work::Sql(sql, _), _) => prepare(session, sql).await.map(Self::Plain),
+            (Work::Begun, _) => {
+                let sql = format!(
+                    "SELECT CASE WHEN current_setting('{OURS}', true) = 'yes' THEN 1 \
+                     ELSE current_setting('{ENDED}')::int END"
+                );
+                prepare(session, &sql).await.map(Self::Plain)
+            }
             (Work::Signal(Topic::Workers), _) => prepare(session, signal).await.map(Self::Plain),
             (Work::Signal(Topic::Tasks), _) => Ok(Self::Nothing),
             (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),

@@ -53,6 +53,8 @@ impl Postgres {
                     changed += execute(tx, &sql, row).await?;
                 }
             }
+            // It is somebody else's transaction.
+            Work::Begun => {}
             // Only the transaction itself knows when it commits, so here the NOTIFY is part of it.
             Work::Signal(topic) => {
                 tx.batch_execute(&self.signal_statement(*topic)).await?;

@@ -40,6 +40,8 @@ pub(crate) fn follows_log(kind: &str) -> bool {
 }
 
 const MAX_NAME_BYTES: usize = 60;
+/// With `view_` before it and `_next` behind it, PostgreSQL has room for 63.
+const MAX_FOLDED_NAME_BYTES: usize = 53;
 /// How many events views and rollups fold at once, unless they say otherwise.
 const FOLDED_AT_ONCE: usize = 16_384;
 
@@ -179,10 +181,32 @@ impl Consumer {
         self
     }
 
+    /// Refuses a name that a rebuild makes of another one, or whose tables would have names that are cut
+    /// short: two consumers would write the same tables.
+    fn check_tables(&self, own: &str) -> Result<(), String> {
+        let is_folded = is_folded(self.kind);
+        let reserved = [NEXT.0, NEXT.1, "_old"];
+        let reserved = if is_folded { &reserved[..] } else { &reserved[..1] };
+        if let Some(end) = reserved.iter().find(|end| own.ends_with(**end)) {
+            return Err(format!("names that end in {end} are for rebuilds of others; rename it"));
+        }
+        if is_folded && own.len() > MAX_FOLDED_NAME_BYTES {
+            return Err(format!(
+                "the name of a view or rollup has at most {MAX_FOLDED_NAME_BYTES} bytes, since its \
+                 table is named after it; rename it"
+            ));
+        }
+        Ok(())
+    }
+
     /// Refuses what can never run.
     pub(crate) fn validate(&self) -> Result<(), RunError> {
         let refuse = |problem: String| Err(RunError::refused(&self.name, problem));
-        if let Err(problem) = check_name(&self.name) {
+        let own = match self.suffix {
+            "" => self.name.as_str(),
+            _ => self.name.strip_suffix(NEXT.0).unwrap_or(&self.name),
+        };
+        if let Err(problem) = check_name(own).and_then(|()| self.check_tables(own)) {
             return refuse(problem);
         }
         if let Err(error) = self.settings.scope.query().validate() {

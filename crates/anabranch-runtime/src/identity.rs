@@ -5,6 +5,7 @@
 //! and nobody would know.
 
 use crate::scope::Scope;
+use anabranch_core::Position;
 use thiserror::Error;
 
 /// What a program says that a consumer is.
@@ -31,6 +32,8 @@ pub(crate) struct Stored {
     /// What a program asked for, and nobody has accepted yet.
     pub(crate) wanted_scope: Option<String>,
     pub(crate) version: u32,
+    /// The end of the log when it was found to stand beyond it.
+    pub(crate) beyond_log: Option<Position>,
 }
 
 /// How a consumer differs from what is stored.
@@ -43,7 +46,8 @@ pub(crate) enum Difference {
     Kind { was: String, is: &'static str },
     #[error(
         "it was partitioned by {was} and now is by {is}; its cursors hold slots of the old keys, so \
-         events would be lost and others handled twice: give it a new name, or rebuild it"
+         events would be lost and others handled twice: give it a new name and tables of its own, \
+         or rebuild it (ReplicaSet::rebuild, with tables named by Tx::table)"
     )]
     Partition { was: String, is: String },
     #[error(
@@ -104,7 +108,8 @@ mod tests {
     fn stored() -> Stored {
         let Identity { kind, partition, strategy, scope, version } = identity();
         let (partition, scope) = (Some(partition), Some(scope.text()));
-        Stored { kind: kind.to_owned(), partition, strategy, scope, wanted_scope: None, version }
+        let (kind, wanted_scope, beyond_log) = (kind.to_owned(), None, None);
+        Stored { kind, partition, strategy, scope, wanted_scope, version, beyond_log }
     }
 
     #[test]

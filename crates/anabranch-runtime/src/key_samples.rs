@@ -10,15 +10,29 @@ use crate::run_error::RunError;
 use crate::tables::Tables;
 use anabranch_core::{Event, Partition, Position, Query, StoreError, Strategy};
 use anabranch_store::Log;
+use std::collections::HashSet;
+use uuid::Uuid;
 
 /// How many events of a batch are kept.
 const OF_A_BATCH: usize = 8;
-/// How many are kept from one start to the next.
+/// How many are kept for long.
 const KEPT: usize = 48;
+/// How many may be there before the surplus is dropped.
+const AT_MOST: usize = 2 * KEPT;
+/// After so many batches some more are kept: those of long ago may be deleted one day.
+const EVERY: u64 = 256;
 /// How many differences a message shows.
 const SHOWN: usize = 3;
 
-/// Chooses the events whose keys one lane keeps: some of its first batches, then ever fewer.
+/// The key that an event had when it was handled.
+#[derive(Clone, Debug)]
+pub(crate) struct KeySample {
+    pub(crate) position: Position,
+    pub(crate) event_id: Uuid,
+    pub(crate) key: String,
+}
+
+/// Chooses the events whose keys one lane keeps: some of its first batches, then fewer.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     batches: u64,
@@ -33,15 +47,15 @@ impl Sampler {
     }
 
     /// The keys to keep of a batch that is about to be committed.
-    pub(crate) fn take(&self, partition: &Partition, events: &[Event]) -> Vec<(Position, String)> {
+    pub(crate) fn take(&self, partition: &Partition, events: &[Event]) -> Vec<KeySample> {
         if self.next.is_none_or(|next| self.batches + 1 < next) {
             return Vec::new();
         }
         let sample = |event: &Event| {
             // One without a key has failed, and is parked under its stream. Not every database takes
             // a NUL in a text.
-            let key = partition.key(event).ok().filter(|key| !key.contains('\0'));
-            key.map(|key| (event.position(), key.into_owned()))
+            let key = partition.key(event).ok().filter(|key| !key.contains('\0'))?.into_owned();
+            Some(KeySample { position: event.position(), event_id: event.id(), key })
         };
         spread(events, OF_A_BATCH).into_iter().filter_map(sample).collect()
     }
@@ -49,7 +63,8 @@ impl Sampler {
     /// A batch with events is committed.
     pub(crate) fn committed(&mut self) {
         self.batches += 1;
-        self.next = self.next.map(|next| if self.batches < next { next } else { next * 2 });
+        let after = |next: u64| if self.batches < next { next } else { next + next.min(EVERY) };
+        self.next = self.next.map(after);
     }
 }
 
@@ -61,22 +76,38 @@ fn spread<T>(all: &[T], count: usize) -> Vec<&T> {
     (0..count).map(|number| &all[number * (all.len() - 1) / (count - 1)]).collect()
 }
 
-/// Refuses a consumer whose function no longer answers as it did.
-pub(crate) async fn check(consumer: &Consumer, log: &Log, tables: &Tables) -> Result<(), RunError> {
+/// Which samples a worker has found to be right.
+#[derive(Debug, Default)]
+pub(crate) struct Checked(HashSet<Uuid>);
+
+/// Refuses a consumer whose function does not answer as it did, here or in another program: at the
+/// start, and every few seconds, since two programs may begin together.
+pub(crate) async fn check(
+    consumer: &Consumer,
+    log: &Log,
+    tables: &Tables,
+    checked: &mut Checked,
+) -> Result<(), RunError> {
     if consumer.partition.strategy() != Strategy::Custom || consumer.has_rows() {
         return Ok(());
     }
     let samples = tables.key_samples(&consumer.name).await?;
     let kept = spread(&samples, KEPT);
-    let mut differences = Vec::new();
-    for (position, key) in &kept {
-        if let Some(event) = event_at(log, *position).await? {
-            let now = consumer.partition.key(&event).ok();
-            if now.as_deref() != Some(key) {
-                let now = now.map_or("no key".to_owned(), |now| format!("`{now}`"));
-                differences.push(format!("position {position} had `{key}` and now has {now}"));
-            }
+    let (mut differences, mut compared) = (Vec::new(), checked.0.len());
+    for sample in &kept {
+        if checked.0.contains(&sample.event_id) {
+            continue;
         }
+        let Some(event) = event_of(log, sample).await? else { continue };
+        compared += 1;
+        let (position, key) = (sample.position, &sample.key);
+        let now = consumer.partition.key(&event).ok();
+        if now.as_deref() == Some(key) {
+            checked.0.insert(sample.event_id);
+            continue;
+        }
+        let now = now.map_or("no key".to_owned(), |now| format!("`{now}`"));
+        differences.push(format!("position {position} had `{key}` and now has {now}"));
     }
     if !differences.is_empty() {
         let (count, of) = (differences.len(), kept.len());
@@ -84,28 +115,37 @@ pub(crate) async fn check(consumer: &Consumer, log: &Log, tables: &Tables) -> Re
         return Err(RunError::refused(
             &consumer.name,
             format!(
-                "the function of its partition answers otherwise than it did: of {of} events that \
-                 it has handled, {count} have another key ({}); its cursors hold slots of the old \
-                 keys, so events would be lost and others handled twice: restore the function, or \
-                 give the partition a new name and rebuild the consumer",
+                "the function of its partition answers otherwise than it did, or than that of \
+                 another program which runs it: of {of} events that were handled, {count} have \
+                 another key ({}); its cursors hold slots of the old keys, so events would be lost \
+                 and others handled twice: restore the function, or give the partition a new name \
+                 and rebuild the consumer",
                 differences.join("; ")
             ),
         ));
     }
-    if kept.len() < samples.len() {
-        let is_kept = |one: &&(Position, String)| kept.iter().any(|kept| kept.0 == one.0);
+    if compared == 0 && !samples.is_empty() {
+        tracing::warn!(
+            consumer = consumer.name,
+            "none of the events whose keys are kept is in the log any more, so a function of its \
+             partition that answers otherwise would not be noticed"
+        );
+    }
+    if samples.len() > AT_MOST {
+        let is_kept = |one: &&KeySample| kept.iter().any(|kept| kept.position == one.position);
         let surplus: Vec<Position> =
-            samples.iter().filter(|one| !is_kept(one)).map(|one| one.0).collect();
+            samples.iter().filter(|one| !is_kept(one)).map(|one| one.position).collect();
         tables.commit(tables.drop_keys(&consumer.name, &surplus)).await?;
     }
+    checked.0.retain(|id| samples.iter().any(|sample| sample.event_id == *id));
     Ok(())
 }
 
-/// The event at a position, unless it was deleted.
-async fn event_at(log: &Log, position: Position) -> Result<Option<Event>, StoreError> {
-    let before = Position::new(position.get().saturating_sub(1));
+/// The event of a sample, unless it was deleted.
+async fn event_of(log: &Log, sample: &KeySample) -> Result<Option<Event>, StoreError> {
+    let before = Position::new(sample.position.get().saturating_sub(1));
     let found = log.read(Query::all()).after(before).limit(1).collect().await?;
-    Ok(found.into_iter().next().filter(|event| event.position() == position))
+    Ok(found.into_iter().next().filter(|event| event.id() == sample.event_id))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Where the events at the place to begin are not in the log any more, a replay cannot make again what the
 //! consumer once made of them. Whoever asks decides what that is worth: see [`MissingEvents`].
 
+use crate::consumer::is_folded;
 use crate::consumers::Consumers;
 use anabranch_core::{Event, Position, Query, StoreError};
 use jiff::Timestamp;
@@ -73,7 +74,8 @@ impl fmt::Display for MissingEvents {
         f.write_str(
             "; what it made of deleted events cannot be made again: a `reset` hook that empties its \
              tables loses it, one that removes nothing keeps it. `--from-first-kept` \
-             (ReplayFrom::FirstKept) tells the hook to undo only what comes again",
+             (ReplayFrom::FirstKept) tells the hook of a projection to undo only what comes again; \
+             views and rollups are folded from the first event on",
         )
     }
 }
@@ -143,6 +145,13 @@ impl Consumers {
             return Err(self.other(format!(
                 "the last position that the log has ever drawn is {drawn}, so `{name}` cannot begin \
                  again after {to}; choose a position up to {drawn}"
+            )));
+        }
+        let registered = self.tables.registered(Some(name)).await?;
+        if to > Position::START && registered.iter().any(|known| is_folded(&known.kind)) {
+            return Err(self.other(format!(
+                "`{name}` is folded from the first event on, so it can only be replayed from the \
+                 start; what it made of events that were deleted is lost then"
             )));
         }
         if !accepts_missing && from != ReplayFrom::FirstKept {

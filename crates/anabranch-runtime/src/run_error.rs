@@ -5,7 +5,7 @@ use anabranch_core::{InputError, Position, StoreError};
 use thiserror::Error;
 
 /// Why a replica set did not start, or stopped.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// It cannot run as it is.
@@ -64,6 +64,13 @@ pub enum RunError {
     /// The database could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// As it is displayed: a program that returns it from `main` shows what to do.
+impl std::fmt::Debug for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl RunError {

@@ -33,7 +33,10 @@ pub struct ScopeChange {
     /// How many events up to there match only the new scope: those that it has passed would never be
     /// handled.
     pub left_out: u64,
-    /// Whether that is all of them, or as many as could be counted in a few seconds.
+    /// How many events up to there match only the old scope: they were handled, and their like will not
+    /// be any more.
+    pub no_longer: u64,
+    /// Whether these are all of them, or as many as could be counted in a few seconds.
     pub is_counted: bool,
     /// The first of them.
     pub first: Option<Position>,
@@ -56,31 +59,41 @@ impl ScopeChange {
             position: positions().min().unwrap_or_default(),
             furthest: positions().max().unwrap_or_default(),
             left_out: 0,
+            no_longer: 0,
             is_counted: true,
             first: None,
         };
-        change.count(log).await?;
+        let (wanted, stored) = (change.wanted.clone(), change.stored.clone());
+        let (left_out, first) = change.count(log, &wanted, &stored).await?;
+        let (no_longer, _) = change.count(log, &stored, &wanted).await?;
+        (change.left_out, change.first, change.no_longer) = (left_out, first, no_longer);
         Ok(change)
     }
 
-    async fn count(&mut self, log: &Log) -> Result<(), StoreError> {
-        let began = Instant::now();
-        let mut events = log.read(self.wanted.query().clone()).after(Position::START).events();
+    /// How many events match one scope and not the other, and the first of them.
+    async fn count(
+        &mut self,
+        log: &Log,
+        one: &Scope,
+        other: &Scope,
+    ) -> Result<(u64, Option<Position>), StoreError> {
+        let (began, mut count, mut first) = (Instant::now(), 0, None);
+        let mut events = log.read(one.query().clone()).after(Position::START).events();
         while let Some(event) = events.next().await {
             let event = event?;
             if event.position() > self.furthest {
                 break;
             }
-            if self.wanted.matches(&event) && !self.stored.matches(&event) {
-                self.left_out += 1;
-                self.first.get_or_insert(event.position());
+            if one.matches(&event) && !other.matches(&event) {
+                count += 1;
+                first.get_or_insert(event.position());
             }
-            if self.left_out >= MAX_COUNTED || began.elapsed() > MAX_COUNTING {
+            if count >= MAX_COUNTED || began.elapsed() > MAX_COUNTING {
                 self.is_counted = false;
                 break;
             }
         }
-        Ok(())
+        Ok((count, first))
     }
 }
 
@@ -91,7 +104,9 @@ fn scope_of(tables: &Tables, text: &str) -> Result<Scope, StoreError> {
 
 impl fmt::Display for ScopeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { stored, wanted, position, furthest, left_out, is_counted, first, .. } = self;
+        let Self {
+            stored, wanted, position, furthest, left_out, is_counted, first, no_longer, ..
+        } = self;
         write!(
             f,
             "its scope was ({stored}) and now is ({wanted}); it stands at position {position}"
@@ -110,7 +125,11 @@ impl fmt::Display for ScopeChange {
                 write!(f, ": no event {}is left out", if *is_counted { "" } else { "so far " })?
             }
         }
-        f.write_str(", none is repeated, and what it made of events that no longer match stays")
+        write!(
+            f,
+            ", none is repeated; {at_least}{no_longer} events that match no more were handled, what it \
+             made of them stays, and their like are ignored from now on"
+        )
     }
 }
 
@@ -144,7 +163,10 @@ impl Consumers {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn accept_scope(&self, change: &ScopeChange) -> Result<(), StoreError> {
+    ///
+    /// Returns the change as it came to be: while workers with the old scope go on, more events are
+    /// left out than were counted when it was shown.
+    pub async fn accept_scope(&self, change: &ScopeChange) -> Result<ScopeChange, StoreError> {
         let name = &change.consumer;
         let old = self.tables.old_workers().await?;
         if !old.is_empty() {
@@ -156,12 +178,17 @@ impl Consumers {
             return Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() });
         }
         let mut session = self.tables.database.control();
-        self.tables.lock_consumer(session.as_mut(), name).await?;
+        // From here on nobody moves a cursor, so that what is passed is known.
+        let locked = self.tables.lock(session.as_mut(), name).await?;
         let mut statements = vec![self.tables.accept_scope(name, &change.wanted)];
         statements.extend(self.tables.fence_all(name));
         statements.push(Statement::signal(Topic::Workers));
         match session.run(statements, End::Commit).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let scopes = (change.stored.text(), &change.wanted);
+                let scopes = (scopes.0.as_str(), scopes.1);
+                ScopeChange::of(&self.log, &self.tables, name, scopes, &locked.cursors).await
+            }
             Err(failed) if failed.is_unmatched() => {
                 let source = format!(
                     "the scope that a program asks for `{name}` is no longer ({}); look again",

@@ -8,6 +8,7 @@ use crate::report::Report;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::replica_sets::GenerationMember;
+use anabranch_core::cursor::covers;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::Blocked;
@@ -166,7 +167,19 @@ impl Situation {
             }
         };
         let all = SlotSet::all();
-        let farthest = cursors.iter().map(|cursor| behind(at(cursor))).max().unwrap_or_default();
+        // Slots without a cursor are handled by nobody: nothing of theirs is known to be done.
+        let lost = covers(&cursors, &registered.slots).err();
+        let farthest = match &lost {
+            Some(_) => head.get(),
+            None => cursors.iter().map(|cursor| behind(at(cursor))).max().unwrap_or_default(),
+        };
+        let name = &registered.name;
+        let lost = lost.map(|error| {
+            format!(
+                "{error}, so events of some slots are handled by nobody; `anabranch replay {name} \
+                 --from-start` makes its cursors anew"
+            )
+        });
         let (lag, aside) = (backlog.lag(&all, farthest), backlog.aside(&all));
         Ok(ConsumerStatus {
             lag: lag.all,
@@ -183,7 +196,7 @@ impl Situation {
             version: registered.version,
             paused: registered.paused,
             replay_from: registered.reset_to,
-            problem: registered.problem,
+            problem: lost.or(registered.problem),
             name: registered.name,
         })
     }

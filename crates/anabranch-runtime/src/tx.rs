@@ -10,6 +10,7 @@ use anabranch_store::{Database, Row, Value};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How much is queued before it is sent without waiting for the end of the batch.
@@ -51,6 +52,8 @@ pub struct Tx<'a> {
     sent: u64,
     suffix: &'static str,
     idle: Duration,
+    /// Whether it has asked for the names of its tables.
+    names_tables: AtomicBool,
     /// The constant text that was last seen not to end the transaction, by its place.
     checked: Option<(usize, usize)>,
     lifetime: PhantomData<&'a mut ()>,
@@ -117,6 +120,7 @@ impl Tx<'_> {
             counted_from: 0,
             sent: 0,
             suffix,
+            names_tables: AtomicBool::new(false),
             checked: None,
             lifetime: PhantomData,
         }
@@ -215,6 +219,7 @@ impl Tx<'_> {
     /// [`Rebuild`](crate::Rebuild).
     #[must_use]
     pub fn table(&self, name: &'static str) -> Cow<'static, str> {
+        self.names_tables.store(true, Ordering::Relaxed);
         match self.suffix {
             "" => Cow::Borrowed(name),
             suffix => Cow::Owned(format!("{name}{suffix}")),
@@ -294,7 +299,7 @@ impl Tx<'_> {
         };
         let said = format!(
             "a handler must not use {word}: its effects commit together with the cursor, when the \
-             batch ends; leave it out"
+             batch ends, and its session is used by others after it; leave it out"
         );
         let error = HandlerError::new(said.clone());
         let failed = Failed { statement: None, reason: Reason::Refused { said } };
@@ -306,7 +311,7 @@ impl Tx<'_> {
         self.queued_bytes += match &statement.work {
             Work::Sql(_, values) => values.iter().map(Value::bytes).sum::<usize>(),
             Work::Rows(insert) => insert.rows.iter().flatten().map(Value::bytes).sum(),
-            Work::Signal(_) => 0,
+            Work::Signal(_) | Work::Begun => 0,
         };
         self.queued.push(statement);
         self.blame.push(self.current);
@@ -394,6 +399,13 @@ impl Tx<'_> {
         }
     }
 
+    /// Whether it writes tables of the old version while a new one is built: something was written, and
+    /// nobody has asked what the tables of the new version are called.
+    pub(crate) fn writes_the_old_version(&self) -> bool {
+        let is_written = self.sent > 0 || !self.queued.is_empty();
+        !self.suffix.is_empty() && is_written && !self.names_tables.load(Ordering::Relaxed)
+    }
+
     /// What has failed before the end, if something has.
     pub(crate) fn failure(&mut self) -> Option<Failure> {
         self.check();
@@ -409,6 +421,10 @@ impl Tx<'_> {
         }
         let own = self.queued.len();
         let mut statements = std::mem::take(&mut self.queued);
+        if own > 0 || self.sent > 0 {
+            // Not every statement of ours is a fence.
+            statements.push(Statement::begun());
+        }
         statements.extend(fence);
         match self.session.run(statements, End::Commit).await {
             Ok(_) => Ended::Committed,

@@ -89,7 +89,10 @@ pub(crate) async fn run(
     let before = keeper.before_end();
     keeper.stop().await;
     let progress = keeper.last_word(before).await;
-    match (ended?, target) {
+    let ended = ended?;
+    // Another program may have begun together with this one, and ended before it was looked at.
+    keeper.check_keys().await?;
+    match (ended, target) {
         (_, None) => Ok(progress),
         (ended, Some(target)) => keeper.complete(target, ended == Ended::Told, progress).await,
     }
@@ -315,7 +318,7 @@ impl Keeper {
             // What others have freed, or left behind; and whatever else is not held, whyever.
             running.claim |= running.lacks_slots() || !running.holds(beat.owned);
             if beat.wants_reset {
-                self.reset(number).await;
+                self.reset(number).await?;
             }
             if beat.asked {
                 self.pass_on_asked(number).await?;
@@ -324,7 +327,7 @@ impl Keeper {
         Ok(())
     }
 
-    async fn reset(&mut self, number: usize) {
+    async fn reset(&mut self, number: usize) -> Result<(), RunError> {
         let running = &mut self.running[number];
         let consumer = Arc::clone(&running.consumer);
         match consumer.reset(&self.tables).await {
@@ -345,11 +348,16 @@ impl Keeper {
                 tracing::error!(consumer = consumer.name, %error, "cannot replay");
                 running.claim = true;
                 let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
-                if let Err(error) = self.tables.commit(withdraw).await {
-                    tracing::warn!(consumer = consumer.name, %error, "cannot withdraw a replay");
+                if let Err(away) = self.tables.commit(withdraw).await {
+                    tracing::warn!(consumer = consumer.name, error = %away, "cannot withdraw a replay");
+                }
+                if self.plan.catch_up {
+                    // What somebody asked for is not done.
+                    return Err(error);
                 }
             }
         }
+        Ok(())
     }
 
     async fn pass_on_asked(&mut self, number: usize) -> Result<(), RunError> {

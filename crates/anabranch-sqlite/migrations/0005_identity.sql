@@ -5,6 +5,10 @@ ALTER TABLE {ns}_consumers ADD COLUMN scope TEXT;        -- which events it hand
 -- What a program asked for that differs, until it is accepted.
 ALTER TABLE {ns}_consumers ADD COLUMN wanted_scope TEXT;
 
+-- The last position of the log when it was found to stand beyond it, until somebody says what to do: the
+-- log may grow past it again.
+ALTER TABLE {ns}_consumers ADD COLUMN beyond_log INTEGER;
+
 -- The newest schema that a worker's program knows; NULL if it is older than this one.
 ALTER TABLE {ns}_workers ADD COLUMN schema_version INTEGER;
 
@@ -13,6 +17,7 @@ CREATE TABLE {ns}_key_samples (
     consumer TEXT    NOT NULL,
     position INTEGER NOT NULL,
     key      TEXT    NOT NULL,
+    event_id TEXT    NOT NULL,               -- another one may stand there if the log was emptied
     PRIMARY KEY (consumer, position)
 ) STRICT, WITHOUT ROWID;
 
@@ -24,6 +29,11 @@ CREATE TRIGGER {ns}_events_deleted AFTER DELETE ON {ns}_events BEGIN
     WHERE name = 'deleted_up_to' AND CAST(value AS INTEGER) < OLD.position;
 END;
 
+-- A running program of the last version does not know it, and would give positions again: it is refused.
+CREATE TRIGGER {ns}_events_reused BEFORE INSERT ON {ns}_events
+WHEN NEW.position <= (SELECT CAST(value AS INTEGER) FROM {ns}_settings WHERE name = 'deleted_up_to') BEGIN
+    SELECT RAISE(ABORT, 'this position was given before and its event deleted; use a program of the newest version');
+END;
 CREATE TRIGGER {ns}_events_moved AFTER UPDATE OF position ON {ns}_events
 WHEN OLD.position <> NEW.position BEGIN
     UPDATE {ns}_settings SET value = CAST(OLD.position AS TEXT)

@@ -283,6 +283,8 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
         let answer = match &statement.work {
             Work::Sql(sql, values) => one(prepared.get(sql), values, statement.expect),
             Work::Rows(rows) => many(connection, rows),
+            // It is asked after each statement anyway.
+            Work::Begun => Ok(Answer::default()),
             Work::Signal(topic) => {
                 one(prepared.get(&shared.signal[*topic as usize]), &[], Expect::Nothing)
             }

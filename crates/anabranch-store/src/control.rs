@@ -5,29 +5,45 @@
 const WORDS: [&str; 9] =
     ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE"];
 
-/// The word by which a statement would begin, end or divide the transaction that it runs in.
+/// The words of statements that change the session for whoever gets it next. `SET LOCAL` and
+/// `SET CONSTRAINTS` end with the transaction.
+const SESSION_WORDS: [&str; 3] = ["SET", "RESET", "DISCARD"];
+
+/// The word by which a statement would begin, end or divide the transaction that it runs in, or change
+/// the session beyond it.
 ///
 /// Comments, empty statements and punctuation before the first word are passed over. Databases
-/// disagree on whether comments nest, so a comment ends at the first `*/` here: what one of them could
-/// take for the beginning of a statement is one.
+/// disagree on whether comments nest, so both readings are tried: what one of them could take for the
+/// beginning of a statement is one.
 ///
 /// ```
 /// use anabranch_store::control::transaction_control;
 /// assert_eq!(transaction_control(" -- done\n commit"), Some("COMMIT"));
 /// assert_eq!(transaction_control("INSERT INTO t VALUES ('; COMMIT')"), None);
 /// assert_eq!(transaction_control("PREPARE TRANSACTION 'x'"), Some("PREPARE TRANSACTION"));
+/// assert_eq!(transaction_control("SET LOCAL work_mem = '1MB'"), None);
 /// ```
 #[must_use]
 pub fn transaction_control(sql: &str) -> Option<&'static str> {
-    let mut words = Words { rest: sql };
+    let found = control_in(Words { rest: sql, nests: false });
+    // Most texts have no comment, and read the same.
+    found.or_else(|| {
+        let nests = sql.contains("/*");
+        nests.then(|| control_in(Words { rest: sql, nests })).flatten()
+    })
+}
+
+fn control_in(mut words: Words<'_>) -> Option<&'static str> {
     let first = words.next()?;
-    let found = WORDS.into_iter().find(|word| word.eq_ignore_ascii_case(first))?;
+    let is = |word: &&str| word.eq_ignore_ascii_case(first);
+    let found = WORDS.into_iter().chain(SESSION_WORDS).find(is)?;
+    let mut is_next = |wanted: &[&str]| {
+        let next = words.next().unwrap_or_default();
+        wanted.iter().any(|word| word.eq_ignore_ascii_case(next))
+    };
     match found {
-        "PREPARE" => {
-            let is_control =
-                words.next().is_some_and(|word| word.eq_ignore_ascii_case("TRANSACTION"));
-            is_control.then_some("PREPARE TRANSACTION")
-        }
+        "PREPARE" => is_next(&["TRANSACTION"]).then_some("PREPARE TRANSACTION"),
+        "SET" => (!is_next(&["LOCAL", "CONSTRAINTS"])).then_some("SET (without LOCAL)"),
         found => Some(found),
     }
 }
@@ -35,6 +51,28 @@ pub fn transaction_control(sql: &str) -> Option<&'static str> {
 /// The words of a text, without comments.
 struct Words<'s> {
     rest: &'s str,
+    /// Whether a comment in a comment is one.
+    nests: bool,
+}
+
+impl<'s> Words<'s> {
+    /// What follows a comment whose beginning has been read.
+    fn after_comment(&self, comment: &'s str) -> &'s str {
+        if !self.nests {
+            return comment.split_once("*/").map_or("", |(_, rest)| rest);
+        }
+        let (mut rest, mut depth) = (comment, 1);
+        while depth > 0 {
+            let next = |mark: &str| rest.find(mark).unwrap_or(usize::MAX);
+            let (opens, closes) = (next("/*"), next("*/"));
+            if closes == usize::MAX && opens == usize::MAX {
+                return "";
+            }
+            depth = if opens < closes { depth + 1 } else { depth - 1 };
+            rest = &rest[opens.min(closes) + 2..];
+        }
+        rest
+    }
 }
 
 impl<'s> Iterator for Words<'s> {
@@ -43,9 +81,10 @@ impl<'s> Iterator for Words<'s> {
     fn next(&mut self) -> Option<&'s str> {
         loop {
             if let Some(comment) = self.rest.strip_prefix("--") {
-                self.rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
+                // PostgreSQL ends it at a carriage return, too.
+                self.rest = comment.split_once(['\n', '\r']).map_or("", |(_, rest)| rest);
             } else if let Some(comment) = self.rest.strip_prefix("/*") {
-                self.rest = comment.split_once("*/").map_or("", |(_, rest)| rest);
+                self.rest = self.after_comment(comment);
             } else {
                 let first = self.rest.chars().next()?;
                 if first.is_alphabetic() || first == '_' {
@@ -83,6 +122,12 @@ mod tests {
             ("RELEASE a", "RELEASE"),
             ("prepare /* x */ transaction 'a'", "PREPARE TRANSACTION"),
             ("(COMMIT)", "COMMIT"),
+            ("-- x\rCOMMIT", "COMMIT"),
+            ("/* /* */ x */ COMMIT", "COMMIT"),
+            ("/* /* x */ */ /* a */ rollback", "ROLLBACK"),
+            ("SET search_path TO x", "SET (without LOCAL)"),
+            ("reset all", "RESET"),
+            ("DISCARD ALL", "DISCARD"),
         ] {
             assert_eq!(transaction_control(sql), Some(word), "{sql}");
         }
@@ -102,6 +147,10 @@ mod tests {
             "COMMITTED",
             "UPDATE t SET a = 1 -- COMMIT",
             "commit_log",
+            "/* /* COMMIT */ */ SELECT 1",
+            "/* a /* b",
+            "set local x = 1",
+            "SET CONSTRAINTS ALL DEFERRED",
         ] {
             assert_eq!(transaction_control(sql), None, "{sql}");
         }

@@ -205,6 +205,9 @@ pub enum Work {
     Sql(Cow<'static, str>, Vec<Value>),
     /// Rows for a table, in one go.
     Rows(InsertRows),
+    /// Nothing, but the batch fails with [`Reason::TransactionEnded`] if this is not the transaction that
+    /// it began: what comes after it is not done alone.
+    Begun,
     /// Tells all who wait for [`Database::signals`], in every process, once it is committed. Several
     /// may become one.
     Signal(Topic),
@@ -268,6 +271,12 @@ impl Statement {
     /// A statement whose rows are wanted.
     pub fn query(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
         Self { work: Work::Sql(sql.into(), values), expect: Expect::Rows }
+    }
+
+    /// Fails if a statement before it has ended the transaction.
+    #[must_use]
+    pub fn begun() -> Self {
+        Self { work: Work::Begun, expect: Expect::Nothing }
     }
 
     /// Tells all who care for a topic that there is something to look at.

@@ -2,7 +2,7 @@
 
 use super::{Consumer, is_folded, strategy_text};
 use crate::identity::{Difference, Identity, Stored};
-use crate::key_samples;
+use crate::key_samples::{self, Checked};
 use crate::row_watch;
 use crate::run_error::RunError;
 use crate::scope_change::ScopeChange;
@@ -11,7 +11,7 @@ use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::cursors::Locked;
 use crate::tx::{Ended, Tx};
-use anabranch_core::{HashRule, Position, Query, StoreError};
+use anabranch_core::{Event, HashRule, Position, Query, StoreError};
 use anabranch_store::database::Statement;
 use anabranch_store::{Filter, Log, ReadRequest, Scope};
 
@@ -41,6 +41,7 @@ impl Consumer {
             reset_to: None,
             problem: None,
             is_set_up: true,
+            slots: self.partition.slots(),
         };
         // Read before the transaction, which may keep all others from the database.
         let start = match self.settings.start {
@@ -103,6 +104,13 @@ impl Consumer {
         let stored = tables.identity_in(tx.session(), &self.name).await?;
         let stored =
             stored.ok_or_else(|| tables.corrupt(format!("no consumer `{}`", self.name)))?;
+        if let Some(drawn) = stored.beyond_log
+            && !tables.wants_reset(tx.session(), &self.name).await?
+        {
+            let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+            let position = cursors.iter().map(|cursor| cursor.position).max().unwrap_or_default();
+            return Err(RunError::BeyondLog { consumer: self.name.clone(), position, drawn });
+        }
         match identity.compare(&stored) {
             Ok(()) => {}
             Err(Difference::Scope { was, is }) => {
@@ -131,7 +139,8 @@ impl Consumer {
             keep.push(tables.keep_identity(&self.name, identity));
         }
         self.ended(tables, "registering", tx.commit(keep).await)?;
-        key_samples::check(self, log, tables).await?;
+        self.say_what_it_lost(log, tables).await?;
+        key_samples::check(self, log, tables, &mut Checked::default()).await?;
         row_watch::prepare(self, tables).await
     }
 
@@ -144,7 +153,7 @@ impl Consumer {
         let cursors = tables.cursors(&self.name).await?;
         let change = ScopeChange::of(log, tables, &self.name, (was, is), &cursors).await?;
         let mut problem = format!(
-            "{change}; if that is meant, `anabranch accept-scope {}` and start it again",
+            "{change}; if that is meant, `anabranch accept-scope {} --yes` and start it again",
             self.name
         );
         if change.left_out > 0 {
@@ -177,25 +186,37 @@ impl Consumer {
     /// A new consumer begins with the first event that the log still has: says so where others were
     /// there before it.
     async fn say_where_it_begins(&self, log: &Log) -> Result<(), StoreError> {
-        // One page, which waits for nobody: behind an append in flight it says nothing.
-        let page = log.store().read(ReadRequest {
-            scope: Scope::Log(Query::all()),
-            filter: Filter::default(),
-            cursor: Position::START.get(),
-            up_to: Position::END,
-            backwards: false,
-            max_events: 1,
-        });
-        let first = page.await?.events.pop();
-        if let Some(first) = first.filter(|first| first.position().get() > 1) {
+        if let Some(first) = first_event(log).await?.filter(|first| first.position().get() > 1) {
             tracing::info!(
                 consumer = self.name,
                 position = first.position().get(),
                 recorded_at = %first.recorded_at(),
-                "begins with the first event that the log has; positions before it were deleted, or never stored"
+                "begins with the first event that the log has; positions before it were deleted, or \
+                 never stored"
             );
         }
         Ok(())
+    }
+
+    /// If the beginning of the log was deleted up to beyond where it stands, events are gone that it has
+    /// not handled: nobody can handle them, but somebody must know.
+    async fn say_what_it_lost(&self, log: &Log, tables: &Tables) -> Result<(), StoreError> {
+        let cursors = tables.cursors(&self.name).await?;
+        let lowest = cursors.iter().map(|cursor| cursor.position).min().unwrap_or_default();
+        let first = first_event(log).await?.map(|event| event.position());
+        let Some(first) = first.filter(|first| first.get() > lowest.get() + 1) else {
+            return Ok(());
+        };
+        if lowest == Position::START || self.has_rows() {
+            return Ok(());
+        }
+        let problem = format!(
+            "it stands at position {lowest}, and the log begins with position {first}: events between \
+             them were deleted before it had handled them, or were never stored; delete events only \
+             up to the lowest position of all consumers (`anabranch offsets`)"
+        );
+        tracing::error!(consumer = self.name, problem, "the log has lost events");
+        tables.commit(vec![tables.note_problem(&self.name, &problem)]).await.map(drop)
     }
 
     /// Refuses to go on once something else has taken its place, or it was forgotten.
@@ -268,4 +289,17 @@ impl Consumer {
         let restart = tables.restart_at(&self.name, &cursors, &slots, to, to);
         self.ended(tables, "reset", tx.commit(restart).await).map(|()| true)
     }
+}
+
+/// The first event of a log. One page, which waits for nobody: behind an append in flight there is none.
+async fn first_event(log: &Log) -> Result<Option<Event>, StoreError> {
+    let page = log.store().read(ReadRequest {
+        scope: Scope::Log(Query::all()),
+        filter: Filter::default(),
+        cursor: Position::START.get(),
+        up_to: Position::END,
+        backwards: false,
+        max_events: 1,
+    });
+    Ok(page.await?.events.pop())
 }

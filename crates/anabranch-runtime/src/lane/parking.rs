@@ -148,7 +148,8 @@ impl Lane {
             self.failing_keys += 1;
             if self.failing_keys >= MAX_FAILING_KEYS {
                 let remedy = "a hundred keys failed one after the other, so it is the handler that \
-                              is broken: correct it and start again; `anabranch parked list` shows the keys";
+                              is broken: correct it and start again, then `anabranch parked retry NAME --all`; \
+                              `anabranch parked list NAME` shows the keys";
                 return Err(self.stopped(&failed, error, remedy));
             }
             let tables = &self.setup.tables;
@@ -365,7 +366,11 @@ impl Lane {
                     fence.push(tables.hold(holder.id, holder.epoch));
                     self.finish(tx, fence, events).await
                 }
-                Err(outcome) => outcome,
+                Err(outcome) => {
+                    // Rolled back before anything else is written: on SQLite that would wait for it.
+                    drop(tx);
+                    outcome
+                }
             };
             match outcome {
                 Outcome::Committed { events: 0 } => {

@@ -1,6 +1,7 @@
 //! One transaction: handler, parked events, fence.
 
 use super::{Batch, Lane, is_worth_waiting};
+use crate::consumer::PROJECTION;
 use crate::handler::HandlerError;
 use crate::report::Doing;
 use crate::tx::{Ended, Failure, Tx};
@@ -11,6 +12,11 @@ use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Why an event of a new version fails that would be written to the tables of the old one.
+const OLD_TABLES: &str = "a new version is built beside the old one, and this handler writes tables \
+                          without asking for their names (Tx::table): it would write those of the \
+                          old version, which is in use; write to tx.table(\"NAME\")";
 
 /// How a transaction went.
 pub(crate) enum Outcome {
@@ -125,7 +131,12 @@ impl Lane {
             self.handler.settled(false);
             return Err(self.failed(failure));
         }
+        let is_named = self.setup.consumer.kind != PROJECTION || !tx.writes_the_old_version();
         match handled {
+            Ok(()) if !is_named => {
+                self.handler.settled(false);
+                Err(Outcome::Failed { event: tx.current(), error: OLD_TABLES.to_owned() })
+            }
             Ok(()) => Ok(tx.handled(events.len())),
             Err(error) => {
                 self.handler.settled(false);

@@ -20,6 +20,8 @@ pub(crate) struct Registered {
     pub(crate) problem: Option<String>,
     /// Whether its own hook has been called: not if only its positions were imported.
     pub(crate) is_set_up: bool,
+    /// Every slot that it has.
+    pub(crate) slots: SlotSet,
 }
 
 impl Tables {
@@ -35,7 +37,8 @@ impl Tables {
 
     fn select_registered(&self, name: Option<&str>, lock: &str) -> Statement {
         let select = format!(
-            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up FROM {} \
+            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up, slots \
+             FROM {} \
              WHERE name = $1 OR $1 = '' ORDER BY name{lock}",
             self.consumers
         );
@@ -52,6 +55,7 @@ impl Tables {
             reset_to: self.column(row, "reset_to")?,
             problem: self.column(row, "problem")?,
             is_set_up: self.column(row, "is_set_up")?,
+            slots: self.slots(row)?,
         })
     }
 
@@ -111,6 +115,12 @@ impl Tables {
         Statement::fence(update, params![consumer, to], 1)
     }
 
+    /// The statement that writes down what somebody must know.
+    pub(crate) fn note_problem(&self, consumer: &str, problem: &str) -> Statement {
+        let update = format!("UPDATE {} SET problem = $2 WHERE name = $1", self.consumers);
+        Statement::new(update, params![consumer, plain(problem)])
+    }
+
     /// The statements that withdraw a reset which cannot be done: workers may claim again.
     pub(crate) fn withdraw_reset(&self, consumer: &str, problem: &str) -> Vec<Statement> {
         let update = format!(
@@ -158,8 +168,14 @@ impl Tables {
              WHERE e.consumer = $1 AND e.key = {keys}.key)"
         );
         statements.push(Statement::new(delete, params![consumer]));
+        // Somebody has said where it stands. Older logs have no such column.
+        let stands = match self.database.require_newest_schema() {
+            Ok(()) => ", beyond_log = NULL",
+            Err(_) => "",
+        };
         let raise = format!(
-            "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL WHERE name = $1",
+            "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL{stands} \
+             WHERE name = $1",
             self.consumers
         );
         statements.push(Statement::fence(raise, params![consumer], 1));

@@ -4,6 +4,7 @@
 
 use super::Tables;
 use crate::identity::{Identity, Stored};
+use crate::key_samples::KeySample;
 use crate::scope::Scope;
 use anabranch_core::{Position, StoreError};
 use anabranch_store::database::{Expect, InsertRows, Session, Statement, Work};
@@ -12,7 +13,8 @@ use anabranch_store::{Row, params};
 impl Tables {
     fn select_identity(&self, consumer: &str) -> Statement {
         let select = format!(
-            "SELECT kind, strategy, version, partition, scope, wanted_scope FROM {} WHERE name = $1",
+            "SELECT kind, strategy, version, partition, scope, wanted_scope, beyond_log FROM {} \
+             WHERE name = $1",
             self.consumers
         );
         Statement::query(select, params![consumer])
@@ -34,7 +36,7 @@ impl Tables {
         rows.first().map(|row| self.stored(row)).transpose()
     }
 
-    /// The columns `kind`, `strategy`, `version`, `partition`, `scope` and `wanted_scope`.
+    /// The columns `kind`, `strategy`, `version`, `partition`, `scope`, `wanted_scope` and `beyond_log`.
     pub(crate) fn stored(&self, row: &Row) -> Result<Stored, StoreError> {
         Ok(Stored {
             kind: self.column(row, "kind")?,
@@ -43,6 +45,7 @@ impl Tables {
             partition: self.column(row, "partition")?,
             scope: self.column(row, "scope")?,
             wanted_scope: self.column(row, "wanted_scope")?,
+            beyond_log: self.column(row, "beyond_log")?,
         })
     }
 
@@ -54,6 +57,22 @@ impl Tables {
         );
         let values = params![consumer, &identity.partition, identity.scope.text()];
         Statement::fence(update, values, 1)
+    }
+
+    /// Whether somebody has asked for a replay, in an open transaction.
+    pub(crate) async fn wants_reset(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+    ) -> Result<bool, StoreError> {
+        let locked = self.lock_consumer(session, consumer).await?;
+        Ok(locked.reset_to.is_some())
+    }
+
+    /// The statement that writes down that a consumer stands beyond the log, which ended here.
+    pub(crate) fn is_beyond(&self, consumer: &str, drawn: Position) -> Statement {
+        let update = format!("UPDATE {} SET beyond_log = $2 WHERE name = $1", self.consumers);
+        Statement::new(update, params![consumer, drawn])
     }
 
     /// The statement that writes down which scope a program has asked for, or that none does.
@@ -90,28 +109,34 @@ impl Tables {
     }
 
     /// Keys of events that a consumer has handled, in the order of positions.
-    pub(crate) async fn key_samples(
-        &self,
-        consumer: &str,
-    ) -> Result<Vec<(Position, String)>, StoreError> {
+    pub(crate) async fn key_samples(&self, consumer: &str) -> Result<Vec<KeySample>, StoreError> {
         let select = format!(
-            "SELECT position, key FROM {} WHERE consumer = $1 ORDER BY position",
+            "SELECT position, event_id, key FROM {} WHERE consumer = $1 ORDER BY position",
             self.key_samples
         );
         let rows = self.query(Statement::query(select, params![consumer])).await?;
-        rows.iter()
-            .map(|row| Ok((self.column(row, "position")?, self.column(row, "key")?)))
-            .collect()
+        let sample = |row: &Row| {
+            Ok(KeySample {
+                position: self.column(row, "position")?,
+                event_id: self.column(row, "event_id")?,
+                key: self.column(row, "key")?,
+            })
+        };
+        rows.iter().map(sample).collect()
     }
 
     /// The statement that keeps keys of events, with the commit that handles them.
-    pub(crate) fn keep_keys(&self, consumer: &str, keys: Vec<(Position, String)>) -> Statement {
-        let row = |(position, key)| params![consumer, position, key];
+    pub(crate) fn keep_keys(&self, consumer: &str, samples: Vec<KeySample>) -> Statement {
+        let row =
+            |sample: KeySample| params![consumer, sample.position, sample.event_id, sample.key];
+        // What is kept of the same event stays: if it was another key, that must be found out.
+        let conflict = "ON CONFLICT (consumer, position) DO UPDATE SET event_id = excluded.event_id, \
+                        key = excluded.key WHERE kept.event_id <> excluded.event_id";
         let insert = InsertRows {
-            table: self.key_samples.clone().into(),
-            columns: (&["consumer", "position", "key"]).into(),
-            conflict: "ON CONFLICT (consumer, position) DO NOTHING".into(),
-            rows: keys.into_iter().map(row).collect(),
+            table: format!("{} AS kept", self.key_samples).into(),
+            columns: (&["consumer", "position", "event_id", "key"]).into(),
+            conflict: conflict.into(),
+            rows: samples.into_iter().map(row).collect(),
         };
         Statement { work: Work::Rows(insert), expect: Expect::Nothing }
     }

@@ -44,8 +44,12 @@ impl Tables {
         debug_assert!(cursor::covers(&cursors, slots).is_ok(), "{cursors:?}");
         let mut statements = self.restart_with(name, old, cursors, Position::START);
         // Of an earlier import they may be others.
-        let update =
-            format!("UPDATE {} SET strategy = $2, slots = $3 WHERE name = $1", self.consumers);
+        // So may be what a program by mistake has stored of itself.
+        let update = format!(
+            "UPDATE {} SET strategy = $2, slots = $3, partition = NULL, scope = NULL, \
+             wanted_scope = NULL WHERE name = $1",
+            self.consumers
+        );
         statements.push(Statement::new(update, params![name, strategy, slots.to_bytes()]));
         statements
     }

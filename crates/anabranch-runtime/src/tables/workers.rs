@@ -113,7 +113,8 @@ impl Tables {
         let values = params![&worker.id, lease.as_micros() as u64, report];
         let renew = Statement::fence(renew, values, 1);
         let look = format!(
-            "SELECT name, kind, strategy, version, partition, scope, wanted_scope, paused, generation, \
+            "SELECT name, kind, strategy, version, partition, scope, wanted_scope, beyond_log, \
+             paused, generation, \
              reset_to IS NOT NULL AS wants_reset, \
              EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked, \
              (SELECT count(*) FROM {cursors} AS c WHERE c.consumer = name AND c.owner = $1) \

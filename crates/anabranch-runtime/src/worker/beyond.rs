@@ -4,9 +4,11 @@
 //!
 //! A cursor is looked at when it is claimed, before anything of it is handled; and where lanes stand is
 //! compared with the log every few seconds while they run, by one small statement. What falls back and
-//! grows beyond a cursor again between two such looks is not noticed.
+//! grows beyond a cursor again between two such looks is not noticed. With that look goes one at the keys
+//! of what other programs have handled.
 
 use super::Keeper;
+use crate::key_samples;
 use crate::run_error::RunError;
 use anabranch_core::{Cursor, Position};
 use std::sync::atomic::Ordering;
@@ -34,6 +36,7 @@ impl Keeper {
         if self.log_checked.elapsed() < CHECK {
             return Ok(());
         }
+        self.check_keys().await?;
         let furthest: Vec<(&str, Position)> = self
             .running
             .iter()
@@ -44,8 +47,22 @@ impl Keeper {
                 (running.consumer.name.as_str(), Position::new(furthest.unwrap_or(0)))
             })
             .collect();
-        if !furthest.is_empty() && self.is_in_log(&furthest).await? {
+        if furthest.is_empty() || self.is_in_log(&furthest).await? {
             self.log_checked = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Compares the keys of what others have handled with what this program's functions answer.
+    pub(super) async fn check_keys(&mut self) -> Result<(), RunError> {
+        for running in &mut self.running {
+            let (consumer, checked) = (&running.consumer, &mut running.checked_keys);
+            match key_samples::check(consumer, &self.log, &self.tables, checked).await {
+                Err(RunError::Store(error)) if error.is_transient() => {
+                    tracing::warn!(%error, "cannot compare keys yet");
+                }
+                done => done?,
+            }
         }
         Ok(())
     }
@@ -64,6 +81,8 @@ impl Keeper {
         match standing.iter().find(|(_, position)| *position > drawn) {
             Some((consumer, position)) => {
                 let (consumer, position) = ((*consumer).to_owned(), *position);
+                // The log may grow past it again, and what is there then would look handled.
+                self.tables.commit(vec![self.tables.is_beyond(&consumer, drawn)]).await?;
                 Err(RunError::BeyondLog { consumer, position, drawn })
             }
             None => Ok(true),

@@ -52,8 +52,12 @@ impl Keeper {
             let (name, slots) = (&running.consumer.name, &running.universe);
             let is_unsettled = match running.has_rows() {
                 true => {
+                    let backlog = self.backlog(running, target).await?;
+                    // A standby has no lanes that could say that nothing is left.
+                    let is_standby = running.share().is_empty();
                     !running.is_settled()
-                        || self.backlog(running, target).await?.aside(slots).retrying_keys > 0
+                        || backlog.aside(slots).retrying_keys > 0
+                        || (is_standby && backlog.tasks(slots) > 0)
                 }
                 false => self.tables.is_unsettled(name, slots, target).await?,
             };

@@ -4,6 +4,7 @@ use super::Plan;
 use crate::consumer::Consumer;
 use crate::feed::{Feed, FeedStats};
 use crate::holding::{self, HoldingSetup};
+use crate::key_samples::Checked;
 use crate::lane::{Lane, LaneSetup, LaneStats, Order, Report};
 use crate::replica_set::ConsumerProgress;
 use crate::report::{Doing, LaneReport};
@@ -43,6 +44,8 @@ pub(super) struct Running {
     pub(super) paused: bool,
     /// Claim again as soon as can be.
     pub(super) claim: bool,
+    /// Keys of handled events that its function answers with, too.
+    pub(super) checked_keys: Checked,
 }
 
 /// What a consumer is started with.
@@ -144,6 +147,7 @@ impl Start<'_> {
             generation: None,
             paused: false,
             claim: false,
+            checked_keys: Checked::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod gates;
 mod identity;
 mod imports;
 mod leases;
+mod misuse;
 mod odd_handlers;
 mod odd_views;
 mod offsets;
