@@ -52,13 +52,15 @@ pub(crate) async fn resolved(
             params![quoted(&source.name)],
         ),
         _ => {
-            let Asked { table, schema } = Asked::of(&source.name);
+            let Asked { table, .. } = Asked::of(&source.name);
+            let schema = source.name.split_once('.').map_or("", |(schema, _)| schema);
             // Without a schema, temporary tables come first, and then each database in its turn.
             let select = format!(
-                "SELECT t.schema || '.' || t.name AS name FROM pragma_table_list({table}{schema}) AS t \
-                 LEFT JOIN pragma_database_list AS d ON d.name = t.schema ORDER BY t.schema <> 'temp', d.seq"
+                "SELECT t.schema || '.' || t.name AS name FROM pragma_table_list({table}) AS t \
+                 LEFT JOIN pragma_database_list AS d ON d.name = t.schema \
+                 WHERE $1 = '' OR t.schema = $1 COLLATE NOCASE ORDER BY t.schema <> 'temp', d.seq"
             );
-            Statement::query(select, vec![])
+            Statement::query(select, params![schema])
         }
     };
     let rows = rows_of(database, select).await?;
