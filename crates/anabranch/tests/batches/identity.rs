@@ -12,6 +12,7 @@ on_both!(
     one_table_under_several_names_is_one_source,
     instances_that_start_together_agree_on_one_source,
     a_job_from_before_is_adopted_by_the_first_run,
+    a_source_that_changed_is_taken_once_it_is_accepted,
 );
 
 /// Two tables with the same keys, and a second key in the other one.
@@ -139,4 +140,30 @@ async fn a_job_from_before_is_adopted_by_the_first_run(db: Db) {
     assert_eq!(ran(&log, &batch, &orders).await.succeeded, 20);
     let other = mail(&orders, Source::table(&invoices.source, "id"));
     refused(&log, &other, &invoices).await;
+}
+
+async fn a_source_that_changed_is_taken_once_it_is_accepted(db: Db) {
+    let log = db.log().await;
+    let (orders, invoices) = two(&db, &log).await;
+    let of = |most: i64| {
+        let select = format!("SELECT id, body FROM {} WHERE id <= {most}", orders.source);
+        mail(&orders, Source::query(select, "id")).assume_unique()
+    };
+    assert_eq!(ran(&log, &of(20), &orders).await.succeeded, 20);
+    let said = refused(&log, &of(25), &orders).await;
+    let wanted = ["id <= 20", "id <= 25", "--accept-source"];
+    assert!(wanted.iter().all(|part| said.contains(part)), "{said}");
+    // Only a run accepts it.
+    let accepting = of(25).accept_source(true);
+    assert!(accepting.verify(&log).await.is_err());
+    assert_eq!(ran(&log, &accepting, &orders).await.succeeded, 5);
+    assert!(of(25).verify(&log).await.unwrap().violations(true).is_empty());
+    refused(&log, &of(20), &orders).await;
+    // A table that takes the place of the query has the same keys; another key has not.
+    let table = mail(&orders, Source::table(&orders.source, "id")).accept_source(true);
+    assert_eq!(ran(&log, &table, &orders).await.succeeded, 5);
+    let other = mail(&orders, Source::table(&invoices.source, "nr")).accept_source(true);
+    let said = refused(&log, &other, &invoices).await;
+    assert!(said.contains("`nr`") && !said.contains("--accept-source"), "{said}");
+    assert_eq!(orders.copied(&log).await, (30, 0));
 }
