@@ -1,7 +1,7 @@
 //! What a job is of: its source and its key, stored once and compared by everybody who comes under its name.
 //!
-//! Entries of the processing log are found by job and key alone. Under the name of another job, a row whose key
-//! is done there would never be handled, and the proof would find nothing missing.
+//! Entries of the processing log are found by job and key alone. Under the same name, a row of another
+//! source whose key is done would never be handled, and the proof would find nothing missing.
 
 use crate::batch::{Batch, column, rows_of, run};
 use crate::catalogue;

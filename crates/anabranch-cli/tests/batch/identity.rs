@@ -6,6 +6,7 @@ use crate::table::Rows;
 on_both! {
     another_source_or_key_under_the_same_job_is_refused,
     a_query_that_changed_is_refused_until_it_is_accepted,
+    a_job_from_before_is_adopted_with_a_warning,
 }
 
 async fn another_source_or_key_under_the_same_job_is_refused(rows: Rows) {
@@ -70,5 +71,26 @@ async fn a_query_that_changed_is_refused_until_it_is_accepted(rows: Rows) {
     assert!(batch("verify", 45, &["--complete"]).status.success());
     failure(&batch("verify", 40, &[]), 1);
     assert!(stdout(&batch("run", 45, &run)).contains("0 rows, 0 failed"));
+    rows.drop().await;
+}
+
+async fn a_job_from_before_is_adopted_with_a_warning(rows: Rows) {
+    rows.add(1..=50).await;
+    let copy = rows.copy();
+    let said = |what, arguments: &[&str]| {
+        let output = rows.batch(what, arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let warning = "entries from before its source was stored";
+    assert!(!said("verify", &[]).contains(warning), "it has no entries");
+    let first = said("run", &["--limit", "10", "--sql", &copy]);
+    assert!(!first.contains(warning), "{first}");
+    rows.sql(&format!("DROP TABLE {}", rows.table("processing_log_jobs"))).await;
+    assert!(said("verify", &[]).contains("nothing shows"));
+    let adopted = said("run", &["--sql", &copy]);
+    assert!(adopted.contains(warning) && adopted.contains("source`"), "{adopted}");
+    assert!(!said("run", &["--sql", &copy]).contains(warning), "it is adopted once");
+    rows.are_done().await;
     rows.drop().await;
 }
