@@ -3,6 +3,7 @@
 use crate::claimer::{Claimer, Seen};
 use crate::error::BatchError;
 use crate::handler::RowHandler;
+use crate::identity;
 use crate::keys::Keys;
 use crate::pace::Pace;
 use crate::part::{Part, uneven};
@@ -48,6 +49,7 @@ pub struct Batch {
     pub(crate) job: String,
     pub(crate) source: Source,
     pub(crate) is_assumed_unique: bool,
+    pub(crate) accepts_source: bool,
     pub(crate) part: Part,
     pub(crate) workers: usize,
     pub(crate) batch_size: usize,
@@ -61,12 +63,14 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of this name over a source. Entries of its processing log are kept under the name.
+    /// A batch of this name over a source. Entries of its processing log are kept under the name. Its first run
+    /// stores the source and the key with it; another source or key under the same name is refused.
     pub fn new(job: impl Into<String>, source: Source) -> Self {
         Self {
             job: job.into(),
             source,
             is_assumed_unique: false,
+            accepts_source: false,
             part: Part::Elastic,
             workers: 4,
             batch_size: 100,
@@ -86,6 +90,14 @@ impl Batch {
     /// in any case.
     pub fn assume_unique(mut self) -> Self {
         self.is_assumed_unique = true;
+        self
+    }
+
+    /// A run takes another source than the one that is stored with the job, and stores it instead: for a query
+    /// that was edited, or a table that was renamed. Each key must still name the row that it named before:
+    /// rows whose keys are done are not handled again. Another key column is refused all the same.
+    pub fn accept_source(mut self, accept: bool) -> Self {
+        self.accepts_source = accept;
         self
     }
 
@@ -133,7 +145,7 @@ impl Batch {
     }
 
     /// The table of the processing log, with its schema before a dot if it has one. Default
-    /// `processing_log`. Tables with `_history` and `_sessions` behind that name belong to it.
+    /// `processing_log`. Tables with `_history`, `_sessions` and `_jobs` behind that name belong to it.
     pub fn log_table(mut self, name: impl Into<String>) -> Self {
         self.log_table = name.into();
         self
@@ -168,6 +180,7 @@ impl Batch {
         let (keys, tables) = Keys::look(self, &database, tables).await?;
         self.warn_if_uneven(&database, &tables, &keys).await?;
         self.create(&database, &tables).await?;
+        identity::store(self, &database, &tables).await?;
         let session = Session::begin(self, &tables, &database).await?;
         tracing::info!(
             job = self.job,
@@ -258,6 +271,7 @@ impl Batch {
     pub async fn verify(&self, log: &Log) -> Result<Verified, BatchError> {
         let (database, tables) = self.prepare(log)?;
         self.create(&database, &tables).await?;
+        identity::check(self, &database, &tables).await?;
         Ok(verify::verify(&tables, &database).await?)
     }
 
@@ -265,6 +279,7 @@ impl Batch {
     pub async fn failed(&self, log: &Log, limit: usize) -> Result<Vec<FailedRow>, BatchError> {
         let (database, tables) = self.prepare(log)?;
         self.create(&database, &tables).await?;
+        identity::check(self, &database, &tables).await?;
         let rows = rows_of(&database, tables.failed(limit)).await?;
         let corrupt = |error: anabranch_store::value::ColumnError| StoreError::Corrupt {
             at: database.at().to_owned(),

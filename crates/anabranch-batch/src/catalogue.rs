@@ -1,4 +1,5 @@
-//! Whether the database's catalogue shows that a key is unique and never NULL.
+//! What the database's catalogue knows of a source: whether a key is unique and never NULL, and which table a
+//! name means.
 //!
 //! Rows are told apart by their key alone: two with the same one have one entry in the processing log, so one
 //! of them would never be handled. So it is asked before a row is, and what is not shown is refused.
@@ -36,6 +37,34 @@ pub(crate) async fn shown(
         Kind::Postgres => on_postgres(database, source).await,
         _ => on_sqlite(database, source).await,
     }
+}
+
+/// Which table a name means, with its schema and as the catalogue spells it; nothing if it knows none.
+pub(crate) async fn resolved(
+    database: &Arc<dyn Database>,
+    source: &Source,
+) -> Result<Option<String>, StoreError> {
+    let select = match database.dialect().kind {
+        Kind::Postgres => Statement::query(
+            "SELECT n.nspname || '.' || c.relname AS name FROM pg_catalog.pg_class AS c JOIN \
+             pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = \
+             to_regclass(CAST($1 AS text))",
+            params![quoted(&source.name)],
+        ),
+        _ => {
+            let Asked { table, .. } = Asked::of(&source.name);
+            let schema = source.name.split_once('.').map_or("", |(schema, _)| schema);
+            // Without a schema, temporary tables come first, and then each database in its turn.
+            let select = format!(
+                "SELECT t.schema || '.' || t.name AS name FROM pragma_table_list({table}) AS t \
+                 LEFT JOIN pragma_database_list AS d ON d.name = t.schema \
+                 WHERE $1 = '' OR t.schema = $1 COLLATE NOCASE ORDER BY t.schema <> 'temp', d.seq"
+            );
+            Statement::query(select, params![schema])
+        }
+    };
+    let rows = rows_of(database, select).await?;
+    rows.first().map(|row| column(database.at(), row, "name")).transpose()
 }
 
 /// A deferrable index will do, since only committed rows are read. The rows of a table that others inherit

@@ -10,13 +10,14 @@
 //! | [`progress`] | how far it is, and what came of it |
 //! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
 //! | `catalogue` | whether the catalogue shows a key unique |
+//! | `identity` | what a job is of: its source and key, stored and compared |
 //! | `keys` | what keys must be, before and while it runs |
 //! | `claimer` | finds rows and claims them |
 //! | `stuck` | rows that cannot be claimed |
 //! | `worker` | runs the handler and stores how it went |
 //! | `pace` | how many rows are claimed and taken at a time |
 //! | `session` | the lease of an instance |
-//! | `tables` | the statements: of the log, of the rows, of the proof |
+//! | `tables` | the statements: of the log, of the rows, of the proof, of the jobs |
 //!
 //! A row is **claimed** before it is handled: its entry in the processing log is inserted, and the primary key
 //! lets one instance win. Its effects commit together with the end of that entry, and only if the claim
@@ -27,6 +28,7 @@ mod catalogue;
 mod claimer;
 pub mod error;
 pub mod handler;
+mod identity;
 mod keys;
 mod pace;
 pub mod part;

@@ -41,6 +41,12 @@ impl Source {
         let (from, name) = (format!("({sql})"), "the query".to_owned());
         Self { from, key: quoted_part(&key_name), name, key_name, is_table: false }
     }
+
+    /// The name of the table as it was given, or the query.
+    pub(crate) fn text(&self) -> &str {
+        let query = self.from.strip_prefix('(').and_then(|from| from.strip_suffix(')'));
+        query.filter(|_| !self.is_table).unwrap_or(&self.name)
+    }
 }
 
 /// A name, quoted part by part: `intake.log` is `"intake"."log"`.
@@ -68,5 +74,7 @@ mod tests {
         assert_eq!(quoted("a\"; DROP TABLE b"), "\"a\"\"; DROP TABLE b\"");
         let query = Source::query(" SELECT 1 AS id; ", "id");
         assert_eq!((query.from.as_str(), query.key.as_str()), ("(SELECT 1 AS id)", "\"id\""));
+        assert_eq!(query.text(), "SELECT 1 AS id");
+        assert_eq!(Source::table("intake.log", "id").text(), "intake.log");
     }
 }

@@ -1,5 +1,6 @@
-//! The processing log and its sessions, as statements.
+//! The processing log, its sessions and jobs, as statements.
 
+mod jobs;
 mod proof;
 mod rows;
 
@@ -40,6 +41,8 @@ pub(crate) struct Tables {
     /// Every success, also one that should not be: what the proof is made of.
     history: String,
     sessions: String,
+    /// What each job is of.
+    jobs: String,
 }
 
 impl Tables {
@@ -53,6 +56,7 @@ impl Tables {
             log: quoted(log),
             history: quoted(&format!("{log}_history")),
             sessions: quoted(&format!("{log}_sessions")),
+            jobs: quoted(&format!("{log}_jobs")),
         }
     }
 
@@ -82,6 +86,7 @@ impl Tables {
              job text NOT NULL, part text NOT NULL, host text NOT NULL, pid bigint NOT NULL, \
              started_us bigint NOT NULL, lease_us bigint NOT NULL)"
         ));
+        create.push(self.create_jobs());
         create.into_iter().map(|sql| Statement::new(sql, vec![])).collect()
     }
 

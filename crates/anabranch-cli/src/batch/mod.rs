@@ -63,10 +63,12 @@ struct Job {
     key: String,
 
     /// The name of the job: rows that were handled under it are not handled again
+    ///
+    /// Its first run stores the source and the key with it. Another source or key under the same name is refused.
     #[arg(long, value_name = "NAME")]
     job: String,
 
-    /// The table of the processing log; tables named like it with _history and _sessions belong to it
+    /// The table of the processing log; tables named like it with _history, _sessions and _jobs belong to it
     #[arg(long, value_name = "TABLE", default_value = "processing_log")]
     log_table: String,
 

@@ -41,6 +41,14 @@ pub(crate) struct Run {
     #[arg(long)]
     assume_unique: bool,
 
+    /// Take another source than the one that is stored with the job, and store it instead: for a query that was
+    /// edited, or a table that was renamed
+    ///
+    /// Each key must still name the row that it named before: rows whose keys are done are not handled again.
+    /// Another key column is refused all the same.
+    #[arg(long)]
+    accept_source: bool,
+
     #[command(flatten)]
     way: Way,
 
@@ -108,6 +116,7 @@ impl Run {
             .batch_size(self.batch_size)
             .retry_failed(self.retry_failed)
             .lease(self.lease)
+            .accept_source(self.accept_source)
             .observe(move |progress| seen.show(progress));
         if self.assume_unique {
             batch = batch.assume_unique();

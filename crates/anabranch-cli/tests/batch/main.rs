@@ -22,6 +22,7 @@ macro_rules! on_both {
 
 mod flags;
 mod handlers;
+mod identity;
 mod instances;
 mod keys;
 #[path = "../process/mod.rs"]

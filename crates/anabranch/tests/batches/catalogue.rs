@@ -72,7 +72,7 @@ async fn run(db: &Db, at: &str, table: &str, create: &str) -> String {
     for create in create.split("; ") {
         query(&log, &create.replace('@', at), vec![]).await;
     }
-    let batch = Batch::new("job", Source::table(table, "id"));
+    let batch = Batch::new(table, Source::table(table, "id"));
     let log_table = db.table("plog");
     let nothing = SqlHandler::parse("SELECT 1").unwrap();
     let ran = batch.log_table(log_table).run(&log, nothing).await;
@@ -126,10 +126,11 @@ async fn all_cases_are_handled(log: &Log, records: &Records, batch: Batch) {
         let insert = format!("INSERT INTO {} VALUES ($1, $2)", records.source);
         query(log, &insert, params![key, key]).await;
     }
-    let summary = batch.batch_size(1).workers(1).run(log, records.clone()).await.unwrap();
+    let batch = batch.batch_size(1).workers(1);
+    let summary = batch.run(log, records.clone()).await.unwrap();
     assert_eq!(summary.succeeded, 8);
     assert_eq!(records.copied(log).await, (8, 0));
-    let verified = records.batch().verify(log).await.unwrap();
+    let verified = batch.verify(log).await.unwrap();
     assert!(verified.violations(true).is_empty(), "{verified:?}");
 }
 

@@ -6,6 +6,7 @@ mod basics;
 mod catalogue;
 mod claims;
 mod forgotten;
+mod identity;
 mod keys;
 mod proof;
 mod records;
