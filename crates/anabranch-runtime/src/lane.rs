@@ -6,8 +6,10 @@
 //! | `batch` | what the lane works on at a time, to its end |
 //! | `shed` | slots that others should own: let go |
 //! | `transact` | one transaction: handler, parked events, fence |
+//! | `aside` | the keys that are set aside, in memory |
 //! | `parking` | keys that failed: set aside, tried again, parked, let go |
 
+mod aside;
 mod batch;
 mod parking;
 mod pending;
@@ -27,8 +29,8 @@ use anabranch_core::cursor::{Cursor, Parts};
 use anabranch_core::{Failure, HashRule, Position, SlotSet, StoreError, Strategy};
 use anabranch_store::database::Who;
 use anabranch_store::{Backoff, Log};
+use aside::Parking;
 use batch::Batch;
-use parking::Parking;
 use pending::Pending;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

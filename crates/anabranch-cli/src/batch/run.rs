@@ -3,6 +3,7 @@
 use super::Job;
 use super::display::{self, Display};
 use super::handlers::{Handler, Way};
+use crate::output;
 use anabranch::Options;
 use anabranch::batch::Part;
 use clap::Args;
@@ -139,7 +140,16 @@ impl Run {
         };
         let ran = batch.run_until(&log, handler, told).await;
         display.end();
-        display::summary(&self.job.job, part, &ran?, self.json)?;
+        let ran = ran?;
+        display::summary(&self.job.job, part, &ran, self.json)?;
+        if ran.failed > 0 {
+            let (job, failed) = (&self.job.job, output::count(ran.failed, "row"));
+            eprintln!(
+                "error: {failed} failed; `anabranch batch failed --job {job}` lists them, and \
+                       --retry-failed tries them again"
+            );
+            return Ok(ExitCode::FAILURE);
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -13,7 +13,7 @@ use crate::tables::cursors::Locked;
 use crate::tx::{Ended, Tx};
 use anabranch_core::{Event, HashRule, Position, Query, StoreError};
 use anabranch_store::database::Statement;
-use anabranch_store::{Filter, Log, ReadRequest, Scope};
+use anabranch_store::{Filter, Log, PageEnd, ReadRequest, Scope};
 
 impl Consumer {
     /// What identifies it. A consumer keeps it for ever: its cursors hold slots of these keys, and stand
@@ -291,15 +291,23 @@ impl Consumer {
     }
 }
 
-/// The first event of a log. One page, which waits for nobody: behind an append in flight there is none.
+/// The first event of a log. It waits for nobody: behind an append in flight there is none.
 async fn first_event(log: &Log) -> Result<Option<Event>, StoreError> {
-    let page = log.store().read(ReadRequest {
-        scope: Scope::Log(Query::all()),
-        filter: Filter::default(),
-        cursor: Position::START.get(),
-        up_to: Position::END,
-        backwards: false,
-        max_events: 1,
-    });
-    Ok(page.await?.events.pop())
+    let mut cursor = Position::START.get();
+    loop {
+        let page = log.store().read(ReadRequest {
+            scope: Scope::Log(Query::all()),
+            filter: Filter::default(),
+            cursor,
+            up_to: Position::END,
+            backwards: false,
+            max_events: 1,
+        });
+        let mut page = page.await?;
+        // Where all up to somewhere was deleted, a page has no events and there are more.
+        if !page.events.is_empty() || page.end != PageEnd::More || page.cursor <= cursor {
+            return Ok(page.events.pop());
+        }
+        cursor = page.cursor;
+    }
 }

@@ -4,14 +4,14 @@
 //! there: so its backoff holds up no other key. While it has attempts left its key is *retrying*; when
 //! they are used up it is *parked* and waits for somebody.
 
+use super::aside::Parked;
 use super::transact::Outcome;
 use super::{Batch, Lane, MAX_FAILING_KEYS};
 use crate::run_error::RunError;
-use crate::tables::parked::{Asked, Attempt, ParkedKey};
-use anabranch_core::{Event, Failure, Position, Query, Slot, SlotSet, StoreError};
+use crate::tables::parked::{Asked, Attempt};
+use anabranch_core::{Event, Failure, Position, Query, StoreError};
 use anabranch_store::database::End;
 use anabranch_store::{Filter, ReadRequest, Scope};
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -25,92 +25,6 @@ struct Behind {
     events: Vec<Event>,
     /// Where the next one should be, and is not any more.
     gone: Option<Position>,
-}
-
-/// The keys of a lane's slots that are set aside: parked, or retrying.
-#[derive(Debug)]
-pub(crate) struct Parking {
-    keys: HashMap<String, Parked>,
-    slots: SlotSet,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Parked {
-    slot: Slot,
-    /// How often its first event has failed.
-    attempts: u32,
-    /// When it is tried again.
-    due: Option<Instant>,
-}
-
-impl Default for Parking {
-    fn default() -> Self {
-        Self { keys: HashMap::new(), slots: SlotSet::empty() }
-    }
-}
-
-impl Parking {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
-    /// How many keys wait for somebody.
-    pub(crate) fn parked(&self) -> usize {
-        self.keys.len() - self.retrying()
-    }
-
-    /// How many are tried again by themselves.
-    pub(crate) fn retrying(&self) -> usize {
-        self.keys.values().filter(|parked| parked.due.is_some()).count()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
-    /// Whether a key of this slot may be parked.
-    pub(crate) fn has_slot(&self, slot: Slot) -> bool {
-        self.slots.contains(slot)
-    }
-
-    pub(crate) fn contains(&self, key: &str) -> bool {
-        self.keys.contains_key(key)
-    }
-
-    /// Takes over the parked keys of some slots.
-    pub(crate) fn load(&mut self, stored: &[ParkedKey], slots: &SlotSet) {
-        let now = Instant::now();
-        for key in stored.iter().filter(|key| slots.contains(key.slot)) {
-            let due = key.retry_in.map(|wait| now + wait);
-            self.put(&key.key, Parked { slot: key.slot, attempts: key.attempts, due });
-        }
-    }
-
-    /// Forgets the keys of slots that are not kept.
-    pub(crate) fn keep(&mut self, slots: &SlotSet) {
-        self.keys.retain(|_, parked| slots.contains(parked.slot));
-        self.slots = self.slots.intersection(slots);
-    }
-
-    fn put(&mut self, key: &str, parked: Parked) {
-        self.slots.insert(parked.slot);
-        self.keys.insert(key.to_owned(), parked);
-    }
-
-    fn remove(&mut self, key: &str) {
-        self.keys.remove(key);
-        self.slots = self.keys.values().map(|parked| parked.slot).collect();
-    }
-
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.keys.values().filter_map(|parked| parked.due).min()
-    }
-
-    fn due(&self) -> Option<String> {
-        let now = Instant::now();
-        let due = |parked: &Parked| parked.due.is_some_and(|due| due <= now);
-        self.keys.iter().find(|(_, parked)| due(parked)).map(|(key, _)| key.clone())
-    }
 }
 
 impl Lane {

@@ -61,7 +61,7 @@ async fn another_partition_under_the_same_name_is_refused(db: Db) {
         let _ = set().projection(db.recorder(name).partition(before.clone())).catch_up(&log).await;
         let error = refusal(&log, set().projection(db.recorder(name).partition(after))).await;
         assert!(error.contains(&format!("partitioned by {was} and now is by {is}")), "{error}");
-        assert!(error.contains("give it a new name, or rebuild it"), "{error}");
+        assert!(error.contains("give it a new name and tables of its own"), "{error}");
         let again = set().projection(db.recorder(name).partition(before)).catch_up(&log).await;
         assert!(!matches!(again, Err(RunError::Refused { .. })), "the old one runs: {again:?}");
     }
