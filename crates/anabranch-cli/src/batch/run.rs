@@ -24,6 +24,9 @@ const MAX_DEFAULT_SESSIONS: usize = 16;
 /// once. What a command or a webhook does happens at least once: after a crash it is told again, with the
 /// same idempotency key.
 ///
+/// The exit code is 1 if rows failed in this run; `batch failed` lists them, and --retry-failed tries them
+/// again.
+///
 /// The key must tell the rows apart: rows that share one are one row to a batch, and all but one of them would
 /// never be handled. So the catalogue must show that it is unique and never NULL, or the run is refused. A query
 /// or a view shows nothing: they need --assume-unique.

@@ -196,7 +196,13 @@ impl Running {
     }
 
     pub fn summary(self) -> Value {
-        serde_json::from_str(&process::stdout(&self.output())).unwrap()
+        let output = self.output();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let summary: Value = serde_json::from_slice(&output.stdout).expect(&said);
+        // Rows that failed are no success for a script.
+        let code = i32::from(summary["failed"] != 0);
+        assert_eq!(output.status.code(), Some(code), "{summary} {said}");
+        summary
     }
 }
 
