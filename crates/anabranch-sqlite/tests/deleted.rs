@@ -140,3 +140,16 @@ async fn a_filtered_read_passes_a_hole_that_is_wider_than_its_window() {
     log.sql("DELETE FROM anabranch_events WHERE position > 2");
     assert_eq!(log.feed(Position::END).await, (vec![1, 2], 2), "nobody knows what comes next");
 }
+
+/// As a running program of the last version does: it draws the highest position and one.
+#[tokio::test]
+async fn a_program_that_would_give_a_position_again_is_refused() {
+    let emptied = Emptied::new().await;
+    emptied.sql("DELETE FROM anabranch_events");
+    let insert = "INSERT INTO anabranch_events (position, id, category, stream_id, version, type, \
+                  schema_version, data, tags, recorded_us, entity_slot) \
+                  VALUES (1, x'00', 'Order', '1', 1, 'E', 1, '{}', '', 0, 0)";
+    let error = emptied.by_hand.execute_batch(insert).unwrap_err().to_string();
+    assert!(error.contains("use a program of the newest version"), "{error}");
+    assert_eq!(emptied.append().await, 11);
+}

@@ -14,6 +14,7 @@ on_both!(
     a_dead_task_is_no_success,
     it_waits_for_the_next_attempt_of_a_task,
     a_task_that_waits_for_its_next_attempt_is_not_parked,
+    a_standby_waits_for_what_its_partition_has_to_do,
 );
 
 /// Fails for the second task of one key.
@@ -101,4 +102,46 @@ async fn a_task_that_waits_for_its_next_attempt_is_not_parked(db: Db) {
     assert_eq!((left.left[0].unseen, left.left[0].retrying_events), (0, 3));
     let last = &left.progress.consumers[0];
     assert_eq!((last.parked, last.retrying), (0, 1));
+}
+
+/// It holds no slots itself, so its lanes cannot say that nothing is left.
+async fn a_standby_waits_for_what_its_partition_has_to_do(db: Db) {
+    let (log, other) = (db.log().await, db.log().await);
+    let open = Arc::new(AtomicU32::new(0));
+    let gate = Arc::clone(&open);
+    let hook = move |_: &Task| {
+        tokio::task::block_in_place(|| {
+            while gate.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Ok(())
+    };
+    let ledger = Ledger::new(&db, &log, "ledger").await.hook(hook);
+    Tasks::of(&log, "ledger").enqueue_all(counted(2, 3)).await.unwrap();
+    let set = || {
+        let partition = anabranch::FixedPartition::new(0, 1).unwrap();
+        ReplicaSet::new("work").pool(ledger.clone()).partition(partition)
+    };
+    let owner = start(&log, set());
+    until("an owner", async || {
+        let cursors = anabranch::Consumers::of(&log).status("ledger").await.ok()?.cursors;
+        cursors.iter().any(|one| one.owner != anabranch::Owner::Unassigned).then_some(())
+    })
+    .await;
+    let looks = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&looks);
+    let standby = set().observe(move |_| {
+        seen.fetch_add(1, Ordering::SeqCst);
+    });
+    let standby = tokio::spawn(async move { standby.catch_up(&other).await });
+    until("it to have looked", async || {
+        (looks.load(Ordering::SeqCst) > 5 || standby.is_finished()).then_some(())
+    })
+    .await;
+    assert!(!standby.is_finished(), "the tasks of its partition are open");
+    open.store(1, Ordering::SeqCst);
+    standby.await.unwrap().unwrap();
+    assert_eq!(ledger.proof(&log).await.0, 6);
+    owner.stop().await;
 }
