@@ -30,7 +30,7 @@ CREATE TRIGGER {ns}_events_deleted AFTER DELETE ON {ns}_events BEGIN
 END;
 
 -- A running program of the last version does not know it, and would give positions again: it is refused.
-CREATE TRIGGER {ns}_events_reused BEFORE INSERT ON {ns}_events
+CREATE TRIGGER {ns}_events_reused AFTER INSERT ON {ns}_events
 WHEN NEW.position <= (SELECT CAST(value AS INTEGER) FROM {ns}_settings WHERE name = 'deleted_up_to') BEGIN
     SELECT RAISE(ABORT, 'this position was given before and its event deleted; use a program of the newest version');
 END;

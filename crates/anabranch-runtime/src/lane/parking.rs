@@ -11,7 +11,7 @@ use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
 use anabranch_core::{Event, Failure, Position, Query, StoreError};
 use anabranch_store::database::End;
-use anabranch_store::{Filter, ReadRequest, Scope};
+use anabranch_store::{Filter, Log, ReadRequest, Scope};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
@@ -361,32 +361,47 @@ impl Lane {
         Ok(())
     }
 
-    /// The first events behind a key, read from the log again: whatever the scope is by now, they were in
-    /// it when they were set aside.
+    /// The first events behind a key, read from the log again.
     async fn parked_events(&mut self, key: &str, limit: usize) -> Result<Behind, StoreError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
-        let mut events = Vec::new();
+        let (log, mut events) = (self.setup.log.clone(), Vec::new());
         for position in tables.parked_positions(&name, key, limit).await? {
-            let request = ReadRequest {
-                scope: Scope::Log(Query::all()),
-                filter: Filter::default(),
-                cursor: position.get() - 1,
-                up_to: position,
-                backwards: false,
-                max_events: 1,
+            // By the consumer's own scope: an append in flight that holds it up in no way must not
+            // do so here. The scope may be narrower by now, but not than when it was set aside.
+            let scope = self.setup.consumer.settings.scope.query().clone();
+            let found = match event_at(&log, position, scope).await? {
+                None => event_at(&log, position, Query::all()).await?,
+                found => found,
             };
-            let page = self.setup.log.store().read(request).await?;
-            let Some(event) = page.events.into_iter().next() else {
-                if page.cursor < position.get() {
-                    let (at, source) = (tables.at().to_owned(), "an append is in flight".into());
-                    return Err(StoreError::Busy { at, source });
-                }
-                return Ok(Behind { events, gone: Some(position) });
-            };
-            events.push(event);
+            match found {
+                Some(event) => events.push(event),
+                None => return Ok(Behind { events, gone: Some(position) }),
+            }
         }
         Ok(Behind { events, gone: None })
     }
+}
+
+/// The event at a position, if it matches and is still there.
+async fn event_at(
+    log: &Log,
+    position: Position,
+    query: Query,
+) -> Result<Option<Event>, StoreError> {
+    let request = ReadRequest {
+        scope: Scope::Log(query),
+        filter: Filter::default(),
+        cursor: position.get() - 1,
+        up_to: position,
+        backwards: false,
+        max_events: 1,
+    };
+    let page = log.store().read(request).await?;
+    if page.events.is_empty() && page.cursor < position.get() {
+        let (at, source) = (log.at().to_owned(), "an append is in flight".into());
+        return Err(StoreError::Busy { at, source });
+    }
+    Ok(page.events.into_iter().next())
 }
 
 /// Says that a key has failed, and what becomes of it.

@@ -298,7 +298,7 @@ async fn a_new_consumer_says_that_the_beginning_is_gone(db: Db) {
         .with_writer(move || writer.clone())
         .finish();
     let _guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
-    let begins = "begins with the first event that the log still has";
+    let begins = "begins with the first event that the log has";
     for _ in 0..2 {
         let new = ReplicaSet::new("n").projection(db.recorder("late"));
         new.catch_up(&log).await.unwrap();
