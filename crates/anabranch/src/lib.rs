@@ -203,8 +203,8 @@ pub mod prelude {
     pub use crate::{
         Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, Log, NewEvent,
         NewTask, Options, OutsidePool, Partition, Pool, PoolSet, Position, Projection, Query,
-        ReplicaSet, Result, Run, Scope, Settings, StoreError, StreamId, Subscriber, Task, Tasks,
-        Tx, View, params,
+        ReplicaSet, Result, Rollup, RollupReader, Run, Scope, Settings, StoreError, StreamId,
+        Subscriber, Task, Tasks, Tx, View, ViewColumn, ViewReader, params,
     };
     pub use anabranch_workflow::{
         ActionRun, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
