@@ -8,6 +8,9 @@ mod sums;
 use process::{failure, postgres};
 use sums::Bench;
 
+/// What the bench would call its projection.
+const NAME: &str = "sums";
+
 /// Handles some of the orders that the sums are of.
 struct Scoped(anabranch::Scope);
 
