@@ -67,7 +67,8 @@ async fn another_partition_under_the_same_name_is_refused(db: Db) {
     }
 }
 
-struct Folded(String);
+/// Counts the events of each order.
+pub struct Folded(pub String);
 
 impl View for Folded {
     type State = u64;

@@ -2,6 +2,7 @@
 //! retention that overtakes a consumer, rebuilds that write the old tables.
 
 use crate::gates::never;
+use crate::identity::Folded as Counts;
 use crate::on_both;
 use crate::support::*;
 use anabranch::database::{End, Statement};
@@ -20,22 +21,6 @@ on_both! {
     cursors_that_are_gone_are_no_lag_of_zero,
     a_handler_that_reads_and_fails_holds_up_nobody,
     settings_of_the_session_are_refused,
-}
-
-struct Counts(String);
-
-impl View for Counts {
-    type State = u64;
-    fn name(&self) -> &str {
-        &self.0
-    }
-    fn partition(&self) -> Partition {
-        Partition::entity("Order")
-    }
-    fn apply(&self, count: &mut u64, _: &Event) -> Result<()> {
-        *count += 1;
-        Ok(())
-    }
 }
 
 fn set() -> ReplicaSet {
