@@ -299,7 +299,7 @@ async fn keys_are_kept_while_it_runs_and_bounded(db: Db) {
     }
     set().projection(one(7)).catch_up(&log).await.unwrap();
     let kept = number(&log, &samples).await;
-    assert!((24..=48).contains(&kept), "{kept}");
+    assert!((24..=96).contains(&kept), "{kept}");
     let entities = ReplicaSet::new("t").projection(db.recorder("b"));
     entities.catch_up(&log).await.unwrap();
     let others = format!("{samples} WHERE consumer = 'b'");
