@@ -41,6 +41,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0005_identity.sql"),
             admits: 5,
         },
+        Migration {
+            version: 6,
+            name: "fleet",
+            sql: include_str!("../migrations/0006_fleet.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
     reads_from: 4,

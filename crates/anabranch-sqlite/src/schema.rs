@@ -41,6 +41,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0005_identity.sql"),
             admits: 5,
         },
+        Migration {
+            version: 6,
+            name: "fleet",
+            sql: include_str!("../migrations/0006_fleet.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
     reads_from: 4,
