@@ -7,6 +7,10 @@ use std::str::FromStr;
 
 /// Where tests find a server that is there already.
 pub(crate) const URL_VARIABLE: &str = "ANABRANCH_TEST_POSTGRES";
+/// Where tests that start a server of their own find its programs.
+pub(crate) const PROGRAMS_VARIABLE: &str = "ANABRANCH_TEST_POSTGRES_PROGRAMS";
+/// Where tests find a connection pooler.
+pub(crate) const POOLER_VARIABLE: &str = "ANABRANCH_TEST_PGBOUNCER";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
@@ -68,6 +72,28 @@ pub(crate) fn climb(rungs: &[Rung], cache: &Path) -> Result<Found> {
     )
 }
 
+/// The programs of a server, for tests that start one of their own.
+pub(crate) fn programs(cache: &Path) -> Result<PathBuf> {
+    match climb(&ALL[1..], cache)? {
+        Found::Programs(bin) => Ok(bin),
+        Found::Url(_) => bail!("only a server that is there already has a URL"),
+    }
+}
+
+/// PgBouncer, a connection pooler.
+pub(crate) fn pooler() -> Result<PathBuf> {
+    let installed = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let places = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+        places.map(|place| place.join("pgbouncer")).find(|program| program.is_file())
+    };
+    let found = installed().or_else(|| install("pgbouncer").then(installed).flatten());
+    found.context(
+        "the tests of connection poolers need PgBouncer and none was found: install it (Debian: \
+         apt-get install pgbouncer; macOS: brew install pgbouncer)",
+    )
+}
+
 fn is_complete(bin: &Path) -> bool {
     ["postgres", "initdb"].iter().all(|program| bin.join(program).is_file())
 }
@@ -99,20 +125,23 @@ fn major_version(home: &Path) -> u32 {
     number.split('.').next().unwrap_or_default().parse().unwrap_or(0)
 }
 
-/// Only as root, and only with a manager that installs without questions.
 fn from_system() -> Option<PathBuf> {
+    install("postgresql").then(on_this_machine).flatten()
+}
+
+/// Only as root, and only with a manager that installs without questions.
+fn install(package: &str) -> bool {
     if !crate::postgres::is_root() || output(Command::new("apt-get").arg("--version")).is_none() {
-        return None;
+        return false;
     }
-    eprintln!("installing PostgreSQL with apt-get");
+    eprintln!("installing {package} with apt-get");
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
     apt(&["update"]);
-    let installed = apt(&["install", "--yes", "--no-install-recommends", "postgresql"]);
-    if installed { on_this_machine() } else { None }
+    apt(&["install", "--yes", "--no-install-recommends", package])
 }
 
 fn from_npm(cache: &Path) -> Option<PathBuf> {

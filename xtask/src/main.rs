@@ -34,6 +34,8 @@ cargo xtask <task>
                   workers hit at random on both databases, and a proof; prints JSON.
   postgres [--postgres-from RUNG]
                   a throwaway PostgreSQL until Ctrl-C; prints its URL.
+  programs        where PostgreSQL's programs and PgBouncer are, for tests that start their own;
+                  they are installed if need be.
   sim [--seeds N] [--seed N [--steps N]] [--mutant NAME]
                   seeds of the simulation: many, or one with every step.
   deps            licences, sources and known advisories of all dependencies, offline.
@@ -65,6 +67,12 @@ fn run() -> Result<()> {
             let rung = rung(&mut arguments)?;
             no_more(&arguments)?;
             postgres::run_until_interrupted(&rung)
+        }
+        "programs" => {
+            no_more(&arguments)?;
+            println!("{}", ladder::programs(&root().join("target/xtask"))?.display());
+            println!("{}", ladder::pooler()?.display());
+            Ok(())
         }
         "sim" => sim::run(&arguments),
         "deps" => no_more(&arguments).and_then(|()| deps::check(&root())),

@@ -1,6 +1,6 @@
 //! Everything that is tested.
 
-use crate::ladder::{Rung, URL_VARIABLE};
+use crate::ladder::{self, POOLER_VARIABLE, PROGRAMS_VARIABLE, Rung, URL_VARIABLE};
 use crate::postgres::Server;
 use anyhow::{Result, bail};
 use std::process::{Command, Stdio};
@@ -30,7 +30,11 @@ fn runner() -> Command {
 }
 
 fn cargo(command: &mut Command, server: &Server) -> Result<()> {
-    command.current_dir(crate::root()).env(URL_VARIABLE, &server.url);
+    let root = crate::root();
+    // Some tests start servers of their own, with settings of their own.
+    command.env(PROGRAMS_VARIABLE, ladder::programs(&root.join("target/xtask"))?);
+    command.env(POOLER_VARIABLE, ladder::pooler()?);
+    command.current_dir(root).env(URL_VARIABLE, &server.url);
     let status = command.status()?;
     if !status.success() {
         bail!("{command:?} failed ({status})");
