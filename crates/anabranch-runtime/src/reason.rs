@@ -189,13 +189,14 @@ fn should_own(
     cursor: &Cursor,
     set: Option<&str>,
 ) -> Vec<String> {
-    let runs = |worker: &WorkerStatus| worker.report.consumers.contains(&consumer.name);
-    let members = now.members.iter().filter(|(name, member)| {
-        set.is_none_or(|set| set == name)
-            && !member.set.is_disjoint(&cursor.slots)
-            && now.worker(&member.worker).is_some_and(|worker| worker.is_alive && runs(worker))
-    });
-    members.map(|(_, member)| member.worker.clone()).collect()
+    let sets = now.current.iter().filter(|(name, _)| set.is_none_or(|set| set == *name));
+    let assigned = sets.flat_map(|(_, current)| current.of(&consumer.name));
+    let runs = |id: &str| {
+        let worker = now.worker(id).filter(|worker| worker.is_alive);
+        worker.is_some_and(|worker| worker.runs(&consumer.name).is_some())
+    };
+    let should = assigned.filter(|(id, slots)| !slots.is_disjoint(&cursor.slots) && runs(id));
+    should.map(|(id, _)| id.clone()).collect()
 }
 
 /// What the owner's lane has to say, or the database about it.

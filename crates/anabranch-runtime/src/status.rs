@@ -7,12 +7,14 @@ use crate::reason::{Reason, reasons};
 use crate::report::Report;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
-use crate::tables::replica_sets::GenerationMember;
+use crate::tables::runners::Runner;
 use anabranch_core::cursor::covers;
+use anabranch_core::generation::Assignments;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::Blocked;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// How a consumer stands.
 #[derive(Clone, Debug, Serialize)]
@@ -109,6 +111,8 @@ pub struct WorkerStatus {
     pub started_us: i64,
     /// Whether its lease is good.
     pub is_alive: bool,
+    /// The consumers that it runs, and what it cannot run for the time being.
+    pub consumers: Vec<Runner>,
     /// What it says of itself.
     pub report: Report,
 }
@@ -116,15 +120,23 @@ pub struct WorkerStatus {
 /// What runs, in one look: who is alive, who should own what, who waits for a lock.
 pub(crate) struct Situation {
     pub(crate) workers: Vec<WorkerStatus>,
-    /// The members of each set's current generation.
-    pub(crate) members: Vec<(String, GenerationMember)>,
+    /// The current generation of each set.
+    pub(crate) current: BTreeMap<String, Assignments>,
     pub(crate) blocked: Vec<Blocked>,
+}
+
+impl WorkerStatus {
+    /// How it runs a consumer, if it does.
+    #[must_use]
+    pub fn runs(&self, consumer: &str) -> Option<&Runner> {
+        self.consumers.iter().find(|runner| runner.consumer == consumer)
+    }
 }
 
 impl Situation {
     pub(crate) async fn of(tables: &Tables) -> Result<Self, StoreError> {
         Ok(Self {
-            members: tables.members().await?,
+            current: tables.current().await?,
             workers: tables.workers().await?,
             blocked: tables.database.blocked().await?,
         })
