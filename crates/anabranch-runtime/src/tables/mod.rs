@@ -14,7 +14,9 @@
 //! | `workers` | leases and heartbeats |
 //! | `runners` | who runs what, and is able to |
 //! | `replica_sets` | making generations and assignments: who should own what |
-//! | `generations` | looking at them |
+//! | `locked_sets` | a set as it is read for that, under its lock |
+//! | `loads` | how heavy slots are, and moving them for it |
+//! | `generations` | looking at generations |
 //! | `parked` | keys that failed, and the events behind them |
 //! | `pools` | tasks of pools, as a status counts them |
 
@@ -23,6 +25,8 @@ pub(crate) mod cursors;
 pub(crate) mod generations;
 pub(crate) mod identity;
 pub(crate) mod imports;
+pub(crate) mod loads;
+mod locked_sets;
 pub(crate) mod parked;
 pub(crate) mod pools;
 pub(crate) mod replica_sets;

@@ -1,17 +1,15 @@
 //! Making generations and assignments: who should own what. One short transaction under the set's lock.
 
-use super::runners::{self, Runner};
-use super::{IDLE, Tables};
-use crate::report::Report;
-use anabranch_core::generation::{self, Assignments, Known, Load, Next, Rollout};
+use super::Tables;
+use super::locked_sets::LockedSet;
+use anabranch_core::generation::{Assignments, Next, Rollout};
 use anabranch_core::plan::Assignment;
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
-use anabranch_store::database::{End, Expect, InsertRows, Session, Statement, Topic, Work};
+use anabranch_store::database::{End, Expect, InsertRows, Statement, Topic, Work};
 use anabranch_store::value::Value;
 use anabranch_store::{Row, params};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 /// How many generations are remembered.
 const HISTORY: i64 = 200;
@@ -58,80 +56,6 @@ impl Assigned {
     /// What it should own of a consumer.
     pub(crate) fn of(&self, consumer: &str) -> &Share {
         self.apart.get(consumer).unwrap_or(&self.of_set)
-    }
-}
-
-/// What a worker has measured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Weighed<'a> {
-    pub(crate) worker: &'a str,
-    pub(crate) generation: i64,
-    pub(crate) measured: &'a [Measured],
-    /// How long slots stay where they are.
-    pub(crate) pause: Duration,
-}
-
-/// What was measured of some slots.
-#[derive(Debug)]
-pub(crate) struct Measured {
-    /// Of a consumer that not all members can run, or of all others together.
-    pub(crate) consumer: Option<String>,
-    pub(crate) rates: Rates,
-    pub(crate) slots: SlotSet,
-}
-
-/// How heavy slots are.
-#[derive(Default)]
-struct Heaviness {
-    rates: Rates,
-    /// For how long they have not moved for that reason.
-    moved_ago: Duration,
-}
-
-/// A replica set, locked.
-struct LockedSet {
-    generation: i64,
-    /// The last generation in which consumers that not all members can run were thought of.
-    planned: i64,
-    of_set: Heaviness,
-    apart: BTreeMap<String, Heaviness>,
-    current: Assignments,
-    known: Vec<Known>,
-    places: HashMap<String, String>,
-    /// In which generation each worker has measured its slots last.
-    weighed: HashMap<String, i64>,
-}
-
-impl LockedSet {
-    fn load(&self) -> Load {
-        let apart = self.apart.iter();
-        let apart = apart.map(|(consumer, of)| (consumer.clone(), Weights::of(&of.rates)));
-        Load { set: Weights::of(&self.of_set.rates), apart: apart.collect() }
-    }
-
-    fn next(&self) -> Option<Next> {
-        generation::next(&SlotSet::all(), &self.known, &self.current, &self.load())
-    }
-
-    fn name(&self, worker: &str) -> String {
-        let place = self.places.get(worker);
-        place.map_or_else(|| format!("worker {worker}"), |place| format!("worker at {place}"))
-    }
-
-    /// Why there is a new generation.
-    fn reason(&self, next: &Next, change: Option<String>) -> String {
-        let of = |who: &[String], what: &str| {
-            let names: Vec<String> = who.iter().map(|id| self.name(id)).collect();
-            (!names.is_empty()).then(|| format!("{} {what}", names.join(", ")))
-        };
-        let parts =
-            [of(&next.joined, "joined"), of(&next.left, "left"), of(&next.died, "died"), change];
-        match parts.into_iter().flatten().collect::<Vec<_>>() {
-            none if none.is_empty() => {
-                "a worker of the last version planned without those who run other consumers".into()
-            }
-            parts => parts.join("; "),
-        }
     }
 }
 
@@ -192,92 +116,6 @@ impl Tables {
             statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
         }
         session.run(statements, End::Commit).await.map(drop).map_err(|failed| self.error(failed))
-    }
-
-    /// Adds what a worker has measured of its slots. Moves slots if the load has become lopsided, all who
-    /// run them have measured in this generation, and nothing was moved for that reason for a while.
-    /// Says whether it did.
-    pub(crate) async fn weigh(&self, set: &str, by: Weighed<'_>) -> Result<bool, StoreError> {
-        let mut session = self.database.control();
-        let mut locked = self.lock_set(session.as_mut(), set).await?;
-        let mut statements = Vec::new();
-        for measured in by.measured {
-            statements.extend(self.merge(set, &mut locked, measured));
-        }
-        // What others have not measured yet would look weightless. Who has nothing measures nothing.
-        let has_weighed = |(worker, slots): (&String, &SlotSet)| {
-            slots.is_empty()
-                || worker == by.worker
-                || locked.weighed.get(worker) == Some(&locked.generation)
-        };
-        let may_move = |consumer: Option<&str>| {
-            let (heaviness, assignment) = match consumer {
-                Some(consumer) => (locked.apart.get(consumer), locked.current.of(consumer)),
-                None => (Some(&locked.of_set), &locked.current.set),
-            };
-            heaviness.is_some_and(|of| of.moved_ago >= by.pause)
-                && assignment.iter().all(has_weighed)
-        };
-        let levelled = match by.generation == locked.generation && locked.next().is_none() {
-            true => {
-                let (all, load) = (SlotSet::all(), locked.load());
-                generation::level(&all, &locked.known, &locked.current, &load, may_move)
-            }
-            false => None,
-        };
-        if let Some((assignments, moved)) = &levelled {
-            let of = |consumer: &Option<String>| match consumer {
-                Some(consumer) => format!("uneven load of `{consumer}`"),
-                None => "uneven load".to_owned(),
-            };
-            let reason = moved.iter().map(of).collect::<Vec<_>>().join("; ");
-            statements.extend(self.new_generation(set, &locked, assignments, &reason));
-            statements.extend(moved.iter().map(|consumer| self.moved(set, consumer.as_deref())));
-        }
-        session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
-        Ok(levelled.is_some())
-    }
-
-    /// Takes in what was measured.
-    fn merge(&self, set: &str, locked: &mut LockedSet, measured: &Measured) -> Option<Statement> {
-        let Some(consumer) = &measured.consumer else {
-            let rates = &mut locked.of_set.rates;
-            rates.merge(&measured.rates, &measured.slots);
-            let update = format!("UPDATE {} SET rates = $2 WHERE name = $1", self.replica_sets);
-            return Some(Statement::new(update, params![set, rates.to_bytes()]));
-        };
-        // It may be one that all run by now.
-        locked.current.apart.get(consumer)?;
-        let rates = &mut locked
-            .apart
-            .entry(consumer.clone())
-            .or_insert_with(|| Heaviness { moved_ago: Duration::MAX, ..Heaviness::default() });
-        rates.rates.merge(&measured.rates, &measured.slots);
-        let upsert = format!(
-            "INSERT INTO {} (replica_set, consumer, rates) VALUES ($1, $2, $3) \
-             ON CONFLICT (replica_set, consumer) DO UPDATE SET rates = excluded.rates",
-            self.consumer_rates
-        );
-        Some(Statement::new(upsert, params![set, consumer, rates.rates.to_bytes()]))
-    }
-
-    /// The statement after which slots of a consumer, or of the set, have moved for their load just now.
-    fn moved(&self, set: &str, consumer: Option<&str>) -> Statement {
-        let now = self.now;
-        match consumer {
-            None => {
-                let sets = &self.replica_sets;
-                let update = format!("UPDATE {sets} SET rates_us = {now} WHERE name = $1");
-                Statement::new(update, params![set])
-            }
-            Some(consumer) => {
-                let update = format!(
-                    "UPDATE {} SET rates_us = {now} WHERE replica_set = $1 AND consumer = $2",
-                    self.consumer_rates
-                );
-                Statement::new(update, params![set, consumer])
-            }
-        }
     }
 
     /// What a worker should own now.
@@ -348,108 +186,7 @@ impl Tables {
         Statement::new(update, params![worker])
     }
 
-    async fn lock_set(
-        &self,
-        session: &mut dyn Session,
-        set: &str,
-    ) -> Result<LockedSet, StoreError> {
-        let (sets, workers, now) = (&self.replica_sets, &self.workers, self.now);
-        let select = format!(
-            "SELECT generation, planned, rates, {now} - rates_us AS moved_ago FROM {sets} \
-             WHERE name = $1{}",
-            self.for_update
-        );
-        let rows = self.query_in(session, Statement::query(select, params![set])).await?;
-        let Some(row) = rows.first() else {
-            return Err(self.corrupt(format!("no replica set `{set}`")));
-        };
-        let generation: i64 = self.column(row, "generation")?;
-        let planned = self.column(row, "planned")?;
-        let of_set = self.heaviness(row)?;
-        let select = format!(
-            "SELECT id, fixed, host, pid, report, schema_version, runs = '{LEAVING}' AS is_leaving, \
-             lease_us > {now} AS is_alive FROM {workers} \
-             WHERE replica_set = $1 ORDER BY started_us, id"
-        );
-        let assigned = |table: &str, consumer: &str| {
-            let select = format!(
-                "SELECT {consumer} AS consumer, worker, slots FROM {table} \
-                 WHERE replica_set = $1 AND generation = $2"
-            );
-            Statement::query(select, params![set, generation])
-        };
-        let rates = format!(
-            "SELECT consumer, rates, {now} - rates_us AS moved_ago FROM {} WHERE replica_set = $1",
-            self.consumer_rates
-        );
-        let statements = vec![
-            Statement::query(select, params![set]),
-            self.select_runners(Some(set)),
-            assigned(&self.assignments, "''"),
-            assigned(&self.consumer_assignments, "consumer"),
-            Statement::query(rates, params![set]),
-        ];
-        let answers = session.run(statements, End::Open { idle: IDLE }).await;
-        let answers = answers.map_err(|failed| self.error(failed))?;
-        let [workers, runners, of_members, of_consumers, rates] = &answers[..] else {
-            return Err(self.corrupt("a replica set without answers".to_owned()));
-        };
-        let (current, known) = (Assignments::default(), Vec::new());
-        let (places, weighed, apart) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        let mut locked =
-            LockedSet { generation, planned, of_set, apart, current, known, places, weighed };
-        let mut runners = self.runners_in(&runners.rows)?;
-        for row in &workers.rows {
-            self.add_known(row, &mut runners, &mut locked)?;
-        }
-        for row in of_members.rows.iter().chain(&of_consumers.rows) {
-            let consumer: String = self.column(row, "consumer")?;
-            let assignment = match consumer.as_str() {
-                "" => &mut locked.current.set,
-                _ => locked.current.apart.entry(consumer).or_default(),
-            };
-            let (worker, slots) = self.assigned_slots(row)?;
-            assignment.insert(worker, slots);
-        }
-        for row in &rates.rows {
-            locked.apart.insert(self.column(row, "consumer")?, self.heaviness(row)?);
-        }
-        Ok(locked)
-    }
-
-    fn add_known(
-        &self,
-        row: &Row,
-        runners: &mut runners::Runners,
-        locked: &mut LockedSet,
-    ) -> Result<(), StoreError> {
-        let id: String = self.column(row, "id")?;
-        let (host, pid): (String, i64) = (self.column(row, "host")?, self.column(row, "pid")?);
-        locked.places.insert(id.clone(), format!("{host}:{pid}"));
-        let report = Report::parse(&self.column::<String>(row, "report")?);
-        locked.weighed.extend(report.weighed.map(|generation| (id.clone(), generation)));
-        let fixed = match self.column::<Option<Vec<u8>>>(row, "fixed")? {
-            Some(_) => Some(self.slots_in(row, "fixed")?),
-            None => None,
-        };
-        let follows_set = !runners::says_so(self.column(row, "schema_version")?);
-        let runs = match follows_set {
-            true => runners::reported(&report),
-            false => runners.remove(&id).unwrap_or_default(),
-        };
-        let is_able = |runner: Runner| (runner.consumer, runner.unable.is_none());
-        locked.known.push(Known {
-            id,
-            fixed,
-            is_alive: self.column(row, "is_alive")?,
-            is_leaving: self.column(row, "is_leaving")?,
-            runs: runs.into_iter().map(is_able).collect(),
-            follows_set,
-        });
-        Ok(())
-    }
-
-    fn new_generation(
+    pub(super) fn new_generation(
         &self,
         set: &str,
         locked: &LockedSet,
@@ -507,12 +244,7 @@ impl Tables {
         statements
     }
 
-    fn heaviness(&self, row: &Row) -> Result<Heaviness, StoreError> {
-        let moved_ago = Duration::from_micros(self.column::<i64>(row, "moved_ago")?.max(0) as u64);
-        Ok(Heaviness { rates: self.rates(row)?, moved_ago })
-    }
-
-    fn rates(&self, row: &Row) -> Result<Rates, StoreError> {
+    pub(super) fn rates(&self, row: &Row) -> Result<Rates, StoreError> {
         let bytes: Option<Vec<u8>> = self.column(row, "rates")?;
         Ok(bytes.and_then(|bytes| Rates::from_bytes(&bytes)).unwrap_or_default())
     }

@@ -9,7 +9,7 @@ use crate::status::WorkerStatus;
 use anabranch_core::generation::Rollout;
 use anabranch_core::{SlotSet, StoreError};
 use anabranch_store::database::{End, Statement, Topic};
-use anabranch_store::params;
+use anabranch_store::{Row, params};
 use std::time::Duration;
 
 /// One process that runs a replica set.
@@ -222,7 +222,7 @@ impl Tables {
     /// All workers.
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         let select = format!(
-            "SELECT id, replica_set, host, pid, runs, lanes, started_us, report, schema_version, \
+            "SELECT id, replica_set, host, pid, runs, lanes, started_us, report, fixed, schema_version, \
              lease_us > {} AS is_alive FROM {} ORDER BY started_us, id",
             self.now, self.workers
         );
@@ -250,9 +250,18 @@ impl Tables {
                 is_alive: self.column(row, "is_alive")?,
                 consumers,
                 report,
+                fixed: self.fixed_in(row)?,
             })
         };
         rows.iter().map(worker).collect()
+    }
+
+    /// The slots that a worker asks for.
+    pub(super) fn fixed_in(&self, row: &Row) -> Result<Option<SlotSet>, StoreError> {
+        match self.column::<Option<Vec<u8>>>(row, "fixed")? {
+            Some(_) => self.slots_in(row, "fixed").map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Removes a worker that has released everything.

@@ -2,7 +2,7 @@
 
 use super::Keeper;
 use crate::run_error::RunError;
-use crate::tables::replica_sets::{Measured, Weighed};
+use crate::tables::loads::{Measured, Weighed};
 use anabranch_core::{Rates, SlotSet};
 use std::time::Instant;
 
