@@ -131,3 +131,6 @@ pub(super) fn plan_one(
     }
     planned
 }
+
+#[cfg(test)]
+mod tests;
