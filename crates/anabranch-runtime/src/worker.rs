@@ -4,6 +4,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
+//! | `ability` | what it runs, and is able to run |
+//! | `weighing` | how heavy its slots are |
 //! | `claims` | what is wanted and free, handed to the lanes |
 //! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
@@ -12,6 +14,7 @@
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
+mod ability;
 mod beyond;
 mod catch_up;
 mod claims;
@@ -20,6 +23,7 @@ mod last_word;
 mod membership;
 mod peers;
 mod running;
+mod weighing;
 
 use crate::consumer::Consumer;
 use crate::lane::{Order, Report};

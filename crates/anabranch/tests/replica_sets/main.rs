@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod abilities;
 mod bad_moments;
 mod crew;
 mod deaths;
+mod different_programs;
 mod elastic;
 #[path = "../consumers/gates.rs"]
 mod gates;
