@@ -7,6 +7,8 @@
 //! | `beats` | what a heartbeat finds out: what others have changed, and what somebody asks for |
 //! | `trouble` | what keeps one consumer from running here, while the others go on |
 //! | `outage` | a consumer whose handler fails wherever it runs: stopped, and tried now and then |
+//! | `ability` | what it runs, and is able to run |
+//! | `weighing` | how heavy its slots are |
 //! | `claims` | what is wanted and free, handed to the lanes |
 //! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
@@ -15,6 +17,7 @@
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
+mod ability;
 mod beats;
 mod beyond;
 mod catch_up;
@@ -26,6 +29,7 @@ mod outage;
 mod peers;
 mod running;
 mod trouble;
+mod weighing;
 
 use crate::consumer::Consumer;
 use crate::lane::{Order, Said};

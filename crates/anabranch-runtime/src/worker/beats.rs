@@ -37,7 +37,7 @@ impl Keeper {
             if self.plan.catch_up && beat.paused {
                 self.is_broken(number, paused(&beat.consumer))?;
             }
-            self.follow_outage(number, beat.outage.as_ref(), begun)?;
+            self.follow_outage(number, beat.outage.as_ref(), begun).await?;
             let running = &mut self.running[number];
             if !running.is_up() {
                 continue;
