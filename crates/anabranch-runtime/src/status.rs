@@ -96,7 +96,8 @@ impl Outage {
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = |ms: u64| ms.div_ceil(1000);
-        let (since, times) = (seconds(self.for_ms), if self.probes == 1 { "time" } else { "times" });
+        let (since, times) =
+            (seconds(self.for_ms), if self.probes == 1 { "time" } else { "times" });
         write!(f, "stopped by itself {since} s ago: {}; ", self.error)?;
         write!(f, "tried {} {times}, next in {} s", self.probes, seconds(self.next_ms))
     }

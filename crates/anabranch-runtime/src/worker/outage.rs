@@ -246,9 +246,8 @@ impl Keeper {
         let holds = |lane: &usize| running.stats[*lane].state().slots.contains(slot);
         let lane = running.lane_of(slot).filter(holds);
         // Rows are looked for when they are tried.
-        let can_try = |lane: &usize| {
-            has_rows || running.stats[*lane].can_try.load(Ordering::Relaxed)
-        };
+        let can_try =
+            |lane: &usize| has_rows || running.stats[*lane].can_try.load(Ordering::Relaxed);
         let tries = lane.filter(can_try);
         let patience = match (lane, tries) {
             (_, Some(_)) => Duration::ZERO,

@@ -123,8 +123,7 @@ async fn a_broken_handler_pauses_its_consumer_and_parks_nothing(db: Db) {
 async fn a_missing_table_stops_its_projection_until_it_is_there(db: Db) {
     let log = db.log().await;
     fill(&log, 0..50, 1..=1).await;
-    let retry =
-        Retry::default().first(Duration::from_millis(1)).longest(Duration::from_millis(4));
+    let retry = Retry::default().first(Duration::from_millis(1)).longest(Duration::from_millis(4));
     let bad = db.recorder("bad").settings(Settings::default().retry(retry));
     let good = db.recorder("good");
     let both = || set().projection(bad.clone()).projection(good.clone());
@@ -317,8 +316,7 @@ async fn one_bad_event_does_not_keep_a_cured_consumer_stopped(db: Db) {
             _ => on(event),
         }
     };
-    let retry =
-        Retry::default().first(Duration::from_millis(5)).longest(Duration::from_millis(20));
+    let retry = Retry::default().first(Duration::from_millis(5)).longest(Duration::from_millis(20));
     let settings = Settings::default().retry(retry.attempts(1000));
     let bad = db.recorder("bad").hook(hook).settings(settings);
     let running = start(&log, set().projection(bad.clone()));
