@@ -134,8 +134,8 @@ async fn register(
             return Err(error);
         }
     }
-    if plan.catch_up {
-        // Whoever lets it catch up wants it to be tried now.
+    if plan.catch_up || plan.fail_fast {
+        // It is to be tried now, and to end if that fails.
         for consumer in &plan.consumers {
             tables.end_outage(&consumer.name).await?;
         }

@@ -180,8 +180,8 @@ impl Tables {
         statements.push(Statement::new(delete, params![consumer]));
         // Somebody has said where it stands. Older logs have no such column.
         let stands = match self.database.require_newest_schema() {
-            Ok(()) => ", beyond_log = NULL",
-            Err(_) => "",
+            Ok(()) => format!(", beyond_log = NULL, {}", Self::NO_OUTAGE),
+            Err(_) => String::new(),
         };
         let raise = format!(
             "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL{stands} \
