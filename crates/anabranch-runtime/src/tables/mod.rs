@@ -17,6 +17,7 @@
 //! | `locked_sets` | a set as it is read for that, under its lock |
 //! | `loads` | how heavy slots are, and moving them for it |
 //! | `generations` | looking at generations |
+//! | `outages` | consumers that stopped by themselves |
 //! | `parked` | keys that failed, and the events behind them |
 //! | `pools` | tasks of pools, as a status counts them |
 
@@ -27,6 +28,7 @@ pub(crate) mod identity;
 pub(crate) mod imports;
 pub(crate) mod loads;
 mod locked_sets;
+pub(crate) mod outages;
 pub(crate) mod parked;
 pub(crate) mod pools;
 pub(crate) mod replica_sets;

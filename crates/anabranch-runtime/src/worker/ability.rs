@@ -18,10 +18,6 @@ impl Keeper {
     /// It cannot run a consumer for the time being, for a reason, or can again if there is none. A new
     /// generation gives the slots to those who can; what nobody else can run stays here. After an error
     /// nothing has changed here, and it can be said again.
-    #[expect(
-        dead_code,
-        reason = "it is called where a handler fails, or a session cannot be opened"
-    )]
     pub(super) async fn set_able(
         &mut self,
         number: usize,

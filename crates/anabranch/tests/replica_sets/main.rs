@@ -8,10 +8,12 @@ mod crew;
 mod deaths;
 mod different_programs;
 mod elastic;
+mod endpoint;
 #[path = "../consumers/gates.rs"]
 mod gates;
 mod load;
 mod outages;
+mod outages_of_others;
 mod proxy;
 mod reasons;
 mod recreate;

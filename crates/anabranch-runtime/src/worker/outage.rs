@@ -1,0 +1,338 @@
+//! A consumer whose handler fails: handed over to workers where it succeeds; if it fails wherever it runs,
+//! stopped everywhere, and tried with one event now and then.
+//!
+//! A worker that hands it over says that it is unable to run it, and tries it again after growing pauses: the
+//! first failure then hands it over again. If nobody is able, that is an *outage*. The consumer's row says so, and every worker learns it with its next heartbeat: lanes keep their slots and call no
+//! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
+//! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
+//! nobody. One event that is handled ends the outage for all. Nothing to try ends it, too, and so does a
+//! time in which nobody has tried: a few failures after that begin it again.
+
+use super::Keeper;
+use super::trouble::Trouble;
+use crate::lane::{FEW, Order, Probed};
+use crate::report::Doing;
+use crate::run_error::RunError;
+use crate::tables::outages::StoredOutage;
+use crate::tables::replica_sets::LEAVING;
+use crate::tables::runners::Runner;
+use anabranch_core::{Slot, StoreError};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A worker that has handed a consumer over waits at most so many times the longest pause between tries.
+const HANDED_OVER: u32 = 5;
+/// After so many leases any worker tries what the one whose turn it is has not tried.
+const ANYBODY: u32 = 4;
+
+/// An outage, as this worker knows it.
+pub(super) struct Outage {
+    pub(super) reason: String,
+    slot: Slot,
+    /// How often it was tried.
+    probes: i64,
+    /// When it is tried next.
+    due: Instant,
+    /// A lane of this worker tries it.
+    is_trying: bool,
+    /// It is over, and that is not written down yet.
+    is_over: bool,
+}
+
+impl Outage {
+    fn of(stored: &StoredOutage) -> Self {
+        let StoredOutage { reason, slot, probes, .. } = stored.clone();
+        let due = due(stored.next);
+        Self { reason, slot, probes, due, is_trying: false, is_over: false }
+    }
+}
+
+impl Keeper {
+    /// The handler of a consumer fails here.
+    pub(super) async fn has_halted(
+        &mut self,
+        number: usize,
+        error: RunError,
+        slot: Slot,
+    ) -> Result<(), RunError> {
+        if self.plan.fail_fast {
+            return Err(error);
+        }
+        let running = &mut self.running[number];
+        if running.trouble.is_some() {
+            // Another lane has said so.
+            return Ok(());
+        }
+        running.tell_all(|_| Order::Halt);
+        running.trouble = Some(Trouble::Halted { error, slot });
+        self.write_down_halt(number).await
+    }
+
+    /// Says that a consumer has stopped; once the database hears it.
+    pub(super) async fn write_down_halt(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let name = running.consumer.name.clone();
+        let (error, slot) = match running.trouble.take() {
+            Some(Trouble::Halted { error, slot }) => (error, slot),
+            trouble => {
+                running.trouble = trouble;
+                return Ok(());
+            }
+        };
+        let is_able_elsewhere = match self.is_able_elsewhere(&name).await {
+            Ok(is_able) => is_able,
+            Err(away) if away.is_transient() => {
+                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+                return Ok(());
+            }
+            Err(refused) => return self.is_broken(number, refused.into()),
+        };
+        if is_able_elsewhere {
+            return self.hand_over(number, error, slot).await;
+        }
+        if self.plan.catch_up {
+            return self.is_broken(number, error);
+        }
+        if !self.say_able(number, None).await? {
+            self.running[number].trouble = Some(Trouble::Halted { error, slot });
+            return Ok(());
+        }
+        let (reason, pause) = (error.reason(), self.plan.tuning.pause_after(0));
+        match self.tables.begin_outage(&name, (&reason, slot), pause).await {
+            Ok(is_first) => {
+                if is_first {
+                    tracing::error!(consumer = name, %error, "has stopped by itself");
+                }
+                let written = Instant::now();
+                let (probes, due, is_trying, is_over) = (0, written + pause, false, false);
+                let outage = Outage { reason, slot, probes, due, is_trying, is_over };
+                self.running[number].written = written;
+                self.running[number].trouble = Some(Trouble::Outage(outage));
+            }
+            Err(away) if away.is_transient() => {
+                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+            }
+            Err(refused) => self.is_broken(number, refused.into())?,
+        }
+        Ok(())
+    }
+
+    /// Whether another worker of the set runs a consumer and is able to.
+    async fn is_able_elsewhere(&self, consumer: &str) -> Result<bool, StoreError> {
+        let is_able = |runner: &Runner| runner.consumer == consumer && runner.unable.is_none();
+        let workers = self.tables.workers().await?;
+        Ok(workers.iter().any(|worker| {
+            worker.is_alive
+                && worker.id != self.worker.id
+                && worker.replica_set == self.plan.name
+                && worker.runs != LEAVING
+                && worker.consumers.iter().any(is_able)
+        }))
+    }
+
+    /// Lets others run a consumer that fails here.
+    async fn hand_over(
+        &mut self,
+        number: usize,
+        error: RunError,
+        slot: Slot,
+    ) -> Result<(), RunError> {
+        let reason = format!("its handler fails here: {}", Doing::cut(&error.reason()));
+        let is_said = self.say_able(number, Some(reason)).await?;
+        let tuning = self.plan.tuning;
+        let running = &mut self.running[number];
+        running.trouble = Some(match is_said {
+            false => Trouble::Halted { error, slot },
+            true => {
+                tracing::error!(consumer = running.consumer.name, %error, "is handed over");
+                let longest = tuning.probes.1 * HANDED_OVER;
+                let pause = tuning.probes(tuning.probes.0, longest).pause_after(running.tries);
+                running.tries = running.tries.saturating_add(1);
+                Trouble::HandedOver { error, slot, again: Instant::now() + pause }
+            }
+        });
+        Ok(())
+    }
+
+    /// Tries a consumer again that was handed over: its first failure hands it over again.
+    pub(super) async fn try_here(&mut self, number: usize) -> Result<(), RunError> {
+        if !self.say_able(number, None).await? {
+            return Ok(());
+        }
+        let running = &mut self.running[number];
+        running.trouble = None;
+        running.on_probation = Some(running.handled());
+        running.tell_all(|_| Order::GoOn { patience: 1 });
+        Ok(())
+    }
+
+    /// A consumer that was handed over stops everywhere once nobody is able to run it.
+    async fn see_to_heirs(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let name = running.consumer.name.clone();
+        if self.is_able_elsewhere(&name).await.unwrap_or(true) {
+            return Ok(());
+        }
+        let running = &mut self.running[number];
+        match running.trouble.take() {
+            Some(Trouble::HandedOver { error, slot, .. }) => {
+                running.trouble = Some(Trouble::Halted { error, slot });
+                self.write_down_halt(number).await
+            }
+            trouble => {
+                running.trouble = trouble;
+                Ok(())
+            }
+        }
+    }
+
+    /// What a heartbeat says about the outage of a consumer.
+    pub(super) async fn follow_outage(
+        &mut self,
+        number: usize,
+        stored: Option<&StoredOutage>,
+        begun: Instant,
+    ) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let consumer = running.consumer.name.clone();
+        if begun < running.written {
+            // It may not know what this worker has written since.
+            return Ok(());
+        }
+        let is_handed_over = matches!(running.trouble, Some(Trouble::HandedOver { .. }));
+        if stored.is_some() && is_handed_over && !self.say_able(number, None).await? {
+            return Ok(());
+        }
+        let running = &mut self.running[number];
+        match (stored, &mut running.trouble) {
+            (_, Some(Trouble::Broken(_))) | (None, None | Some(Trouble::Halted { .. })) => {}
+            (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
+            (Some(stored), Some(Trouble::Outage(outage))) => {
+                let Outage { is_trying, is_over, .. } = *outage;
+                *outage = Outage { is_trying, is_over, ..Outage::of(stored) };
+            }
+            (Some(stored), _) => {
+                if self.plan.catch_up || self.plan.fail_fast {
+                    let problem = format!("it has stopped by itself: {}", stored.reason);
+                    return self.is_broken(number, RunError::refused(&consumer, problem));
+                }
+                let reason = &stored.reason;
+                tracing::warn!(consumer, reason, "is stopped: its handler fails everywhere");
+                running.tell_all(|_| Order::Halt);
+                running.trouble = Some(Trouble::Outage(Outage::of(stored)));
+            }
+            (None, Some(Trouble::Outage(_))) => {
+                tracing::info!(consumer, "goes on: its handler works again, or is tried again");
+                running.trouble = None;
+                running.tell_all(|_| Order::GoOn { patience: FEW });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next try, if it is this worker's, and writes down what is over.
+    pub(super) async fn see_to_outage(&mut self, number: usize) -> Result<(), RunError> {
+        let lease = self.plan.tuning.lease;
+        let running = &mut self.running[number];
+        let (name, has_rows) = (running.consumer.name.clone(), running.has_rows());
+        let Some(Trouble::Outage(outage)) = &running.trouble else { return Ok(()) };
+        if outage.is_over {
+            return self.end_outage(number).await;
+        }
+        if running.paused || outage.is_trying {
+            return Ok(());
+        }
+        let (slot, probes, due) = (outage.slot, outage.probes, outage.due);
+        let holds = |lane: &usize| running.stats[*lane].state().slots.contains(slot);
+        let lane = running.lane_of(slot).filter(holds);
+        // Rows are looked for when they are tried.
+        let can_try =
+            |lane: &usize| has_rows || running.stats[*lane].can_try.load(Ordering::Relaxed);
+        let tries = lane.filter(can_try);
+        let patience = match (lane, tries) {
+            (_, Some(_)) => Duration::ZERO,
+            (Some(_), None) => lease,
+            (None, _) => lease * ANYBODY,
+        };
+        if Instant::now() < due + patience {
+            return Ok(());
+        }
+        let pause = self.plan.tuning.pause_after(u32::try_from(probes + 1).unwrap_or(u32::MAX));
+        let taken = self.tables.take_probe(&name, probes, pause).await;
+        let running = &mut self.running[number];
+        let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
+        outage.due = Instant::now() + pause;
+        match taken {
+            Ok(true) => {
+                outage.probes = probes + 1;
+                running.written = Instant::now();
+                tracing::info!(consumer = name, probes = outage.probes, "tries one event");
+                match tries {
+                    Some(lane) => {
+                        outage.is_trying = true;
+                        let _ = running.lanes[lane].send(Order::Probe(probes));
+                    }
+                    None => outage.is_over = true,
+                }
+            }
+            // The next heartbeat says how it stands.
+            Ok(false) => outage.due = Instant::now() + self.plan.tuning.pause_after(0),
+            Err(error) if error.is_transient() => outage.due = Instant::now(),
+            Err(error) => self.is_broken(number, error.into())?,
+        }
+        Ok(())
+    }
+
+    /// What has become of a try.
+    pub(super) async fn has_probed(
+        &mut self,
+        number: usize,
+        probed: Probed,
+    ) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let name = running.consumer.name.clone();
+        let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
+        outage.is_trying = false;
+        match probed {
+            Probed::Over => Ok(()),
+            Probed::Worked | Probed::Nothing => {
+                outage.is_over = true;
+                self.end_outage(number).await
+            }
+            Probed::Failed(error) => {
+                tracing::warn!(consumer = name, %error, "tried one event in vain");
+                outage.reason = error.reason();
+                if let Err(error) = self.tables.probed_in_vain(&name, &error.reason()).await {
+                    tracing::debug!(consumer = name, %error, "cannot write down what it said");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn end_outage(&mut self, number: usize) -> Result<(), RunError> {
+        let name = self.running[number].consumer.name.clone();
+        match self.tables.end_outage(&name).await {
+            Ok(is_first) => {
+                if is_first {
+                    tracing::info!(consumer = name, "goes on everywhere");
+                }
+                self.running[number].written = Instant::now();
+                self.running[number].trouble = None;
+                self.running[number].tell_all(|_| Order::GoOn { patience: FEW });
+                Ok(())
+            }
+            Err(error) if error.is_transient() => Ok(()),
+            Err(error) => self.is_broken(number, error.into()),
+        }
+    }
+}
+
+/// When something is due that the database's clock speaks of.
+fn due(next: Result<Duration, Duration>) -> Instant {
+    let now = Instant::now();
+    match next {
+        Ok(wait) => now + wait,
+        Err(late) => now.checked_sub(late).unwrap_or(now),
+    }
+}
