@@ -174,8 +174,7 @@ impl<H: DcbHandler> Dcb<H> {
     /// [`outside_pool`](crate::PoolSet::outside_pool).
     #[must_use]
     pub fn pool(&self) -> DcbPool<H> {
-        let settings = PoolSettings::default().retry(self.retry);
-        DcbPool { log: self.log.clone(), handler: Arc::clone(&self.handler), settings }
+        DcbPool { log: self.log.clone(), handler: Arc::clone(&self.handler), retry: self.retry }
     }
 
     /// The tasks of commands that were queued.
@@ -278,7 +277,7 @@ fn exceeded(scope: &ScopeKey, attempts: u32, error: &str) -> DcbRejected {
 pub struct DcbPool<H> {
     log: Log,
     handler: Arc<H>,
-    settings: PoolSettings,
+    retry: Retry,
 }
 
 impl<H: DcbHandler> OutsidePool for DcbPool<H> {
@@ -289,7 +288,7 @@ impl<H: DcbHandler> OutsidePool for DcbPool<H> {
     }
 
     fn settings(&self) -> PoolSettings {
-        self.settings
+        PoolSettings::default().retry(self.retry)
     }
 
     async fn run(&self, task: &Task, _: &mut Run) -> Result<serde_json::Value> {
@@ -299,7 +298,7 @@ impl<H: DcbHandler> OutsidePool for DcbPool<H> {
             Err(DcbError::Rejected(why)) => Decided::Rejected(why),
             Err(DcbError::Conflict(error)) => {
                 let (attempt, error) = (task.attempt(), error.to_string());
-                return Err(match attempt >= self.settings.retry.attempts {
+                return Err(match attempt >= self.retry.attempts {
                     true => HandlerError::new(exceeded(&scope, attempt, &error).to_string()),
                     false => HandlerError::new(error),
                 });

@@ -1,10 +1,11 @@
 //! How tasks end, as statements of the transaction that stores it: done, to be tried again, dead.
 
 use crate::new_task::{NewTask, Outcome};
-use crate::pool::{GaveUp, PoolSettings};
+use crate::pool::GaveUp;
 use crate::tables::{Tables, Why};
 use crate::task::Task;
-use anabranch_core::{Failure, HashRule, InputError};
+use anabranch_core::{Failure, HashRule, InputError, Retry};
+use anabranch_runtime::HandlerError;
 use anabranch_store::Log;
 use anabranch_store::database::Statement;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -65,12 +66,13 @@ pub(crate) enum Verdict {
 pub(crate) fn failed(
     tables: &Tables,
     (log, pool): (&Log, &str),
-    settings: &PoolSettings,
-    (task, error): (&Task, &str),
+    retry: &Retry,
+    (task, error): (&Task, &HandlerError),
     gave_up: impl FnOnce() -> GaveUp,
 ) -> (Verdict, Vec<Statement>) {
     let attempts = task.attempts + 1;
-    if let Some(wait) = settings.retry.delay(attempts, random()) {
+    let (again, error) = (error.again(), &error.to_string());
+    if let Some(wait) = retry.after(attempts, again, random()) {
         return (Verdict::Again(wait), vec![tables.failed(task.id, attempts, error, wait)]);
     }
     let (verdict, then) = match gave_up() {
@@ -82,7 +84,7 @@ pub(crate) fn failed(
                 (Verdict::Park, Vec::new())
             }
         },
-        GaveUp::AsSet => match settings.then() {
+        GaveUp::AsSet => match retry.then {
             Failure::Park => (Verdict::Park, Vec::new()),
             Failure::Skip => (Verdict::GoOn, Vec::new()),
             Failure::Stop => return (Verdict::Stop, Vec::new()),

@@ -7,6 +7,7 @@
 use super::aside::Parked;
 use super::transact::Outcome;
 use super::{Batch, Lane, MAX_FAILING_KEYS};
+use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
 use anabranch_core::{Event, Failure, Position, Query, StoreError};
@@ -34,16 +35,15 @@ impl Lane {
         &mut self,
         batch: &mut Batch,
         event: usize,
-        error: String,
-        may_retry: bool,
+        error: HandlerError,
     ) -> Result<ControlFlow<()>, RunError> {
         let failed = batch.events[event].clone();
         let (key, slot) = self.key_of(&failed);
-        let retry = self.setup.consumer.settings.retry;
-        let retry_in = retry.delay(1, random()).filter(|_| may_retry);
         if self.policy() == Failure::Stop {
-            return self.try_or_stop(batch, event, error, may_retry).await;
+            return self.try_or_stop(batch, event, error).await;
         }
+        let retry_in = self.setup.consumer.retry.after(1, error.again(), random());
+        let error = error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
         let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
@@ -133,16 +133,15 @@ impl Lane {
         &mut self,
         batch: &mut Batch,
         event: usize,
-        error: String,
-        may_retry: bool,
+        error: HandlerError,
     ) -> Result<ControlFlow<()>, RunError> {
-        let retry = self.setup.consumer.settings.retry;
+        let retry = self.setup.consumer.retry;
         let remedy =
             "correct the handler or the event, then start again: it goes on with this event";
         let (mut error, mut attempt) = (error, 1);
-        while let Some(wait) = retry.delay(attempt, random()).filter(|_| may_retry) {
+        while let Some(wait) = retry.after(attempt, error.again(), random()) {
             let consumer = &self.setup.consumer.name;
-            tracing::warn!(consumer, error, ?wait, "an event is tried again");
+            tracing::warn!(consumer, %error, ?wait, "an event is tried again");
             self.pause_for(wait).await?;
             if self.is_over(batch) {
                 return Ok(ControlFlow::Break(()));
@@ -170,7 +169,7 @@ impl Lane {
         if event > 0 {
             self.transact(batch, event, Vec::new()).await;
         }
-        Err(self.stopped(&batch.events[event], error, remedy))
+        Err(self.stopped(&batch.events[event], error.to_string(), remedy))
     }
 
     fn stopped(&self, event: &Event, error: String, remedy: &'static str) -> RunError {
@@ -259,7 +258,9 @@ impl Lane {
                         "the event at position {gone} is not in the log any more; leave it out \
                          (`anabranch parked skip`)"
                     );
-                    return self.failed_again(key, parked, (gone, false), &error).await;
+                    return self
+                        .failed_again(key, parked, gone, HandlerError::for_good(error))
+                        .await;
                 }
                 Ok(Behind { events, .. }) => events,
                 Err(error) => {
@@ -308,26 +309,25 @@ impl Lane {
                 }
                 Outcome::Failed { error, .. } => {
                     let first = events.first().map(Event::position).unwrap_or_default();
-                    return self.failed_again(key, parked, (first, true), &error).await;
+                    return self.failed_again(key, parked, first, error).await;
                 }
             }
         }
         Ok(())
     }
 
-    /// The first event behind a key has failed once more, at this position, and may be tried again or
-    /// not.
+    /// The first event behind a key has failed once more, at this position.
     async fn failed_again(
         &mut self,
         key: &str,
         parked: Parked,
-        (first, may_retry): (Position, bool),
-        error: &str,
+        first: Position,
+        error: HandlerError,
     ) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let attempts = parked.attempts + 1;
-        let retry_in = self.setup.consumer.settings.retry.delay(attempts, random());
-        let retry_in = retry_in.filter(|_| may_retry);
+        let retry_in = self.setup.consumer.retry.after(attempts, error.again(), random());
+        let error = &error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         if !is_skipped {
             log_failure(&name, key, &format!("position {first}"), attempts, error, retry_in);
