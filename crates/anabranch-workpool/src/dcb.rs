@@ -244,7 +244,9 @@ impl<H: DcbHandler> Dcb<H> {
                 Some(Decided::Rejected(message)) => rejected(message),
                 None => rejected("it left no result".to_owned()),
             },
-            TaskState::Dead => rejected(status.error.unwrap_or_default()),
+            TaskState::Dead | TaskState::Compensated | TaskState::Skipped => {
+                rejected(status.error.unwrap_or_default())
+            }
             TaskState::Cancelled => rejected("it was cancelled".to_owned()),
             TaskState::Ready | TaskState::Scheduled | TaskState::Held => {
                 Ok(DcbOutcome::Queued(task))

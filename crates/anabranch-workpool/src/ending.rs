@@ -3,7 +3,7 @@
 use crate::new_task::{NewTask, Outcome};
 use crate::pool::GaveUp;
 use crate::tables::{Tables, Why};
-use crate::task::Task;
+use crate::task::{Task, TaskRef};
 use anabranch_core::{Failure, HashRule, InputError, Retry};
 use anabranch_runtime::HandlerError;
 use anabranch_store::Log;
@@ -90,14 +90,15 @@ pub(crate) fn failed(
             Failure::Stop => return (Verdict::Stop, Vec::new()),
         },
     };
-    let mut statements = vec![tables.dead(task.id, attempts, error)];
     if matches!(verdict, Verdict::Park) {
-        statements.push(tables.hold(pool, &task.key, task.slot, Why::Dead));
-    } else {
-        let mut follow = then;
-        follow.extend(task.follower(Outcome::Dead, None, Some(error)));
-        statements.extend(enqueue(tables, log.hash_rule(), &follow));
+        let dead = tables.dead(task.id, attempts, error, None);
+        return (verdict, vec![dead, tables.hold(pool, &task.key, task.slot, Why::Dead)]);
     }
+    let mut follow = then;
+    follow.extend(task.follower(Outcome::Dead, None, Some(error)));
+    let instead: Vec<TaskRef> = follow.iter().map(|(pool, task)| TaskRef::to(pool, task)).collect();
+    let mut statements = vec![tables.dead(task.id, attempts, error, Some(&instead))];
+    statements.extend(enqueue(tables, log.hash_rule(), &follow));
     (verdict, statements)
 }
 
