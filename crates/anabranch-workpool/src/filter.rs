@@ -8,7 +8,7 @@ use thiserror::Error;
 ///
 /// ```
 /// use anabranch_workpool::TaskFilter;
-/// # fn f() -> Result<(), anabranch_workpool::ConditionError> {
+/// # fn f() -> Result<(), anabranch_workpool::TaskConditionError> {
 /// let timed_out = TaskFilter::dead().and("pool=payouts".parse()?).and("error~timed out".parse()?);
 /// # let _ = timed_out; Ok(()) }
 /// # f().unwrap();
@@ -17,7 +17,7 @@ use thiserror::Error;
 #[must_use]
 pub struct TaskFilter {
     pub(crate) state: TaskState,
-    pub(crate) conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<TaskCondition>,
 }
 
 impl TaskFilter {
@@ -38,7 +38,7 @@ impl TaskFilter {
     }
 
     /// Only those that meet this condition, too.
-    pub fn and(mut self, condition: Condition) -> Self {
+    pub fn and(mut self, condition: TaskCondition) -> Self {
         self.conditions.push(condition);
         self
     }
@@ -47,7 +47,7 @@ impl TaskFilter {
 /// A condition: `FIELD=VALUE` or `FIELD~TEXT` (it has the text somewhere in it), where the field is `pool`,
 /// `key` or `error`. Upper and lower case differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub struct TaskCondition {
     pub(crate) field: Field,
     /// Whether it has the text in it; else it is the text.
     pub(crate) contains: bool,
@@ -67,13 +67,13 @@ pub(crate) enum Field {
     "`{0}` is no condition; write FIELD=VALUE, or FIELD~TEXT for those that contain the text, with one of the \
      fields pool, key and error"
 )]
-pub struct ConditionError(String);
+pub struct TaskConditionError(String);
 
-impl FromStr for Condition {
-    type Err = ConditionError;
+impl FromStr for TaskCondition {
+    type Err = TaskConditionError;
 
-    fn from_str(text: &str) -> Result<Self, ConditionError> {
-        let wrong = || ConditionError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, TaskConditionError> {
+        let wrong = || TaskConditionError(text.to_owned());
         let at = text.find(['=', '~']).ok_or_else(wrong)?;
         let (field, rest) = text.split_at(at);
         let field = match field.trim() {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn conditions_are_read_up_to_the_first_sign() {
         let read = |text: &str| {
-            let Condition { field, contains, text } = text.parse().unwrap();
+            let TaskCondition { field, contains, text } = text.parse().unwrap();
             (field, contains, text)
         };
         assert_eq!(read("pool=a=b"), (Field::Pool, false, "a=b".to_owned()));
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn anything_else_is_refused_with_what_to_write() {
         for text in ["", "pool", "=x", "state=dead", "error~", "Pool=a", "error!=x"] {
-            let error = text.parse::<Condition>().unwrap_err().to_string();
+            let error = text.parse::<TaskCondition>().unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{text}` is no condition")), "{error}");
             assert!(error.contains("pool, key and error"), "{error}");
         }

@@ -46,7 +46,7 @@ pub use dcb::{
     DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool,
     DcbRejected,
 };
-pub use filter::{Condition, ConditionError, TaskFilter};
+pub use filter::{TaskCondition, TaskConditionError, TaskFilter};
 pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
 pub use run::Run;

@@ -2,7 +2,7 @@
 
 use super::asked::not_json;
 use super::{DEAD, READY, Tables, UNFINISHED, column};
-use crate::filter::{Condition, Field, TaskFilter};
+use crate::filter::{Field, TaskCondition, TaskFilter};
 use crate::task::TaskRef;
 use anabranch_core::{StoreError, TaskState};
 use anabranch_store::database::{Kind, Statement};
@@ -98,7 +98,7 @@ impl Tables {
 
     fn found(&self, filter: &TaskFilter, values: &mut Vec<Value>) -> String {
         let mut found = self.stands(filter.state);
-        for Condition { field, contains, text } in &filter.conditions {
+        for TaskCondition { field, contains, text } in &filter.conditions {
             values.push(text.as_str().into());
             let place = values.len();
             let column = match field {
