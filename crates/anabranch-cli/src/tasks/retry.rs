@@ -7,7 +7,7 @@ use crate::output::count;
 use crate::target::Target;
 use anabranch::{TaskCondition, TaskFilter, TaskState, Tasks};
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -20,16 +20,16 @@ const TELL: Duration = Duration::from_secs(1);
 /// One by its id, or several by --all or --where. A task that was compensated (others were enqueued instead of
 /// it) is refused with what was enqueued, since to try it again would do both; --force does.
 #[derive(Args)]
+#[command(group(ArgGroup::new("which").required(true).args(["id", "all", "conditions"])))]
 pub(crate) struct Retry {
     #[command(flatten)]
     target: Target,
 
     /// The task, as `tasks list` shows it
-    #[arg(required_unless_present_any = ["all", "conditions"], conflicts_with_all = ["all", "conditions"])]
     id: Option<Uuid>,
 
     /// All tasks of all pools that wait for somebody
-    #[arg(long, conflicts_with = "conditions")]
+    #[arg(long)]
     all: bool,
 
     /// Only those of which this is true: pool=NAME, key=KEY or error=TEXT; with ~ for =, those that contain the
