@@ -3,7 +3,6 @@
 use crate::on_both;
 use crate::records::Records;
 use crate::support::*;
-use anabranch::prelude::*;
 use anabranch::{HandlerError, Retry};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -92,7 +91,11 @@ async fn rows_that_wait_for_another_attempt_are_given_back(db: Db) {
         }
     });
     let batch = records.batch().batch_size(50).retry(Retry::outside());
-    let told = until("a call", async || (calls.load(Ordering::SeqCst) > 0).then_some(()));
+    let told = async move {
+        while calls.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
     let stopped = batch.run_until(&log, records.clone(), told);
     let stopped = tokio::time::timeout(Duration::from_secs(60), stopped).await;
     let stopped = stopped.expect("it waits for nobody").unwrap();
