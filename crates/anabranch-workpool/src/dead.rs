@@ -16,8 +16,14 @@ const PAGE: usize = 500;
 /// How long a transaction of ours may be open without a statement.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Tasks that are locked, each with what was enqueued instead of it.
-type Locked = Vec<(TaskStatus, Vec<TaskRef>)>;
+/// A task that nobody changes before the session ends.
+struct Locked {
+    status: TaskStatus,
+    /// What was enqueued instead of it.
+    instead: Vec<TaskRef>,
+    /// Whether its key is held because of a dead task.
+    is_held: bool,
+}
 
 impl Tasks {
     /// All that is kept of a task: its payload, how far it came, what was enqueued instead of it.
@@ -62,7 +68,7 @@ impl Tasks {
 
     async fn retry_one(&self, task: Uuid, anyway: bool) -> Result<Vec<Compensation>, TaskError> {
         let (session, locked) = self.lock(&[task]).await?;
-        let (status, instead) = one(task, locked)?;
+        let Locked { status, instead, is_held } = one(task, locked)?;
         let state = status.state;
         if !state.is_dead() {
             return Err(not_so(
@@ -76,6 +82,14 @@ impl Tasks {
             let by = self.compensations(instead).await?;
             return Err(TaskError::Compensated { task, by });
         }
+        if state == TaskState::Dead && !is_held && !anyway {
+            return Err(not_so(
+                task,
+                "its key has gone on, and a program of the last version gave it up, which does not say what it \
+                 enqueued instead: look for that first; if this is meant to be done besides, try it again all \
+                 the same (Tasks::retry_anyway, `anabranch tasks retry ID --force`)",
+            ));
+        }
         self.revive(session, &[status]).await?;
         self.compensations(instead).await
     }
@@ -84,7 +98,7 @@ impl Tasks {
     /// cleared away: its key has gone on already, and so has what follows it.
     pub async fn discard(&self, task: Uuid) -> Result<(), TaskError> {
         let (session, locked) = self.lock(&[task]).await?;
-        let (TaskStatus { state, .. }, _) = one(task, locked)?;
+        let Locked { status: TaskStatus { state, .. }, .. } = one(task, locked)?;
         if !state.is_dead() {
             return Err(not_so(task, &format!("it is {state}; only a dead one can be discarded")));
         }
@@ -120,7 +134,7 @@ impl Tasks {
             let id = |row: &&Row| column(log.at(), row, "id");
             let ids = rows.iter().map(id).collect::<Result<Vec<Uuid>, _>>()?;
             let (session, locked) = tasks.lock(&ids).await?;
-            let still = locked.into_iter().map(|(status, _)| status);
+            let still = locked.into_iter().map(|locked| locked.status);
             let still: Vec<TaskStatus> = still.filter(|task| task.state == filter.state).collect();
             tasks.revive(session, &still).await?;
             retried += still.len() as u64;
@@ -129,14 +143,15 @@ impl Tasks {
     }
 
     /// Some tasks, which nobody changes before the session ends.
-    async fn lock(&self, tasks: &[Uuid]) -> Result<(Box<dyn Session>, Locked), TaskError> {
+    async fn lock(&self, tasks: &[Uuid]) -> Result<(Box<dyn Session>, Vec<Locked>), TaskError> {
         let (mut session, at) = (self.database.begin(), self.database.at());
         let lock = vec![self.tables.lock(tasks)];
         let answers = session.run(lock, End::Open { idle: IDLE }).await;
         let answers = answers.map_err(|failed| failed.into_store_error(at))?;
         let task = |row: &Row| {
-            let instead = instead(at, row)?.unwrap_or_default();
-            Ok((self.tables.task_status(at, row)?, instead))
+            let (status, instead) = (self.tables.task_status(at, row)?, instead(at, row)?);
+            let is_held = column::<u64>(at, row, "holds")? > 0;
+            Ok(Locked { status, instead: instead.unwrap_or_default(), is_held })
         };
         let rows = answers.iter().flat_map(|answer| &answer.rows);
         Ok((session, rows.map(task).collect::<Result<_, StoreError>>()?))
@@ -162,6 +177,6 @@ impl Tasks {
     }
 }
 
-fn one(task: Uuid, locked: Locked) -> Result<(TaskStatus, Vec<TaskRef>), TaskError> {
+fn one(task: Uuid, locked: Vec<Locked>) -> Result<Locked, TaskError> {
     locked.into_iter().next().ok_or_else(|| not_so(task, "there is none with this id"))
 }

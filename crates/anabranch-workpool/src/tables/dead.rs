@@ -1,7 +1,7 @@
 //! Tasks whose attempts are used up: what was done about them, and to try them again.
 
 use super::asked::not_json;
-use super::{DEAD, READY, Tables, UNFINISHED, column};
+use super::{DEAD, READY, Tables, UNFINISHED, Why, column};
 use crate::filter::{Field, TaskCondition, TaskFilter};
 use crate::task::TaskRef;
 use anabranch_core::{StoreError, TaskState};
@@ -41,11 +41,20 @@ impl Tables {
         format!("{unfinished}state = {code}{instead}")
     }
 
-    /// How some tasks stand, which stay so until the transaction ends.
+    /// How often the key of a task is held because of a dead one, as an expression: 1 or 0.
+    fn holds(&self) -> String {
+        let (held, tasks, dead) = (&self.held, &self.tasks, Why::Dead.name());
+        format!(
+            "(SELECT count(*) FROM {held} AS h WHERE h.pool = {tasks}.pool AND h.key = {tasks}.key \
+             AND h.why = '{dead}')"
+        )
+    }
+
+    /// How some tasks stand, and whether their keys are held, which stay so until the transaction ends.
     pub(crate) fn lock(&self, tasks: &[Uuid]) -> Statement {
-        let (columns, ids) = (self.status_columns(), self.is_any("id", 1));
+        let (columns, ids, holds) = (self.status_columns(), self.is_any("id", 1), self.holds());
         let select = format!(
-            "SELECT {columns} FROM {} WHERE {ids} ORDER BY pool, key, seq{}",
+            "SELECT {columns}, {holds} AS holds FROM {} WHERE {ids} ORDER BY pool, key, seq{}",
             self.tasks, self.for_update
         );
         Statement::query(select, vec![tasks.iter().map(|id| Value::from(*id)).collect()])
@@ -98,6 +107,10 @@ impl Tables {
 
     fn found(&self, filter: &TaskFilter, values: &mut Vec<Value>) -> String {
         let mut found = self.stands(filter.state);
+        if filter.state == TaskState::Dead {
+            // Programs of the last version do not say that they went on without one.
+            found += &format!(" AND {} > 0", self.holds());
+        }
         for TaskCondition { field, contains, text } in &filter.conditions {
             values.push(text.as_str().into());
             let place = values.len();

@@ -234,17 +234,21 @@ async fn dead_tasks_are_retried_by_what_is_true_of_them(db: Db) {
     worker.stop().await;
 }
 
-/// A program that only operates takes a log of the last version as it is: there every dead task waits.
+/// A program that only operates takes a log of the last version as it is. There nobody has written down that a
+/// key went on; it is seen by that it is not held.
 async fn an_older_log_has_dead_tasks_all_the_same(db: Db) {
     let log = db.log().await;
     let script =
-        Script::new("old", |_| Err(HandlerError::new("no"))).settings(never(Failure::Skip));
+        Script::new("old", |_| Err(HandlerError::new("no"))).settings(never(Failure::Park));
+    let script = script.gave_up(|task| match task.key() {
+        "a" => GaveUp::GoOn(Vec::new()),
+        _ => GaveUp::AsSet,
+    });
     let worker = start(&log, ReplicaSet::new("work").pool(script));
     let tasks = Tasks::of(&log, "old");
     let ids = tasks.enqueue_all(vec![NewTask::new("a", &1), NewTask::new("b", &1)]).await.unwrap();
-    for id in &ids {
-        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Skipped);
-    }
+    assert_eq!(tasks.wait(ids[0].id, LONG).await.unwrap().state, TaskState::Skipped);
+    assert_eq!(tasks.wait(ids[1].id, LONG).await.unwrap().state, TaskState::Dead);
     worker.stop().await;
     let dialect = log.store().database().dialect().clone();
     let (table, migrations) = (dialect.table("tasks"), dialect.table("migrations"));
@@ -259,7 +263,13 @@ async fn an_older_log_has_dead_tasks_all_the_same(db: Db) {
     assert_eq!(number(&Tasks::counts(&old).await.unwrap(), "old", TaskState::Dead), 2);
     assert_eq!(Consumers::of(&old).parked("old").await.unwrap().len(), 0);
     assert!(tasks.details(ids[0].id).await.unwrap().unwrap().compensated_by.is_empty());
-    tasks.retry(ids[0].id).await.unwrap();
-    assert_eq!(Tasks::retry_where(&old, &TaskFilter::dead(), |_| ()).await.unwrap(), 1);
+    let refused = tasks.retry(ids[0].id).await.unwrap_err().to_string();
+    assert!(refused.contains("its key has gone on") && refused.contains("--force"), "{refused}");
+    let dead = TaskFilter::dead();
+    assert_eq!(Tasks::count_where(&old, &dead).await.unwrap(), [("old".to_owned(), 1)]);
+    assert_eq!(Tasks::retry_where(&old, &dead, |_| ()).await.unwrap(), 1);
+    assert_eq!(state(&tasks, ids[0].id).await, TaskState::Dead);
+    assert_eq!(state(&tasks, ids[1].id).await, TaskState::Ready);
+    tasks.retry_anyway(ids[0].id).await.unwrap();
     assert_eq!(state(&tasks, ids[0].id).await, TaskState::Ready);
 }
