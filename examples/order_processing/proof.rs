@@ -137,10 +137,11 @@ impl Proof {
         if (self.books.cents, self.books.orders) != (kept, shipped as u64) {
             problems.push(format!("{kept} cents kept of {shipped} orders, but {:?}", self.books));
         }
-        let dead = self.count("orders.actions", TaskState::Dead) as usize;
+        let compensated = self.count("orders.actions", TaskState::Compensated) as usize;
         let given_up = self.accounts.values().filter(|it| it.gave_up()).count();
-        if dead != given_up || self.count("orders.commands", TaskState::Dead) > 0 {
-            problems.push(format!("{dead} actions are dead, {given_up} were given up"));
+        let dead = |pool| self.count(pool, TaskState::Dead);
+        if compensated != given_up || dead("orders.actions") + dead("orders.commands") > 0 {
+            problems.push(format!("{compensated} actions compensated, {given_up} were given up"));
         }
         if !problems.is_empty() {
             let shown: Vec<_> = problems.iter().take(10).cloned().collect();

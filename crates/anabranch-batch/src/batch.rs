@@ -14,7 +14,7 @@ use crate::stuck::Stuck;
 use crate::tables::Tables;
 use crate::verify::{self, Verified};
 use crate::worker::Shared;
-use anabranch_core::StoreError;
+use anabranch_core::{Retry, StoreError};
 use anabranch_store::database::{End, Statement};
 use anabranch_store::value::FromValue;
 use anabranch_store::{Database, Log, Row};
@@ -55,6 +55,7 @@ pub struct Batch {
     pub(crate) batch_size: usize,
     pub(crate) limit: Option<usize>,
     pub(crate) retry_failed: bool,
+    pub(crate) retry: Retry,
     pub(crate) continuous: Option<Duration>,
     pub(crate) lease: Duration,
     pub(crate) log_table: String,
@@ -76,6 +77,7 @@ impl Batch {
             batch_size: 100,
             limit: None,
             retry_failed: false,
+            retry: Retry::never(),
             continuous: None,
             lease: Duration::from_secs(5),
             log_table: "processing_log".to_owned(),
@@ -122,6 +124,18 @@ impl Batch {
     /// Ends after so many rows.
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = Some(rows);
+        self
+    }
+
+    /// How often a row is tried whose handler fails, before it is `failed`; what its error says
+    /// ([`for_good`](anabranch_runtime::HandlerError::for_good),
+    /// [`try_after`](anabranch_runtime::HandlerError::try_after)) counts. While it waits the row stays claimed
+    /// and the others go on, until some dozens of each worker wait. Default: once.
+    ///
+    /// For effects outside the database [`Retry::outside`] is a good choice; a batch ends when the last row has
+    /// ended, so perhaps [`lasting`](Retry::lasting) less long.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
         self
     }
 
@@ -203,6 +217,7 @@ impl Batch {
             workers: self.workers,
             idle: self.lease / 2,
             pace: Arc::clone(&pace),
+            retry: self.retry,
             stop: stopped.clone(),
         });
         let mut workers = JoinSet::new();

@@ -15,6 +15,7 @@
 //! | `claimer` | finds rows and claims them |
 //! | `stuck` | rows that cannot be claimed |
 //! | `worker` | runs the handler and stores how it went |
+//! | `later` | rows that have failed and are tried again |
 //! | `pace` | how many rows are claimed and taken at a time |
 //! | `session` | the lease of an instance |
 //! | `tables` | the statements: of the log, of the rows, of the proof, of the jobs |
@@ -30,6 +31,7 @@ pub mod error;
 pub mod handler;
 mod identity;
 mod keys;
+mod later;
 mod pace;
 pub mod part;
 pub mod progress;

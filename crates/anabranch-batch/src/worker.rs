@@ -1,11 +1,12 @@
 //! Handles claimed rows, and stores their effects together with how they went.
 
 use crate::handler::RowHandler;
+use crate::later::{Later, Tried};
 use crate::pace::Pace;
 use crate::progress::Counts;
 use crate::record::Record;
 use crate::tables::{Tables, state};
-use anabranch_core::StoreError;
+use anabranch_core::{Retry, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Result, Tx};
 use anabranch_store::database::End;
 use anabranch_store::{Backoff, Database};
@@ -32,16 +33,34 @@ pub(crate) struct Shared<H> {
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
     pub(crate) pace: Arc<Pace>,
+    pub(crate) retry: Retry,
     /// Whether it is told to stop.
     pub(crate) stop: watch::Receiver<bool>,
 }
 
 impl<H: RowHandler> Shared<H> {
-    /// Works until no rows come any more.
+    /// Works until no rows come any more, and none waits for another attempt.
     pub(crate) async fn work(self: Arc<Self>) -> Result<(), StoreError> {
-        while let Some(page) = self.take().await {
-            self.handle(page).await?;
+        let (mut later, mut stop, mut more) = (Later::new(self.retry), self.stop.clone(), true);
+        while more || !later.is_empty() {
+            let page = tokio::select! {
+                biased;
+                () = later.due() => later.take_due(),
+                page = self.take(), if more && later.has_room() => {
+                    more = page.is_some();
+                    page.into_iter().flatten().map(|record| (record, 0)).collect()
+                }
+                // What waits is given back, like what was not begun.
+                () = told_to_stop(&mut stop), if !later.is_empty() => return self.drain().await,
+            };
+            self.handle(page, &mut later).await?;
         }
+        Ok(())
+    }
+
+    /// Takes rows until none come any more, and handles none.
+    async fn drain(&self) -> Result<(), StoreError> {
+        while self.take().await.is_some() {}
         Ok(())
     }
 
@@ -69,8 +88,9 @@ impl<H: RowHandler> Shared<H> {
         *self.stop.borrow()
     }
 
-    /// Handles rows to their end.
-    async fn handle(&self, mut page: Vec<Record>) -> Result<(), StoreError> {
+    /// Handles rows to their end, or to their next attempt.
+    async fn handle(&self, page: Vec<Tried>, later: &mut Later) -> Result<(), StoreError> {
+        let (mut page, mut failed): (Vec<Record>, Vec<u32>) = page.into_iter().unzip();
         let mut outage = Backoff::default();
         // So many in one transaction; one by one, once nobody knows which of them fails.
         let mut at_once = page.len();
@@ -95,16 +115,33 @@ impl<H: RowHandler> Shared<H> {
             let mut fence = Vec::new();
             let done: Vec<&str> = keys(&page, &outcomes, true);
             fence.extend(self.tables.succeed(&session, &self.part, &done));
-            for (record, outcome) in page.iter().zip(&outcomes) {
-                if let Err(error) = outcome {
-                    fence.push(self.tables.fail(&session, record.key(), &error.to_string()));
+            // How long those wait that are tried again.
+            let mut waits = vec![None; count];
+            for (number, outcome) in outcomes.iter().enumerate() {
+                let Err(error) = outcome else { continue };
+                waits[number] = later.wait(failed[number] + 1, error);
+                if waits[number].is_none() {
+                    let fail = self.tables.fail(&session, page[number].key(), &error.to_string());
+                    fence.push(fail);
                 }
             }
-            match tx.finish(fence).await {
+            let again = waits.iter().flatten().count();
+            let committed = match again == count {
+                true => Commit::Done, // Nothing of them is to be stored.
+                false => tx.finish(fence).await,
+            };
+            match committed {
                 Commit::Done => {
                     Counts::add(&self.counts.succeeded, done.len());
-                    Counts::add(&self.counts.failed, count - done.len());
-                    page.drain(..count);
+                    Counts::add(&self.counts.failed, count - done.len() - again);
+                    let tried = page.drain(..count).zip(failed.drain(..count));
+                    for (((record, failed), wait), outcome) in tried.zip(waits).zip(outcomes) {
+                        if let (Some(wait), Err(error)) = (wait, outcome) {
+                            let (key, failed) = (record.key(), failed + 1);
+                            tracing::warn!(key, failed, %error, ?wait, "a row is tried again");
+                            later.put(record, failed, wait);
+                        }
+                    }
                     self.pace.measured(count, started.elapsed());
                     outage.end();
                 }
@@ -112,7 +149,8 @@ impl<H: RowHandler> Shared<H> {
                 Commit::Lost if count > 1 => at_once = 1,
                 Commit::Lost => {
                     self.settle(&session, &page[..1]).await?;
-                    page.drain(..1);
+                    page.remove(0);
+                    failed.remove(0);
                 }
                 Commit::Away(error) if error.is_transient() => {
                     if outage.complains() {
@@ -127,7 +165,8 @@ impl<H: RowHandler> Shared<H> {
                 Commit::Refused { .. } if count > 1 => at_once = 1,
                 Commit::Refused { error, .. } => {
                     self.fail(&page[0], &error).await?;
-                    page.drain(..1);
+                    page.remove(0);
+                    failed.remove(0);
                 }
             }
         }
@@ -227,6 +266,12 @@ impl<H: RowHandler> Shared<H> {
         add(&self.counts.failed, failed);
         add(&self.counts.lost, page.len().saturating_sub(succeeded + failed));
         Ok(())
+    }
+}
+
+async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
+    if stop.wait_for(|stop| *stop).await.is_err() {
+        std::future::pending().await
     }
 }
 

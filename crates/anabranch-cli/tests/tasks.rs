@@ -6,7 +6,7 @@
 mod process;
 
 use anabranch::prelude::*;
-use anabranch::{HandlerError, Namespace, PoolSettings, Retry, TaskState};
+use anabranch::{GaveUp, HandlerError, Namespace, PoolSettings, Retry, TaskState};
 use process::{failure, postgres, stdout};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -34,6 +34,15 @@ impl Pool for Payouts {
         match task.payload::<i64>()? {
             cents if cents < 0 => Err(HandlerError::new("less than\nnothing")),
             cents => Ok(cents * 2),
+        }
+    }
+
+    /// One cent less than nothing waits for somebody, two are booked elsewhere, three are nobody's.
+    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+        match task.payload() {
+            Ok(-2) => GaveUp::GoOn(vec![("booked".to_owned(), NewTask::new(task.key(), &2))]),
+            Ok(-3) => GaveUp::GoOn(Vec::new()),
+            _ => GaveUp::AsSet,
         }
     }
 }
@@ -162,24 +171,23 @@ async fn a_task_is_enqueued_run_and_shown() {
     let shown = bench.until(&id, "done").await;
     assert_eq!((&shown["result"], &shown["pool"]), (&80.into(), &"payouts".into()));
     let text = stdout(&bench.tasks(&["show", &id]));
-    assert!(text.contains("key       cust-7") && text.contains("result    80"), "{text}");
+    assert!(text.contains("key         cust-7\n") && text.contains("result      80\n"), "{text}");
+    assert!(text.contains("payload     40\n") && text.contains("state       done\n"), "{text}");
     let more = bench.tasks(&["enqueue", "payouts", "cust-7", "1"]);
     assert!(more.status.success() && more.stderr.is_empty(), "a worker has run it: {more:?}");
     bench.until(stdout(&more).trim(), "done").await;
 
     for arguments in [&[][..], &["pools"]] {
         let text = stdout(&bench.tasks(arguments));
-        assert_eq!(
-            words(&text),
-            [
-                ["POOL", "READY", "SCHEDULED", "HELD", "DEAD", "DONE", "CANCELLED"],
-                ["payouts", "0", "2", "0", "0", "2", "0"]
-            ]
-        );
+        let headings = "POOL READY SCHEDULED HELD DEAD COMPENSATED SKIPPED DONE CANCELLED";
+        let counts = "payouts 0 2 0 0 0 0 2 0";
+        let expected = [headings, counts].map(|line| line.split(' ').collect::<Vec<_>>());
+        assert_eq!(words(&text), expected);
     }
     let pools = lines(&bench.tasks(&["--json"]));
     let counts = json!({
-        "pool": "payouts", "ready": 0, "scheduled": 2, "held": 0, "dead": 0, "done": 2, "cancelled": 0
+        "pool": "payouts", "ready": 0, "scheduled": 2, "held": 0, "dead": 0, "compensated": 0,
+        "skipped": 0, "done": 2, "cancelled": 0
     });
     assert_eq!(pools, [counts]);
     let listed = lines(&bench.tasks(&["list", "payouts", "--json"]));
@@ -216,6 +224,17 @@ async fn wrong_arguments_are_refused_with_what_to_do() {
     assert!(
         refused(&["list", "payouts", "--state", "broken"], 2).contains("ready, scheduled, held")
     );
+    let wrong = refused(&["retry", "--where", "state=dead"], 2);
+    assert!(
+        wrong.contains("`state=dead` is no condition") && wrong.contains("FIELD~TEXT"),
+        "{wrong}"
+    );
+    assert!(refused(&["retry"], 2).contains("--all"));
+    assert!(refused(&["retry", "--all", "--where", "pool=x"], 2).contains("cannot be used"));
+    let open = refused(&["retry", "--all", "--state", "ready"], 1);
+    assert!(open.contains("ready tasks cannot be tried again"), "{open}");
+    let compensated = refused(&["retry", "--all", "--state", "compensated", "--yes"], 1);
+    assert!(compensated.contains("add --force"), "{compensated}");
     let nobody = uuid::Uuid::now_v7().to_string();
     for what in ["show", "cancel", "retry", "discard"] {
         assert!(refused(&[what, &nobody], 1).contains(&format!("there is no task {nobody}")));
@@ -229,6 +248,7 @@ async fn a_dead_task_is_retried_or_discarded() {
     let log = bench.log().await;
     let running = bench.run(&log);
     a_dead_task(&bench).await;
+    many_dead_tasks(&bench).await;
     running.stop().await;
 }
 
@@ -238,6 +258,7 @@ async fn a_dead_task_is_retried_or_discarded_on_postgres() {
     let log = bench.log().await;
     let running = bench.run(&log);
     a_dead_task(&bench).await;
+    many_dead_tasks(&bench).await;
     running.stop().await;
     drop_namespace(&bench, &log).await;
 }
@@ -278,12 +299,70 @@ async fn a_dead_task(bench: &Bench) {
     let refused = failure(&bench.tasks(&["discard", &dead]), 2);
     assert!(refused.contains("add --yes") && refused.contains("`a` would go on"), "{refused}");
     assert_eq!(bench.show(&dead)["state"], "dead");
-    assert!(said(&bench.tasks(&["discard", &dead, "--yes"])).contains("is let go"));
+    assert!(said(&bench.tasks(&["discard", &dead, "--yes"])).contains("is discarded"));
     bench.until(&behind, "done").await;
     assert_eq!(bench.show(&dead)["state"], TaskState::Cancelled.to_string());
     assert!(
         failure(&bench.tasks(&["discard", &dead, "--yes"]), 1).contains("is cancelled already")
     );
+}
+
+async fn many_dead_tasks(bench: &Bench) {
+    let compensated = bench.enqueue(&["c", "-2"]);
+    let shown = bench.until(&compensated, "compensated").await;
+    assert_eq!((&shown["payload"], &shown["attempts"]), (&(-2).into(), &1.into()));
+    let instead = &shown["compensated_by"][0];
+    assert_eq!((&instead["pool"], &instead["key"]), (&"booked".into(), &"c".into()));
+    assert_eq!(instead["state"], "ready", "nobody runs that pool");
+    let booked = instead["id"].as_str().unwrap();
+    let text = stdout(&bench.tasks(&["show", &compensated]));
+    let line = format!("instead     {booked} of pool `booked`, key `c` (ready)");
+    assert!(text.contains(&line) && text.contains("its key has gone on"), "{text}");
+
+    let refused = failure(&bench.tasks(&["retry", &compensated]), 1);
+    assert!(refused.contains(&line[12..]) && refused.contains("--force"), "{refused}");
+    let skipped = bench.enqueue(&["c", "-3"]);
+    let shown = bench.until(&skipped, "skipped").await;
+    assert_eq!(shown["compensated_by"], json!([]));
+    let dead: Vec<String> = (0..3).map(|key| bench.enqueue(&[&format!("d{key}"), "-1"])).collect();
+    for id in &dead {
+        bench.until(id, "dead").await;
+    }
+    // Only what waits for somebody is left to do.
+    let listed = lines(&bench.tasks(&["list", "payouts", "--json"]));
+    assert!(listed.iter().all(|task| task["state"] == "dead"), "{listed:?}");
+    let listed = lines(&bench.tasks(&["list", "payouts", "--state", "compensated", "--json"]));
+    assert_eq!((listed.len(), &listed[0]["id"]), (1, &Value::from(&*compensated)));
+    let json = &lines(&bench.command(&["status", "payouts", "--json"]))[0];
+    assert_eq!((&json["open_tasks"], &json["dead_tasks"]), (&0.into(), &3.into()));
+
+    let finished: Vec<Value> =
+        dead.iter().map(|id| bench.show(id)["finished_at"].clone()).collect();
+    let refused = failure(&bench.tasks(&["retry", "--all"]), 2);
+    let consequence = "3 dead tasks would be tried again: 3 of pool `payouts`; add --yes";
+    assert!(refused.contains(consequence), "{refused}");
+    let none = said(&bench.tasks(&["retry", "--where", "error~nowhere", "--yes"]));
+    assert!(none.contains("no dead task is as you say"), "{none}");
+    assert_eq!(bench.show(&dead[0])["finished_at"], finished[0], "nothing was done");
+    let has_died_again = async |number: usize| {
+        while bench.until(&dead[number], "dead").await["finished_at"] == finished[number] {}
+    };
+    // One needs no second word.
+    let one = said(&bench.tasks(&["retry", "--where", "pool=payouts", "--where", "key=d1"]));
+    assert_eq!(one.trim(), "1 dead task ready again");
+    has_died_again(1).await;
+    assert_eq!(bench.show(&dead[0])["finished_at"], finished[0], "it was not meant");
+    let all = said(&bench.tasks(&["retry", "--where", "error~less than", "--yes"]));
+    assert_eq!(all.trim(), "3 dead tasks ready again");
+    has_died_again(0).await;
+    has_died_again(2).await;
+    bench.until(&dead[1], "dead").await;
+
+    assert!(said(&bench.tasks(&["discard", &skipped, "--yes"])).contains("had gone on before"));
+    let before = bench.show(&compensated)["finished_at"].clone();
+    let forced = said(&bench.tasks(&["retry", &compensated, "--force"]));
+    assert!(forced.contains(&format!("not undone: {booked}")), "{forced}");
+    while bench.until(&compensated, "compensated").await["finished_at"] == before {}
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,7 +69,7 @@ pub use partition::{MissingKey, Partition, SlotColumn, Strategy};
 pub use position::Position;
 pub use query::{Query, QueryItem};
 pub use rates::{Rates, Weights};
-pub use retry::{Failure, Retry};
+pub use retry::{Again, Failure, Retry};
 pub use schema::{DecodeError, EventSchema};
 pub use scope_key::ScopeKey;
 pub use slot::{HashRule, SLOTS, Slot, Slots};

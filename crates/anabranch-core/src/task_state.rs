@@ -5,6 +5,9 @@
 //! in programs of the last version, so they never change. A new state gets the next number, which lies in
 //! the range of those that are finished; one that is open or holds its key needs indexes of its own, and
 //! its migration must admit only programs that know it.
+//!
+//! A dead task has one number, whether somebody is still to deal with it or not, so that programs of the last
+//! version read its row; what was done about it stands in a column of its own ([`TaskState::of_dead`]).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -24,7 +27,7 @@ macro_rules! states {
             /// All of them, in the order of their codes.
             pub const ALL: [Self; [$($code),*].len()] = [$(Self::$state),*];
 
-            /// What the database holds for it.
+            /// What the database holds for it: the three that are dead share one.
             #[must_use]
             pub const fn code(self) -> i64 {
                 match self { $(Self::$state => $code,)* }
@@ -47,8 +50,14 @@ states! {
     Scheduled = 1, "scheduled";
     /// It waits behind a dead task of its key, or its key is paused.
     Held = 2, "held";
-    /// Its attempts are used up.
+    /// Its attempts are used up, and it waits for somebody: its key is held until it is retried or
+    /// discarded.
     Dead = 3, "dead";
+    /// Its attempts are used up, and that is dealt with: its key has gone on, and other tasks were enqueued
+    /// instead of it.
+    Compensated = 3, "compensated";
+    /// Its attempts are used up, and its key has gone on without it: nothing was done instead.
+    Skipped = 3, "skipped";
     /// It was run.
     Done = 4, "done";
     /// Somebody has cancelled it.
@@ -56,9 +65,27 @@ states! {
 }
 
 impl TaskState {
-    /// What a stored code stands for.
+    /// What a stored code stands for. Of those that are dead this is [`Dead`](Self::Dead); which of them it is
+    /// [`of_dead`](Self::of_dead) knows.
     pub fn from_code(code: i64) -> Result<Self, UnknownTaskState> {
         Self::ALL.into_iter().find(|state| state.code() == code).ok_or(UnknownTaskState { code })
+    }
+
+    /// Which of those that are dead a task is, by the number of tasks that were enqueued instead of it;
+    /// nothing, if its key has not gone on.
+    #[must_use]
+    pub const fn of_dead(instead: Option<usize>) -> Self {
+        match instead {
+            None => Self::Dead,
+            Some(0) => Self::Skipped,
+            Some(_) => Self::Compensated,
+        }
+    }
+
+    /// Whether its attempts are used up.
+    #[must_use]
+    pub const fn is_dead(self) -> bool {
+        self.code() == Self::Dead.code()
     }
 
     /// Whether it has not ended: it is run, now or later, unless somebody cancels it.
@@ -66,16 +93,18 @@ impl TaskState {
     pub const fn is_open(self) -> bool {
         match self {
             Self::Ready | Self::Scheduled | Self::Held => true,
-            Self::Dead | Self::Done | Self::Cancelled => false,
+            Self::Dead | Self::Compensated | Self::Skipped => false,
+            Self::Done | Self::Cancelled => false,
         }
     }
 
-    /// Whether nothing is left to do for it, so that it may be forgotten after a while. A dead task is
-    /// neither open nor finished: it waits for somebody.
+    /// Whether it may be forgotten after a while. A task that is dead is neither open nor finished, whatever
+    /// was done about it: it is kept until somebody has seen it.
     #[must_use]
     pub const fn is_finished(self) -> bool {
         match self {
-            Self::Ready | Self::Scheduled | Self::Held | Self::Dead => false,
+            Self::Ready | Self::Scheduled | Self::Held => false,
+            Self::Dead | Self::Compensated | Self::Skipped => false,
             Self::Done | Self::Cancelled => true,
         }
     }
@@ -101,7 +130,8 @@ pub struct UnknownTaskState {
 
 fn known() -> String {
     let name = |state: TaskState| format!("{} {state}", state.code());
-    TaskState::ALL.map(name).join(", ")
+    let one_each = |state: &TaskState| TaskState::from_code(state.code()) == Ok(*state);
+    TaskState::ALL.into_iter().filter(one_each).map(name).collect::<Vec<_>>().join(", ")
 }
 
 /// Several states, as statements ask for them: `state {}` with [`OPEN`](Self::OPEN) is `state < 3`.
@@ -151,18 +181,30 @@ mod tests {
 
     #[test]
     fn codes_stand_for_their_states_and_others_for_none() {
-        for (number, state) in TaskState::ALL.into_iter().enumerate() {
-            assert_eq!(state.code(), number as i64, "codes have no holes: ranges go over them");
-            assert_eq!(TaskState::from_code(state.code()), Ok(state));
+        let mut codes: Vec<i64> = TaskState::ALL.map(TaskState::code).to_vec();
+        codes.dedup();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5], "codes have no holes: ranges go over them");
+        for state in TaskState::ALL {
+            let stands_for = if state.is_dead() { TaskState::Dead } else { state };
+            assert_eq!(TaskState::from_code(state.code()), Ok(stands_for));
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
         }
-        let unknown = TaskState::ALL.len() as i64;
+        let unknown = codes.len() as i64;
         for code in [-1, unknown, i64::MAX] {
             let error = TaskState::from_code(code).unwrap_err().to_string();
             assert!(error.contains(&format!("state {code}")), "{error}");
             assert!(error.contains("a newer program wrote it: upgrade"), "{error}");
-            assert!(error.contains("3 dead"), "{error}");
+            assert!(error.contains("2 held, 3 dead, 4 done"), "{error}");
         }
+    }
+
+    #[test]
+    fn what_was_done_about_a_dead_task_makes_three_of_one_code() {
+        let dead = [None, Some(0), Some(1), Some(7)].map(TaskState::of_dead);
+        let (compensated, skipped) = (TaskState::Compensated, TaskState::Skipped);
+        assert_eq!(dead, [TaskState::Dead, skipped, compensated, compensated]);
+        assert!(dead.into_iter().all(|state| state.is_dead() && !state.is_open()));
+        assert!(!TaskState::Done.is_dead() && !TaskState::Held.is_dead());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::subscriber::{Subscriber, SubscriberCode};
 use crate::tables::imports::KIND;
 use crate::tx::Tx;
 use crate::view::{View, ViewFold};
-use anabranch_core::{HashRule, Partition, Position, Strategy};
+use anabranch_core::{HashRule, Partition, Position, Retry, Strategy};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ pub(crate) const NEXT: (&str, &str) = (".next", "_next");
 
 /// The kinds of consumers.
 pub(crate) const PROJECTION: &str = "projection";
+pub(crate) const SUBSCRIBER: &str = "subscriber";
 pub(crate) const VIEW: &str = "view";
 pub(crate) const ROLLUP: &str = "rollup";
 
@@ -36,7 +37,7 @@ pub(crate) fn is_folded(kind: &str) -> bool {
 
 /// Whether consumers of a kind follow the log, so that they have a position in it.
 pub(crate) fn follows_log(kind: &str) -> bool {
-    [PROJECTION, "subscriber", VIEW, ROLLUP, KIND].contains(&kind)
+    [PROJECTION, SUBSCRIBER, VIEW, ROLLUP, KIND].contains(&kind)
 }
 
 const MAX_NAME_BYTES: usize = 60;
@@ -96,6 +97,8 @@ pub(crate) struct Consumer {
     pub(crate) kind: &'static str,
     pub(crate) partition: Partition,
     pub(crate) settings: Settings,
+    /// What it has chosen, or what its kind has.
+    pub(crate) retry: Retry,
     pub(crate) batch_size: usize,
     pub(crate) work: Work,
     /// What follows the names of its tables.
@@ -116,7 +119,7 @@ impl Consumer {
         let (name, partition) = (subscriber.name().to_owned(), subscriber.partition());
         let settings = subscriber.settings();
         let code = Work::Events(Arc::new(SubscriberCode(Arc::new(subscriber))));
-        Self::new("subscriber", name, partition, settings, 100, code)
+        Self::new(SUBSCRIBER, name, partition, settings, 100, code)
     }
 
     pub(crate) fn view<V: View>(view: V) -> Self {
@@ -155,7 +158,12 @@ impl Consumer {
         work: Work,
     ) -> Self {
         let batch_size = settings.batch_size.unwrap_or(batch_size);
-        Self { name, kind, partition, settings, batch_size, work, suffix: "", checks_rows: false }
+        let retry = settings.retry.unwrap_or_else(|| match kind {
+            SUBSCRIBER => Retry::outside(),
+            _ => Retry::default(),
+        });
+        let (suffix, checks_rows) = ("", false);
+        Self { name, kind, partition, settings, retry, batch_size, work, suffix, checks_rows }
     }
 
     /// The same with another batch size, unless it has chosen one itself.

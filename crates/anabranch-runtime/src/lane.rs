@@ -300,7 +300,7 @@ impl Lane {
                 Outcome::Away(error) => return self.wait_out(error).await,
                 Outcome::Broken(error) => return Err(error.into()),
                 Outcome::Failed { error, .. } => {
-                    tracing::warn!(error, "how far a lane has looked is not written down");
+                    tracing::warn!(%error, "how far a lane has looked is not written down");
                     return Ok(());
                 }
             }
@@ -350,7 +350,7 @@ impl Lane {
 
     /// What the consumer's policy makes of a failure for good.
     fn policy(&self) -> Failure {
-        self.setup.consumer.settings.retry.then
+        self.setup.consumer.retry.then
     }
 }
 

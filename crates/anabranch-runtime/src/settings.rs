@@ -17,7 +17,7 @@ use anabranch_core::Retry;
 #[must_use]
 pub struct Settings {
     pub(crate) scope: Scope,
-    pub(crate) retry: Retry,
+    pub(crate) retry: Option<Retry>,
     pub(crate) batch_size: Option<usize>,
     pub(crate) version: u32,
     pub(crate) start: Start,
@@ -27,7 +27,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             scope: Scope::all(),
-            retry: Retry::default(),
+            retry: None,
             batch_size: None,
             version: 1,
             start: Start::Beginning,
@@ -42,9 +42,11 @@ impl Settings {
         self
     }
 
-    /// How often a failing event is tried, and what happens then.
+    /// How often a failing event is tried, and what happens then. Default: [`Retry::default`] for
+    /// projections, views and rollups, whose effects are in the database, and [`Retry::outside`] for
+    /// subscribers.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
+        self.retry = Some(retry);
         self
     }
 

@@ -148,9 +148,11 @@ pub trait Workflow: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// How often an action is tried.
+    /// How often an action is tried. Its effects are outside the database, so that is for days by default.
+    /// An error of [`act`](Self::act) can say [`for_good`](HandlerError::for_good) or
+    /// [`try_after`](HandlerError::try_after).
     fn retry(&self) -> Retry {
-        Retry::default()
+        Retry::outside()
     }
 
     /// How many actions run at the same time in each process, at the most.

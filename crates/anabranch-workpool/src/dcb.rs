@@ -174,8 +174,7 @@ impl<H: DcbHandler> Dcb<H> {
     /// [`outside_pool`](crate::PoolSet::outside_pool).
     #[must_use]
     pub fn pool(&self) -> DcbPool<H> {
-        let settings = PoolSettings::default().retry(self.retry);
-        DcbPool { log: self.log.clone(), handler: Arc::clone(&self.handler), settings }
+        DcbPool { log: self.log.clone(), handler: Arc::clone(&self.handler), retry: self.retry }
     }
 
     /// The tasks of commands that were queued.
@@ -245,7 +244,9 @@ impl<H: DcbHandler> Dcb<H> {
                 Some(Decided::Rejected(message)) => rejected(message),
                 None => rejected("it left no result".to_owned()),
             },
-            TaskState::Dead => rejected(status.error.unwrap_or_default()),
+            TaskState::Dead | TaskState::Compensated | TaskState::Skipped => {
+                rejected(status.error.unwrap_or_default())
+            }
             TaskState::Cancelled => rejected("it was cancelled".to_owned()),
             TaskState::Ready | TaskState::Scheduled | TaskState::Held => {
                 Ok(DcbOutcome::Queued(task))
@@ -278,7 +279,7 @@ fn exceeded(scope: &ScopeKey, attempts: u32, error: &str) -> DcbRejected {
 pub struct DcbPool<H> {
     log: Log,
     handler: Arc<H>,
-    settings: PoolSettings,
+    retry: Retry,
 }
 
 impl<H: DcbHandler> OutsidePool for DcbPool<H> {
@@ -289,7 +290,7 @@ impl<H: DcbHandler> OutsidePool for DcbPool<H> {
     }
 
     fn settings(&self) -> PoolSettings {
-        self.settings
+        PoolSettings::default().retry(self.retry)
     }
 
     async fn run(&self, task: &Task, _: &mut Run) -> Result<serde_json::Value> {
@@ -299,7 +300,7 @@ impl<H: DcbHandler> OutsidePool for DcbPool<H> {
             Err(DcbError::Rejected(why)) => Decided::Rejected(why),
             Err(DcbError::Conflict(error)) => {
                 let (attempt, error) = (task.attempt(), error.to_string());
-                return Err(match attempt >= self.settings.retry.attempts {
+                return Err(match attempt >= self.retry.attempts {
                     true => HandlerError::new(exceeded(&scope, attempt, &error).to_string()),
                     false => HandlerError::new(error),
                 });

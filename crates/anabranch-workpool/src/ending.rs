@@ -1,10 +1,11 @@
 //! How tasks end, as statements of the transaction that stores it: done, to be tried again, dead.
 
 use crate::new_task::{NewTask, Outcome};
-use crate::pool::{GaveUp, PoolSettings};
+use crate::pool::GaveUp;
 use crate::tables::{Tables, Why};
-use crate::task::Task;
-use anabranch_core::{Failure, HashRule, InputError};
+use crate::task::{Task, TaskRef};
+use anabranch_core::{Failure, HashRule, InputError, Retry};
+use anabranch_runtime::HandlerError;
 use anabranch_store::Log;
 use anabranch_store::database::Statement;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -65,12 +66,13 @@ pub(crate) enum Verdict {
 pub(crate) fn failed(
     tables: &Tables,
     (log, pool): (&Log, &str),
-    settings: &PoolSettings,
-    (task, error): (&Task, &str),
+    retry: &Retry,
+    (task, error): (&Task, &HandlerError),
     gave_up: impl FnOnce() -> GaveUp,
 ) -> (Verdict, Vec<Statement>) {
     let attempts = task.attempts + 1;
-    if let Some(wait) = settings.retry.delay(attempts, random()) {
+    let (again, error) = (error.again(), &error.to_string());
+    if let Some(wait) = retry.after(attempts, again, random()) {
         return (Verdict::Again(wait), vec![tables.failed(task.id, attempts, error, wait)]);
     }
     let (verdict, then) = match gave_up() {
@@ -82,20 +84,21 @@ pub(crate) fn failed(
                 (Verdict::Park, Vec::new())
             }
         },
-        GaveUp::AsSet => match settings.then() {
+        GaveUp::AsSet => match retry.then {
             Failure::Park => (Verdict::Park, Vec::new()),
             Failure::Skip => (Verdict::GoOn, Vec::new()),
             Failure::Stop => return (Verdict::Stop, Vec::new()),
         },
     };
-    let mut statements = vec![tables.dead(task.id, attempts, error)];
     if matches!(verdict, Verdict::Park) {
-        statements.push(tables.hold(pool, &task.key, task.slot, Why::Dead));
-    } else {
-        let mut follow = then;
-        follow.extend(task.follower(Outcome::Dead, None, Some(error)));
-        statements.extend(enqueue(tables, log.hash_rule(), &follow));
+        let dead = tables.dead(task.id, attempts, error, None);
+        return (verdict, vec![dead, tables.hold(pool, &task.key, task.slot, Why::Dead)]);
     }
+    let mut follow = then;
+    follow.extend(task.follower(Outcome::Dead, None, Some(error)));
+    let instead: Vec<TaskRef> = follow.iter().map(|(pool, task)| TaskRef::to(pool, task)).collect();
+    let mut statements = vec![tables.dead(task.id, attempts, error, Some(&instead))];
+    statements.extend(enqueue(tables, log.hash_rule(), &follow));
     (verdict, statements)
 }
 

@@ -5,7 +5,7 @@ use crate::pool::{GaveUp, Pool, PoolSettings};
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::task::Task;
-use anabranch_core::{SlotSet, StoreError};
+use anabranch_core::{Again, Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError, Tx};
 use anabranch_store::database::End;
 use futures_util::FutureExt;
@@ -29,6 +29,7 @@ const PRUNED: usize = 5_000;
 pub(crate) struct Inside<P> {
     pool: P,
     settings: PoolSettings,
+    retry: Retry,
     permits: Arc<Semaphore>,
 }
 
@@ -36,7 +37,8 @@ impl<P: Pool> Inside<P> {
     pub(crate) fn new(pool: P) -> Self {
         let settings = pool.settings();
         let permits = Arc::new(Semaphore::new(settings.max_parallelism));
-        Self { pool, settings, permits }
+        let retry = settings.retry.unwrap_or_default();
+        Self { pool, settings, retry, permits }
     }
 }
 
@@ -68,7 +70,7 @@ enum Got {
     /// All of these are run.
     Through(Vec<Done>),
     /// One has failed; nothing is stored.
-    Failed { task: Option<usize>, error: String },
+    Failed { task: Option<usize>, error: HandlerError },
     /// The database is away; nothing is stored.
     Away(StoreError),
 }
@@ -115,12 +117,18 @@ impl<P: Pool> Lane<'_, P> {
         let mut count = batch.len();
         while !batch.is_empty() {
             let (tx, got) = self.call(&batch[..count]).await;
+            // What the task itself said, if it has failed.
+            let mut said = None;
             let (ran, outcome) = match got {
                 Got::Through(done) => {
                     let rest = batch[done.len()..].iter().map(|task| task.slot).collect();
                     (done.len(), self.store(tx, &done, &rest).await?)
                 }
-                Got::Failed { task, error } => (0, Commit::Refused { item: task, error }),
+                Got::Failed { task, error } => {
+                    let refused = Commit::Refused { item: task, error: error.to_string() };
+                    said = Some(error);
+                    (0, refused)
+                }
                 Got::Away(error) => (0, Commit::Away(error)),
             };
             match outcome {
@@ -155,7 +163,9 @@ impl<P: Pool> Lane<'_, P> {
                     let rest = batch.split_off(1);
                     self.queue.put_back(rest);
                     return match batch.pop() {
-                        Some(task) => self.fail(task, &error).await,
+                        Some(task) => {
+                            self.fail(task, said.unwrap_or_else(|| HandlerError::new(error))).await
+                        }
                         None => Ok(()),
                     };
                 }
@@ -169,7 +179,8 @@ impl<P: Pool> Lane<'_, P> {
                     } else {
                         self.queue.put_back(batch.split_off(1));
                         if let Some(task) = batch.pop() {
-                            self.fail(task, &error).await?;
+                            self.fail(task, said.unwrap_or_else(|| HandlerError::new(error)))
+                                .await?;
                         }
                     }
                 }
@@ -191,16 +202,14 @@ impl<P: Pool> Lane<'_, P> {
             match self.holding.refusal(&mut tx) {
                 Some(Commit::Away(error)) => return (tx, Got::Away(error)),
                 Some(Commit::Refused { item, error }) => {
-                    return (tx, Got::Failed { task: item.or(Some(number)), error });
+                    let (task, error) = (item.or(Some(number)), HandlerError::new(error));
+                    return (tx, Got::Failed { task, error });
                 }
                 _ => {}
             }
             match result {
                 Ok(result) => done.push(Done { task: task.clone(), result, then: Vec::new() }),
-                Err(error) => {
-                    let error = error.to_string();
-                    return (tx, Got::Failed { task: Some(number), error });
-                }
+                Err(error) => return (tx, Got::Failed { task: Some(number), error }),
             }
             if started.elapsed() > MAX_RUNNING {
                 break;
@@ -250,12 +259,12 @@ impl<P: Pool> Lane<'_, P> {
     }
 
     /// A task has failed.
-    async fn fail(&mut self, task: Task, error: &str) -> Result<(), RunError> {
-        let (pool, settings) = (&self.inside.pool, &self.inside.settings);
-        let gave_up = || pool.gave_up(&task, error);
+    async fn fail(&mut self, task: Task, error: HandlerError) -> Result<(), RunError> {
+        let (pool, retry) = (&self.inside.pool, &self.inside.retry);
+        let gave_up = || pool.gave_up(&task, &error.to_string());
         let holding = &mut *self.holding;
         let busy = self.queue.busy();
-        match fail(&mut self.reader, holding, settings, (&task, error, &busy), gave_up).await? {
+        match fail(&mut self.reader, holding, retry, (&task, &error, &busy), gave_up).await? {
             Failed::Again(until) => self.queue.failed(task, until),
             Failed::Held => {
                 self.queue.ended(&task);
@@ -284,22 +293,19 @@ pub(crate) enum Failed {
 pub(crate) async fn fail(
     reader: &mut Reader,
     holding: &mut Holding,
-    settings: &PoolSettings,
-    (task, error, busy): (&Task, &str, &SlotSet),
+    retry: &Retry,
+    (task, error, busy): (&Task, &HandlerError, &SlotSet),
     gave_up: impl Fn() -> GaveUp,
 ) -> Result<Failed, RunError> {
     let (id, key, pool) = (task.id, task.key(), reader.pool.clone());
     loop {
-        let (verdict, statements) = ending::failed(
-            &reader.tables,
-            (holding.log(), &pool),
-            settings,
-            (task, error),
-            &gave_up,
-        );
-        tracing::warn!(pool, key, task = %id, error, ?verdict, "a task has failed");
+        let (verdict, statements) =
+            ending::failed(&reader.tables, (holding.log(), &pool), retry, (task, error), &gave_up);
+        tracing::warn!(pool, key, task = %id, %error, ?verdict, "a task has failed");
         let said = format!("task {id} of key `{key}` failed: {error}");
-        let mut is_stopped = holding.fails(task.slot, task.attempts + 1, &said);
+        // One that fails for good says itself that it is to blame.
+        let mut is_stopped =
+            error.again() != Again::Never && holding.fails(task.slot, task.attempts + 1, &said);
         if !is_stopped && matches!(verdict, Verdict::Stop) {
             let remedy = "its policy is to stop: correct it, and it goes on with this task";
             holding.stop_at(task.slot, &said, remedy);
@@ -311,7 +317,7 @@ pub(crate) async fn fail(
             reader.sight.look_again();
             return Ok(Failed::Held);
         }
-        holding.is_failing(error);
+        holding.is_failing(&error.to_string());
         let mut tx = holding.begin();
         for statement in statements {
             if tx.push(statement).await.is_err() {
@@ -325,7 +331,7 @@ pub(crate) async fn fail(
                 return Ok(match verdict {
                     Verdict::Again(wait) => {
                         // Also after this commit: it is not what has failed.
-                        holding.is_failing(error);
+                        holding.is_failing(&error.to_string());
                         Failed::Again(Instant::now() + wait)
                     }
                     Verdict::Park => {

@@ -9,7 +9,9 @@
 //! |---|---|
 //! | [`new_task`] | [`NewTask`]: key, payload, when, unique, what follows |
 //! | [`task`] | [`Task`] as it is run, [`TaskStatus`] as others see it |
-//! | [`tasks`] | [`Tasks`]: enqueue, status, cancel, retry |
+//! | [`tasks`] | [`Tasks`]: enqueue, status, cancel |
+//! | [`dead`] | tasks whose attempts are used up: their details, retry, discard |
+//! | [`filter`] | [`TaskFilter`]: which of them are meant |
 //! | [`pool`] | [`Pool`] (exactly once) and [`OutsidePool`] (at least once) |
 //! | [`mod@run`] | [`Run`]: checkpoints, and what is to follow |
 //! | [`dcb`] | [`Dcb::with_dcb_retry`]: conflicts are retried durably, one after the other |
@@ -24,7 +26,9 @@
 //! API only.
 
 pub mod dcb;
+pub mod dead;
 mod ending;
+pub mod filter;
 mod inside;
 pub mod new_task;
 mod outside;
@@ -42,10 +46,11 @@ pub use dcb::{
     DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool,
     DcbRejected,
 };
+pub use filter::{TaskCondition, TaskConditionError, TaskFilter};
 pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
 pub use run::Run;
-pub use task::{Task, TaskStatus};
+pub use task::{Compensation, OnComplete, Task, TaskDetails, TaskRef, TaskStatus};
 pub use tasks::{Enqueued, PoolCounts, TaskError, Tasks};
 
 use anabranch_runtime::ReplicaSet;

@@ -8,8 +8,8 @@ use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::run::{Run, Save};
 use crate::task::Task;
-use anabranch_core::SlotSet;
-use anabranch_runtime::{Commit, Holding, RowConsumer, RunError};
+use anabranch_core::{Retry, SlotSet};
+use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Outside<P> {
     pool: Arc<P>,
     settings: PoolSettings,
+    retry: Retry,
     permits: Arc<Semaphore>,
 }
 
@@ -28,7 +29,8 @@ impl<P: OutsidePool> Outside<P> {
     pub(crate) fn new(pool: P) -> Self {
         let settings = pool.settings();
         let permits = Arc::new(Semaphore::new(settings.max_parallelism));
-        Self { pool: Arc::new(pool), settings, permits }
+        let retry = settings.retry.unwrap_or_else(Retry::outside);
+        Self { pool: Arc::new(pool), settings, retry, permits }
     }
 }
 
@@ -54,7 +56,7 @@ impl<P: OutsidePool> RowConsumer for Outside<P> {
 struct Ended {
     task: Task,
     run: Run,
-    outcome: Result<String, String>,
+    outcome: Result<String, HandlerError>,
 }
 
 struct Lane<'a, P> {
@@ -129,7 +131,7 @@ impl<P: OutsidePool> Lane<'_, P> {
             let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
             let result = ran.and_then(|json| Ok(ending::check(&run.then, limit).map(|()| json)?));
             drop(permit);
-            Ended { task, run, outcome: result.map_err(|error| error.to_string()) }
+            Ended { task, run, outcome: result }
         });
     }
 
@@ -201,7 +203,7 @@ impl<P: OutsidePool> Lane<'_, P> {
                         // One of them cannot be stored: whichever it is, the others can.
                         count /= 2;
                     } else if count == 1 {
-                        failed.push((done.remove(0).task, error));
+                        failed.push((done.remove(0).task, HandlerError::new(error)));
                         count = done.len();
                     } else {
                         // Checkpoints that the database refuses: whoever waits for them is told.
@@ -213,10 +215,10 @@ impl<P: OutsidePool> Lane<'_, P> {
             }
         }
         for (task, error) in failed {
-            let (pool, settings) = (&self.outside.pool, &self.outside.settings);
-            let gave_up = || pool.gave_up(&task, &error);
+            let (pool, retry) = (&self.outside.pool, &self.outside.retry);
+            let gave_up = || pool.gave_up(&task, &error.to_string());
             let (busy, reader) = (self.queue.busy(), &mut self.reader);
-            match fail(reader, holding, settings, (&task, &error, &busy), gave_up).await? {
+            match fail(reader, holding, retry, (&task, &error, &busy), gave_up).await? {
                 Failed::Again(until) => self.queue.failed(task, until),
                 Failed::Held => {
                     self.queue.ended(&task);

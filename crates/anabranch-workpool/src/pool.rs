@@ -3,7 +3,7 @@
 use crate::new_task::NewTask;
 use crate::run::Run;
 use crate::task::Task;
-use anabranch_core::{Failure, Retry};
+use anabranch_core::Retry;
 use anabranch_runtime::{Result, Tx};
 use serde::Serialize;
 use std::future::Future;
@@ -103,7 +103,7 @@ pub enum GaveUp {
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct PoolSettings {
-    pub(crate) retry: Retry,
+    pub(crate) retry: Option<Retry>,
     pub(crate) max_parallelism: usize,
     pub(crate) batch_size: usize,
     pub(crate) keep: Duration,
@@ -112,7 +112,7 @@ pub struct PoolSettings {
 impl Default for PoolSettings {
     fn default() -> Self {
         Self {
-            retry: Retry::default(),
+            retry: None,
             max_parallelism: 64,
             batch_size: 1_000,
             keep: Duration::from_secs(86_400),
@@ -125,8 +125,15 @@ impl PoolSettings {
     /// [retries or discards](crate::Tasks::retry) it ([`Failure::Park`], the default), the key goes on
     /// without it ([`Failure::Skip`]), or the replica set stops ([`Failure::Stop`]). While it waits for
     /// its next attempt it holds back the later tasks of its key, and nobody else.
+    ///
+    /// Default: [`Retry::default`] for a [`Pool`], whose effects are in the database, and
+    /// [`Retry::outside`] for an [`OutsidePool`].
+    ///
+    /// [`Failure::Park`]: anabranch_core::Failure::Park
+    /// [`Failure::Skip`]: anabranch_core::Failure::Skip
+    /// [`Failure::Stop`]: anabranch_core::Failure::Stop
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.retry = retry;
+        self.retry = Some(retry);
         self
     }
 
@@ -147,10 +154,5 @@ impl PoolSettings {
     pub fn keep(mut self, time: Duration) -> Self {
         self.keep = time;
         self
-    }
-
-    /// What becomes of a task whose attempts are used up, if the pool has not said so itself.
-    pub(crate) fn then(&self) -> Failure {
-        self.retry.then
     }
 }

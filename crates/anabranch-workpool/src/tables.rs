@@ -2,16 +2,18 @@
 //! here too.
 
 mod asked;
+mod dead;
 
 pub(crate) use asked::state;
+pub(crate) use dead::{instead, state_of_dead};
 
 use crate::new_task::{Due, NewTask};
 use crate::queue::Key;
-use crate::task::Task;
+use crate::task::{Task, TaskRef};
 use anabranch_core::{HashRule, Json, SLOTS, Slot, SlotSet, StoreError, TaskState, TaskStates};
-use anabranch_store::database::{Dialect, Kind, Statement, Topic};
+use anabranch_store::database::{Kind, Statement, Topic};
 use anabranch_store::value::{ColumnError, FromValue};
-use anabranch_store::{Row, Value, params};
+use anabranch_store::{Database, Row, Value, params};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -37,6 +39,8 @@ pub(crate) struct Tables {
     held: String,
     now: &'static str,
     for_update: &'static str,
+    /// Whether it is kept what was done about a dead task: older logs have no room for it.
+    keeps_instead: bool,
 }
 
 /// A key of which nothing is run, and why.
@@ -56,13 +60,15 @@ impl Why {
 }
 
 impl Tables {
-    pub(crate) fn of(dialect: &Dialect) -> Self {
+    pub(crate) fn of(database: &dyn Database) -> Self {
+        let dialect = database.dialect();
         Self {
             kind: dialect.kind,
             tasks: dialect.table("tasks"),
             held: dialect.table("held_keys"),
             now: dialect.now_us(),
             for_update: dialect.for_update(),
+            keeps_instead: database.require_newest_schema().is_ok(),
         }
     }
 
@@ -308,14 +314,22 @@ impl Tables {
         Statement::fence(update, params![task, attempts, plain(error), wait], 1)
     }
 
-    /// The attempts of a task are used up.
-    pub(crate) fn dead(&self, task: Uuid, attempts: u32, error: &str) -> Statement {
+    /// The attempts of a task are used up. If its key goes on, these tasks were enqueued instead of it.
+    pub(crate) fn dead(
+        &self,
+        task: Uuid,
+        attempts: u32,
+        error: &str,
+        instead: Option<&[TaskRef]>,
+    ) -> Statement {
         let update = format!(
-            "UPDATE {} SET state = {DEAD}, attempts = $2, error = $3, finished_us = {} \
-             WHERE id = $1 AND state {OPEN}",
+            "UPDATE {} SET state = {DEAD}, attempts = $2, error = $3, finished_us = {}, \
+             compensated = $4 WHERE id = $1 AND state {OPEN}",
             self.tasks, self.now
         );
-        Statement::fence(update, params![task, attempts, plain(error)], 1)
+        let instead = instead.and_then(|tasks| serde_json::to_string(tasks).ok());
+        let instead = instead.map_or(Value::Null, Value::Json);
+        Statement::fence(update, params![task, attempts, plain(error), instead], 1)
     }
 
     /// Saves how far a task is.

@@ -4,8 +4,10 @@ use crate::new_task::{Completed, NewTask, Outcome, Then};
 use anabranch_core::{Slot, TaskState};
 use anabranch_runtime::HandlerError;
 use jiff::Timestamp;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -81,6 +83,70 @@ impl Task {
         };
         Some((pool, NewTask::new(key, &completed)))
     }
+}
+
+/// A task that was enqueued because of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskRef {
+    /// Its pool.
+    pub pool: String,
+    /// Its key.
+    pub key: String,
+    /// Its id.
+    pub id: Uuid,
+}
+
+impl TaskRef {
+    pub(crate) fn to(pool: &str, task: &NewTask) -> Self {
+        Self { pool: pool.to_owned(), key: task.key.clone(), id: task.id }
+    }
+}
+
+/// A task that was enqueued instead of one whose attempts were used up, and how it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Compensation {
+    /// Which one.
+    #[serde(flatten)]
+    pub task: TaskRef,
+    /// How it stands; nothing if it is not kept any more.
+    pub state: Option<TaskState>,
+}
+
+impl fmt::Display for Compensation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TaskRef { pool, key, id } = &self.task;
+        let state = self.state.map_or("not kept any more", TaskState::name);
+        write!(f, "{id} of pool `{pool}`, key `{key}` ({state})")
+    }
+}
+
+/// All that is kept of a task.
+#[derive(Clone, Debug, Serialize)]
+pub struct TaskDetails {
+    /// How it stands.
+    #[serde(flatten)]
+    pub status: TaskStatus,
+    /// Its unique key, if it has one.
+    pub unique_key: Option<String>,
+    /// Its payload, as it was enqueued.
+    pub payload: Box<RawValue>,
+    /// What it saved on its way.
+    pub checkpoint: Option<Box<RawValue>>,
+    /// What is enqueued when it ends, if its caller wants that.
+    pub on_complete: Option<OnComplete>,
+    /// What was enqueued instead of it, if it was compensated.
+    pub compensated_by: Vec<Compensation>,
+}
+
+/// The task that follows another one: see [`NewTask::on_complete`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OnComplete {
+    /// Its pool.
+    pub pool: String,
+    /// Its key.
+    pub key: String,
+    /// What its caller handed over for it.
+    pub payload: serde_json::Value,
 }
 
 /// How a task stands, for whoever asks.

@@ -1,11 +1,12 @@
-//! The handle of a pool: enqueue tasks, ask how they stand, cancel, retry.
+//! The handle of a pool: enqueue tasks, ask how they stand, cancel. What is done with dead ones is in
+//! [`dead`](crate::dead).
 
 use crate::new_task::{NewTask, Outcome};
 use crate::tables::{self, Tables, Why, column, corrupt};
-use crate::task::TaskStatus;
+use crate::task::{Compensation, TaskStatus};
 use anabranch_core::{InputError, StoreError, TaskState, TaskStates};
 use anabranch_runtime::{HandlerError, Tx};
-use anabranch_store::database::{Answer, End, Statement, Topic};
+use anabranch_store::database::{Answer, End, Session, Statement, Topic};
 use anabranch_store::{Database, Log, Row};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,8 +33,8 @@ const PAGE: usize = 5_000;
 #[derive(Clone)]
 pub struct Tasks {
     log: Log,
-    database: Arc<dyn Database>,
-    tables: Tables,
+    pub(crate) database: Arc<dyn Database>,
+    pub(crate) tables: Tables,
     pool: String,
 }
 
@@ -61,6 +62,20 @@ pub enum TaskError {
         /// What is wrong, and what to do.
         problem: String,
     },
+    /// The attempts of the task are used up and others were enqueued instead of it, so to try it again would do
+    /// both.
+    #[error(
+        "task {task} was compensated when its attempts were used up: to try it again would do it beside what was \
+         enqueued instead of it, {}; if both are meant, try it again all the same (Tasks::retry_anyway, \
+         `anabranch tasks retry {task} --force`)",
+        list(by)
+    )]
+    Compensated {
+        /// Which one.
+        task: Uuid,
+        /// What was enqueued instead of it.
+        by: Vec<Compensation>,
+    },
     /// The database could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -80,7 +95,7 @@ impl Tasks {
     #[must_use]
     pub fn of(log: &Log, pool: impl Into<String>) -> Self {
         let database = log.store().database();
-        let tables = Tables::of(database.dialect());
+        let tables = Tables::of(database.as_ref());
         Self { log: log.clone(), database, tables, pool: pool.into() }
     }
 
@@ -231,7 +246,11 @@ impl Tasks {
         let mut counts: Vec<PoolCounts> = Vec::new();
         for row in answers.iter().flat_map(|answer| &answer.rows) {
             let pool: String = column(log.at(), row, "pool")?;
-            let state = tables::state(log.at(), row)?;
+            let instead: Option<u64> = column(log.at(), row, "instead")?;
+            let state = match tables::state(log.at(), row)? {
+                state if state.is_dead() => TaskState::of_dead(instead.map(|tasks| tasks as usize)),
+                state => state,
+            };
             if counts.last().is_none_or(|last| last.pool != pool) {
                 counts.push(PoolCounts { pool, tasks: Vec::new() });
             }
@@ -247,21 +266,18 @@ impl Tasks {
     /// A task of an [`OutsidePool`](crate::OutsidePool) that runs at this moment may finish; nothing
     /// follows from it.
     pub async fn cancel(&self, task: Uuid) -> Result<bool, TaskError> {
-        self.end(task, false).await
+        self.end(self.database.begin(), task, None).await
     }
 
-    /// Lets go of a dead task; what its key held back goes on.
-    pub async fn discard(&self, task: Uuid) -> Result<(), TaskError> {
-        match self.end(task, true).await? {
-            true => Ok(()),
-            false => Err(not_so(task, "it is not dead, or there is none with this id")),
-        }
-    }
-
-    async fn end(&self, task: Uuid, is_dead: bool) -> Result<bool, TaskError> {
-        let mut session = self.database.begin();
+    /// Cancels a task that is open, or one that is dead and stands so. Says whether there is one.
+    pub(crate) async fn end(
+        &self,
+        mut session: Box<dyn Session>,
+        task: Uuid,
+        dead: Option<TaskState>,
+    ) -> Result<bool, TaskError> {
         let idle = Duration::from_secs(2);
-        let cancel = vec![self.tables.cancel(task, is_dead)];
+        let cancel = vec![self.tables.cancel(task, dead.is_some())];
         let answers = session.run(cancel, End::Open { idle }).await;
         let answers = answers.map_err(|failed| failed.into_store_error(self.database.at()))?;
         let Some(row) = answers.iter().find_map(|answer| answer.rows.first()) else {
@@ -271,33 +287,19 @@ impl Tasks {
         let ended = self.tables.task(row).map_err(|error| corrupt(at, error))?;
         let error: Option<String> = column(at, row, "error")?;
         let mut statements = Vec::new();
-        if let Some((pool, task)) = ended.follower(Outcome::Cancelled, None, error.as_deref()) {
+        // If its key went on when it died, what follows it has followed then.
+        let went_on = dead.is_some_and(|state| state != TaskState::Dead);
+        let follower = ended.follower(Outcome::Cancelled, None, error.as_deref());
+        if let Some((pool, task)) = follower.filter(|_| !went_on) {
             statements.extend(self.tables.enqueue(self.log.hash_rule(), &[(&pool, &task)]));
         }
-        if is_dead {
+        if dead == Some(TaskState::Dead) {
             let pool: String = column(at, row, "pool")?;
             statements.extend(self.tables.release(&pool, &ended.key, Why::Dead));
         }
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| failed.into_store_error(at))?;
         Ok(true)
-    }
-
-    /// Tries a dead task again, as if it had never failed.
-    pub async fn retry(&self, task: Uuid) -> Result<(), TaskError> {
-        let mut session = self.database.begin();
-        let idle = Duration::from_secs(2);
-        let at = self.database.at();
-        let answers = session.run(vec![self.tables.revive(task)], End::Open { idle }).await;
-        let answers = answers.map_err(|failed| failed.into_store_error(at))?;
-        let Some(row) = answers.iter().find_map(|answer| answer.rows.first()) else {
-            return Err(not_so(task, "it is not dead, or there is none with this id"));
-        };
-        let (pool, key): (String, String) = (column(at, row, "pool")?, column(at, row, "key")?);
-        let mut release = self.tables.release(&pool, &key, Why::Dead);
-        release.push(Statement::signal(Topic::Tasks));
-        let done = session.run(release, End::Commit).await;
-        done.map(drop).map_err(|failed| failed.into_store_error(at).into())
     }
 
     /// Runs nothing of a key from now on; what runs at this moment is finished.
@@ -345,7 +347,7 @@ impl Tasks {
         Ok(answers.iter().any(|answer| !answer.rows.is_empty()))
     }
 
-    async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Answer>, TaskError> {
+    pub(crate) async fn run(&self, statements: Vec<Statement>) -> Result<Vec<Answer>, TaskError> {
         let answers = self.database.begin().run(statements, End::Commit).await;
         answers.map_err(|failed| failed.into_store_error(self.database.at()).into())
     }
@@ -363,6 +365,10 @@ impl std::fmt::Debug for Tasks {
     }
 }
 
-fn not_so(task: Uuid, problem: &str) -> TaskError {
+pub(crate) fn not_so(task: Uuid, problem: &str) -> TaskError {
     TaskError::NotSo { task, problem: problem.to_owned() }
+}
+
+fn list(tasks: &[Compensation]) -> String {
+    tasks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

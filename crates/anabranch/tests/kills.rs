@@ -207,16 +207,8 @@ async fn expected(log: &Log) -> HashMap<Uuid, String> {
 /// The actions that are recorded.
 async fn actions(log: &Log) -> Vec<TaskStatus> {
     let tasks = Tasks::of(log, "orders.actions");
-    let states = [
-        TaskState::Ready,
-        TaskState::Scheduled,
-        TaskState::Held,
-        TaskState::Cancelled,
-        TaskState::Dead,
-        TaskState::Done,
-    ];
     let mut all = Vec::new();
-    for state in states {
+    for state in TaskState::ALL {
         all.extend(tasks.list(state, 1_000_000).await.unwrap());
     }
     all
@@ -230,7 +222,7 @@ fn compare(expected: &HashMap<Uuid, String>, actions: &[TaskStatus], records: &R
         let what = expected.get(&action.id);
         let what = what.unwrap_or_else(|| panic!("no event asks for {action:?}"));
         let ends_well = action.state == TaskState::Done && action.error.is_none();
-        let is_given_up = action.state == TaskState::Dead && what.starts_with("Ship of");
+        let is_given_up = action.state == TaskState::Compensated && what.starts_with("Ship of");
         assert!(ends_well || is_given_up, "{what}: {action:?}");
         assert!(recorded.insert(action.id, action).is_none(), "{what}: there twice");
     }

@@ -1,10 +1,10 @@
 //! What is done with a row: a statement, a program or a webhook.
 
 use super::command::CommandHandler;
-use super::run::seconds;
+use super::run::{seconds, seconds_or_none};
 use super::webhook::Webhook;
 use anabranch::batch::{Record, RowHandler, SqlHandler};
-use anabranch::{Result, Tx};
+use anabranch::{Result, Retry, Tx};
 use anyhow::Context;
 use clap::Args;
 use std::time::Duration;
@@ -30,7 +30,8 @@ pub(super) struct Way {
 
     /// POST each row as JSON to a URL
     ///
-    /// An answer of 2xx is success. The header Idempotency-Key is JOB:KEY.
+    /// An answer of 2xx is success. The header Idempotency-Key is JOB:KEY. No answer, 408, 425, 429 and 5xx may
+    /// pass: the row is tried again (see --retry-for), not before a Retry-After. Any other answer is for good.
     #[arg(long, value_name = "URL")]
     webhook: Option<String>,
 
@@ -42,6 +43,21 @@ pub(super) struct Way {
     /// How long a command or a request may take
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     timeout: Duration,
+
+    /// How long a request is repeated that failed in a way that may pass, with growing pauses of up to five
+    /// minutes; 0: not at all. Meanwhile the row stays claimed and others go on
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none, default_value = "7200")]
+    retry_for: Duration,
+}
+
+impl Way {
+    /// How often a row is tried. What a statement or a program says stands.
+    pub(super) fn retry(&self) -> Retry {
+        match &self.webhook {
+            Some(_) => Retry::outside().lasting(self.retry_for),
+            None => Retry::never(),
+        }
+    }
 }
 
 pub(super) enum Handler {
@@ -52,7 +68,7 @@ pub(super) enum Handler {
 
 impl Handler {
     pub(super) fn of(way: &Way, job: &str) -> anyhow::Result<Self> {
-        let Way { sql, command, webhook, per_page, timeout } = way;
+        let Way { sql, command, webhook, per_page, timeout, .. } = way;
         match (sql, command, webhook) {
             (Some(sql), ..) => Ok(Self::Sql(
                 SqlHandler::parse(sql).map_err(|error| anyhow::anyhow!("--sql: {error}"))?,

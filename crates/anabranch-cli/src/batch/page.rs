@@ -1,7 +1,7 @@
 //! The answers for a page: an array of null (success) or an error, one for each row.
 
 use anabranch::batch::Record;
-use anabranch::{HandlerError, Result};
+use anabranch::{Again, HandlerError, Result};
 
 /// A page as it is handed over.
 pub(super) fn rows(page: &[Record]) -> String {
@@ -13,12 +13,18 @@ pub(super) fn outcomes(rows: usize, answer: Result<Vec<u8>>) -> Vec<Result<()>> 
     match answer.and_then(|answer| read(rows, &answer)) {
         Ok(errors) => errors
             .into_iter()
-            .map(|error| error.map_or(Ok(()), |error| Err(HandlerError::new(error))))
+            // That is the answer for this row.
+            .map(|error| error.map_or(Ok(()), |error| Err(HandlerError::for_good(error))))
             .collect(),
         // Nobody answered for any of them.
         Err(error) => {
             let said = error.to_string();
-            (0..rows).map(|_| Err(HandlerError::new(said.clone()))).collect()
+            let of_each = || match error.again() {
+                Again::AsSet => HandlerError::new(said.clone()),
+                Again::After(wait) => HandlerError::try_after(wait, said.clone()),
+                Again::Never => HandlerError::for_good(said.clone()),
+            };
+            (0..rows).map(|_| Err(of_each())).collect()
         }
     }
 }

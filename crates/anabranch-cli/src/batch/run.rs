@@ -119,6 +119,7 @@ impl Run {
             .workers(self.workers)
             .batch_size(self.batch_size)
             .retry_failed(self.retry_failed)
+            .retry(self.way.retry())
             .lease(self.lease)
             .accept_source(self.accept_source)
             .observe(move |progress| seen.show(progress));
@@ -155,6 +156,13 @@ impl Run {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A time in seconds, or 0 for none.
+pub(super) fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "use a number of seconds, such as 60, or 0".to_owned())
 }
 
 /// A time in seconds, such as 0.5.

@@ -4,10 +4,12 @@ use super::page;
 use anabranch::batch::Record;
 use anabranch::{HandlerError, Result};
 use anyhow::Context;
+use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::Agent;
-use ureq::http::Uri;
+use ureq::http::header::RETRY_AFTER;
+use ureq::http::{HeaderValue, StatusCode, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// How much of an error page is kept, and how long the answer for a page may be.
@@ -71,11 +73,38 @@ impl Webhook {
             let said =
                 answer.body_mut().with_config().limit(MAX_SAID).lossy_utf8(true).read_to_string();
             let said = said.unwrap_or_default();
-            Err(HandlerError::new(format!("{status} {}", said.trim()).trim_end()))
+            let said = format!("{status} {}", said.trim()).trim_end().to_owned();
+            let after =
+                answer.headers().get(RETRY_AFTER).and_then(|after| wait(after, Timestamp::now()));
+            Err(refused(status, after, said))
         };
         // The client waits with its thread.
         tokio::task::spawn_blocking(send).await?
     }
+}
+
+/// What an answer means that is no success: one that says that the request is wrong, or belongs elsewhere, would
+/// be the same again; another one may pass, after the time that it names.
+fn refused(status: StatusCode, after: Option<Duration>, said: String) -> HandlerError {
+    let may_pass =
+        [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+    match after {
+        _ if !status.is_server_error() && !may_pass.contains(&status) => {
+            HandlerError::for_good(said)
+        }
+        Some(wait) => HandlerError::try_after(wait, said),
+        None => HandlerError::new(said),
+    }
+}
+
+/// How long a `Retry-After` asks to wait: so many seconds, or until a time.
+fn wait(after: &HeaderValue, now: Timestamp) -> Option<Duration> {
+    let text = after.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
 }
 
 /// Certificates that the machine trusts, as for the database.
@@ -100,11 +129,39 @@ fn idempotency_key(job: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch::Again;
 
     #[test]
     fn any_key_fits_a_header() {
         assert_eq!(idempotency_key("convert", "7"), "convert:7");
         assert_eq!(idempotency_key("a b", "ü\r\n%"), "a%20b:%C3%BC%0D%0A%25");
+    }
+
+    #[test]
+    fn what_is_wrong_is_wrong_for_good_and_what_may_pass_is_tried_again() {
+        let again = |status: u16, after| {
+            refused(StatusCode::from_u16(status).unwrap(), after, "no".to_owned()).again()
+        };
+        for status in [301, 400, 401, 404, 409, 410, 422] {
+            assert_eq!(again(status, Some(Duration::ZERO)), Again::Never, "{status}");
+        }
+        let minute = Duration::from_secs(60);
+        for status in [408, 425, 429, 500, 502, 503, 504] {
+            assert_eq!(again(status, None), Again::AsSet, "{status}");
+            assert_eq!(again(status, Some(minute)), Again::After(minute), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_retry_after_is_seconds_or_a_time() {
+        let now: Timestamp = "2015-10-21T07:28:00Z".parse().unwrap();
+        let read = |text: &str| wait(&HeaderValue::from_str(text).unwrap(), now);
+        assert_eq!(read(" 120 "), Some(Duration::from_secs(120)));
+        assert_eq!(read("Wed, 21 Oct 2015 07:29:30 GMT"), Some(Duration::from_secs(90)));
+        assert_eq!(read("Wed, 21 Oct 2015 07:00:00 GMT"), Some(Duration::ZERO), "it is over");
+        for nonsense in ["", "soon", "-5", "1.5", "Wed, 99 Oct 2015 07:29:30 GMT"] {
+            assert_eq!(read(nonsense), None, "{nonsense}");
+        }
     }
 
     #[test]

@@ -15,14 +15,9 @@ pub(crate) struct Cancel {
     one: One,
 }
 
-/// Try a dead task again, as if it had never failed; what its key held back follows
-#[derive(Args)]
-pub(crate) struct Retry {
-    #[command(flatten)]
-    one: One,
-}
-
-/// Let go of a dead task for good; what its key held back goes on
+/// Discard a dead task for good; what its key held back goes on
+///
+/// One that was compensated or skipped is only cleared away: its key has gone on already.
 #[derive(Args)]
 pub(crate) struct Discard {
     #[command(flatten)]
@@ -63,27 +58,14 @@ impl Cancel {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let (tasks, task) = self.one.find().await?;
         let id = task.id;
-        if task.state == TaskState::Dead {
-            bail!("task {id} is dead; `anabranch tasks discard {id}` lets go of it");
+        if task.state.is_dead() {
+            bail!("task {id} is {}; `anabranch tasks discard {id}` clears it away", task.state);
         }
         if !tasks.cancel(id).await? {
             let (_, task) = self.one.find().await?;
             bail!("task {id} is {} already", task.state);
         }
         eprintln!("task {id} of `{}` is cancelled", task.key);
-        Ok(())
-    }
-}
-
-impl Retry {
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let (tasks, task) = self.one.find().await?;
-        let id = task.id;
-        if task.state != TaskState::Dead {
-            bail!("task {id} is {}; only a dead one can be tried again", task.state);
-        }
-        tasks.retry(id).await?;
-        eprintln!("task {id} of `{}` is ready again", task.key);
         Ok(())
     }
 }
@@ -95,18 +77,27 @@ impl Discard {
         if task.state.is_open() {
             bail!("task {id} is {}; `anabranch tasks cancel {id}` cancels it", task.state);
         }
-        if task.state != TaskState::Dead {
+        if !task.state.is_dead() {
             bail!("task {id} is {} already", task.state);
         }
-        let consequence = format!(
-            "task {id} would never be run, and the later tasks of `{}` would go on without it",
-            task.key
-        );
+        let waits = task.state == TaskState::Dead;
+        let consequence = match waits {
+            true => format!(
+                "task {id} would never be run, and the later tasks of `{}` would go on without it",
+                task.key
+            ),
+            false => {
+                format!("task {id}, which is {}, could not be tried again any more", task.state)
+            }
+        };
         if let Some(refusal) = self.confirm.refusal(&consequence) {
             return Ok(refusal);
         }
         tasks.discard(id).await?;
-        eprintln!("task {id} is let go; what waits of `{}` goes on", task.key);
+        match waits {
+            true => eprintln!("task {id} is discarded; what waits of `{}` goes on", task.key),
+            false => eprintln!("task {id} is discarded; `{}` had gone on before", task.key),
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

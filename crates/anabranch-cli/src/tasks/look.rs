@@ -1,9 +1,8 @@
-//! Pools, lists of tasks, one task.
+//! Pools, and lists of tasks.
 
-use super::One;
 use crate::output::{self, Table};
 use crate::target::Target;
-use anabranch::{PoolCounts, TaskState, TaskStatus, Tasks};
+use anabranch::{PoolCounts, TaskState, Tasks};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
@@ -21,8 +20,8 @@ pub(crate) struct Pools {
 
 /// List tasks of a pool, the oldest first
 ///
-/// Without a state those that have not been run: the dead first, since they wait for somebody, then
-/// the held, the ready and the scheduled.
+/// Without a state those for which something is left to do: the dead first, since they wait for somebody,
+/// then the held, the ready and the scheduled.
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]
@@ -31,7 +30,8 @@ pub(crate) struct List {
     /// The pool
     pool: String,
 
-    /// Only those that stand so: ready, scheduled, held, dead, done or cancelled
+    /// Only those that stand so: ready, scheduled, held, dead (waits for somebody), compensated (dead, and
+    /// others were enqueued instead), skipped (dead, and its key went on without it), done or cancelled
     #[arg(long, value_parser = state)]
     state: Option<TaskState>,
 
@@ -44,33 +44,11 @@ pub(crate) struct List {
     json: bool,
 }
 
-/// Show a task: how it stands, its result or its error
-#[derive(Args)]
-pub(crate) struct Show {
-    #[command(flatten)]
-    one: One,
+/// Those for which something is left to do: the dead first, since they wait for somebody.
+const LEFT: [TaskState; 4] =
+    [TaskState::Dead, TaskState::Held, TaskState::Ready, TaskState::Scheduled];
 
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-/// Those that have not been run: the dead first, since they wait for somebody.
-fn not_run() -> Vec<TaskState> {
-    let place = |state: &TaskState| match state {
-        TaskState::Dead => 0,
-        TaskState::Held => 1,
-        TaskState::Ready => 2,
-        TaskState::Scheduled => 3,
-        TaskState::Done | TaskState::Cancelled => 4,
-    };
-    let mut states = TaskState::ALL.to_vec();
-    states.retain(|state| !state.is_finished());
-    states.sort_by_key(place);
-    states
-}
-
-fn state(name: &str) -> Result<TaskState, String> {
+pub(super) fn state(name: &str) -> Result<TaskState, String> {
     let found = TaskState::ALL.into_iter().find(|state| state.name() == name);
     found.ok_or_else(|| format!("use one of {}", TaskState::ALL.map(TaskState::name).join(", ")))
 }
@@ -78,6 +56,14 @@ fn state(name: &str) -> Result<TaskState, String> {
 /// How many tasks of a pool stand so.
 pub(crate) fn number(pool: &PoolCounts, state: TaskState) -> u64 {
     pool.tasks.iter().find(|(of, _)| *of == state).map_or(0, |(_, number)| *number)
+}
+
+/// A pool and a cell for each state.
+fn row(pool: &str, cell: impl Fn(TaskState) -> String) -> [String; 1 + TaskState::ALL.len()] {
+    std::array::from_fn(|column| match column.checked_sub(1) {
+        None => pool.to_owned(),
+        Some(state) => cell(TaskState::ALL[state]),
+    })
 }
 
 impl Pools {
@@ -96,13 +82,10 @@ impl Pools {
             eprintln!("there are no tasks");
             return Ok(());
         }
-        let headings = [">READY", ">SCHEDULED", ">HELD", ">DEAD", ">DONE", ">CANCELLED"];
-        let [ready, scheduled, held, dead, done, cancelled] = headings;
-        let mut table = Table::new(["POOL", ready, scheduled, held, dead, done, cancelled]);
+        let headings = row("POOL", |state| format!(">{}", state.name().to_uppercase()));
+        let mut table = Table::new(headings.each_ref().map(String::as_str));
         for pool in &pools {
-            let [ready, scheduled, held, dead, done, cancelled] =
-                TaskState::ALL.map(|state| number(pool, state).to_string());
-            table.row([pool.pool.clone(), ready, scheduled, held, dead, done, cancelled]);
+            table.row(row(&pool.pool, |state| number(pool, state).to_string()));
         }
         table.print()
     }
@@ -111,7 +94,7 @@ impl Pools {
 impl List {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let tasks = super::tasks(&self.target, &self.pool).await?;
-        let states = self.state.map_or_else(not_run, |state| vec![state]);
+        let states = self.state.map_or_else(|| LEFT.to_vec(), |state| vec![state]);
         let mut found = Vec::new();
         for state in states {
             found.extend(tasks.list(state, self.limit - found.len()).await?);
@@ -144,32 +127,6 @@ impl List {
     }
 }
 
-impl Show {
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let (_, task) = self.one.find().await?;
-        if self.json {
-            return output::json(&task);
-        }
-        print(&task)
-    }
-}
-
-fn print(task: &TaskStatus) -> anyhow::Result<()> {
-    output::line(format_args!("id        {}", task.id))?;
-    output::line(format_args!("pool      {}", task.pool))?;
-    output::line(format_args!("key       {}", task.key))?;
-    output::line(format_args!("state     {}", task.state))?;
-    output::line(format_args!("attempts  {} failed", task.attempts))?;
-    output::line(format_args!("enqueued  {}", time(Some(task.enqueued_at))))?;
-    output::line(format_args!("run at    {}", time(task.run_at)))?;
-    output::line(format_args!("finished  {}", time(task.finished_at)))?;
-    output::line(format_args!("error     {}", task.error.as_deref().unwrap_or("-")))?;
-    match &task.result {
-        Some(result) => output::line(format_args!("result    {result}")),
-        None => output::line("result    -"),
-    }
-}
-
-fn time(time: Option<Timestamp>) -> String {
+pub(super) fn time(time: Option<Timestamp>) -> String {
     time.map_or_else(|| "-".to_owned(), |time| output::time(time.as_microsecond()))
 }

@@ -4,11 +4,15 @@
 //! |---|---|
 //! | `look` | pools, lists of tasks, one task |
 //! | `enqueue` | one task from the command line |
-//! | `change` | cancel, retry, discard; pause and resume a key |
+//! | `change` | cancel, discard; pause and resume a key |
+//! | `retry` | try dead tasks again: one, or all that meet conditions |
+//! | `show` | one task with all that is kept of it |
 
 mod change;
 mod enqueue;
 mod look;
+mod retry;
+mod show;
 
 pub(crate) use look::number;
 
@@ -34,10 +38,10 @@ pub(crate) struct TasksOf {
 enum What {
     Pools(look::Pools),
     List(look::List),
-    Show(look::Show),
+    Show(show::Show),
     Enqueue(enqueue::Enqueue),
     Cancel(change::Cancel),
-    Retry(change::Retry),
+    Retry(retry::Retry),
     Discard(change::Discard),
     PauseKey(change::PauseKey),
     ResumeKey(change::ResumeKey),
@@ -52,7 +56,7 @@ impl TasksOf {
             Some(What::Show(show)) => show.run().await?,
             Some(What::Enqueue(enqueue)) => enqueue.run().await?,
             Some(What::Cancel(cancel)) => cancel.run().await?,
-            Some(What::Retry(retry)) => retry.run().await?,
+            Some(What::Retry(retry)) => return retry.run().await,
             Some(What::Discard(discard)) => return discard.run().await,
             Some(What::PauseKey(pause)) => pause.run().await?,
             Some(What::ResumeKey(resume)) => resume.run().await?,
@@ -75,15 +79,16 @@ impl One {
     /// The tasks, of whichever pool this one is, and how it stands.
     async fn find(&self) -> anyhow::Result<(Tasks, TaskStatus)> {
         let tasks = tasks(&self.target, "").await?;
-        let status = tasks.status(self.id).await?.with_context(|| {
-            format!(
-                "there is no task {}; those that have ended are kept for a while only, and `anabranch \
-                 tasks` shows the pools",
-                self.id
-            )
-        })?;
+        let status = tasks.status(self.id).await?.with_context(|| none(self.id))?;
         Ok((tasks, status))
     }
+}
+
+fn none(id: Uuid) -> String {
+    format!(
+        "there is no task {id}; those that have ended are kept for a while only, and `anabranch tasks` shows \
+         the pools"
+    )
 }
 
 /// The tasks of a pool. Looking after a log does not upgrade it, nor create it.

@@ -11,6 +11,7 @@ on_both! {
     rows_that_fail_are_listed_and_retried,
     a_program_handles_rows,
     a_webhook_handles_rows,
+    a_webhook_that_asks_to_wait_is_tried_again,
 }
 
 fn failed(rows: &Rows) -> Vec<Value> {
@@ -96,7 +97,8 @@ async fn a_program_handles_rows(rows: Rows) {
 /// A request: its idempotency key and its body.
 type Requests = Arc<Mutex<Vec<(Option<String>, Value)>>>;
 
-/// Answers 422 for a bad row, and for a page with an array; hangs for a row called `slow`.
+/// Answers 422 for a bad row, and for a page with an array; hangs for a row called `slow`, and is busy for one
+/// called `busy` the first time.
 fn listen() -> (String, Requests) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/rows", listener.local_addr().unwrap());
@@ -134,12 +136,16 @@ fn answer(stream: TcpStream, seen: &Requests) {
     reader.read_exact(&mut body).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     let is_bad = |row: &Value| row["name"] == "bad";
+    let is_new = !seen.lock().unwrap().iter().any(|(_, before)| *before == body);
     let (status, answer) = match &body {
         Value::Array(page) => {
             let errors = page.iter().map(|row| is_bad(row).then_some("no name"));
             ("200 OK", serde_json::to_string(&errors.collect::<Vec<_>>()).unwrap())
         }
         row if is_bad(row) => ("422 Unprocessable Entity", "no name".to_owned()),
+        row if row["name"] == "busy" && is_new => {
+            ("503 Service Unavailable\r\nRetry-After: 1", "later".to_owned())
+        }
         row if row["name"] == "slow" => {
             // Until the other side has had enough.
             let _ = reader.read_to_end(&mut Vec::new());
@@ -167,7 +173,7 @@ async fn a_webhook_handles_rows(rows: Rows) {
 
     rows.sql(&format!("UPDATE {} SET name = 'slow' WHERE id = 7", rows.table("source"))).await;
     let again = |more: &[&str]| rows.run(&[&["--retry-failed", "--webhook", &url], more].concat());
-    again(&["--timeout", "0.3"]);
+    again(&["--timeout", "0.3", "--retry-for", "0"]);
     let said = failed(&rows)[0]["error"].to_string();
     assert!(said.contains("timeout"), "{said}");
     assert_eq!(again(&["--per-page"])["succeeded"], 1, "a page has the slow one in it");
@@ -175,8 +181,31 @@ async fn a_webhook_handles_rows(rows: Rows) {
     mend(&rows).await;
     again(&["--per-page"]);
     assert!(rows.verify(&["--complete"]).1);
-    let nobody = ["--webhook", "http://127.0.0.1:1/", "--limit", "1"];
+    let nobody = ["--webhook", "http://127.0.0.1:1/", "--limit", "1", "--retry-for", "0"];
     rows.add([31]).await;
     assert_eq!(rows.run(&nobody)["failed"], 1);
+    rows.drop().await;
+}
+
+async fn a_webhook_that_asks_to_wait_is_tried_again(rows: Rows) {
+    rows.add(1..=10).await;
+    let busy = format!("UPDATE {} SET name = 'busy' WHERE id = 7", rows.table("source"));
+    rows.sql(&busy).await;
+    let (url, requests) = listen();
+    let began = std::time::Instant::now();
+    let summary = rows.run(&["--webhook", &url]);
+    assert_eq!((&summary["succeeded"], &summary["failed"]), (&10.into(), &0.into()));
+    assert!(began.elapsed() >= std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+    let seen = requests.lock().unwrap().clone();
+    let keys = seen.iter().filter(|(_, row)| row["name"] == "busy").map(|(key, _)| key.clone());
+    assert_eq!(keys.collect::<Vec<_>>(), [Some("job:7".to_owned()), Some("job:7".to_owned())]);
+    assert_eq!(seen.len(), 11);
+    // Not at all, if that is wanted.
+    rows.add([11]).await;
+    rows.sql(&format!("UPDATE {} SET name = 'busy' WHERE id = 11", rows.table("source"))).await;
+    assert_eq!(rows.run(&["--webhook", &url, "--retry-for", "0"])["failed"], 1);
+    assert_eq!(failed(&rows)[0]["error"], "503 Service Unavailable later");
+    let wrong = rows.batch("run", &["--webhook", &url, "--retry-for", "soon"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("use a number of seconds"));
     rows.drop().await;
 }

@@ -3,6 +3,7 @@
 use super::Lane;
 use super::transact::Outcome;
 use crate::feed::Chunk;
+use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use anabranch_core::{Event, Position, Slot};
 use std::time::Instant;
@@ -127,7 +128,7 @@ impl Lane {
             let count = batch.events.len().min(at_once).min(lacks_key.unwrap_or(usize::MAX));
             if count == 0 && lacks_key == Some(0) {
                 let error = self.missing_key(&batch.events[0]);
-                if self.fail(&mut batch, 0, error, false).await?.is_break() {
+                if self.fail(&mut batch, 0, HandlerError::for_good(error)).await?.is_break() {
                     return Ok(());
                 }
                 continue;
@@ -159,7 +160,7 @@ impl Lane {
                 Outcome::Failed { event: Some(event), error } => {
                     at_most = usize::MAX;
                     self.singly = self.singly.saturating_sub(event + 1);
-                    if self.fail(&mut batch, event, error, true).await?.is_break() {
+                    if self.fail(&mut batch, event, error).await?.is_break() {
                         return Ok(());
                     }
                 }
@@ -167,7 +168,7 @@ impl Lane {
                 Outcome::Failed { event: None, error } if count <= 1 => {
                     at_most = usize::MAX;
                     self.singly = self.singly.saturating_sub(1);
-                    if self.fail(&mut batch, 0, error, true).await?.is_break() {
+                    if self.fail(&mut batch, 0, error).await?.is_break() {
                         return Ok(());
                     }
                 }

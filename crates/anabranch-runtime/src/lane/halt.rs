@@ -6,8 +6,9 @@
 //! one bad event cannot keep the consumer stopped for ever.
 
 use super::{Lane, MAX_FAILING_KEYS, Probed, Report};
+use crate::handler::HandlerError;
 use crate::run_error::RunError;
-use anabranch_core::{Event, Failure};
+use anabranch_core::{Again, Event, Failure};
 use std::sync::atomic::Ordering;
 
 /// If so many keys fail and nothing has worked since, none of them is parked: it is the handler.
@@ -54,8 +55,12 @@ impl Lane {
 
     /// Whether a key that has failed again, so many times by now, is not to blame for it: it is a try, the
     /// first failure after an outage, or the key would be parked like all others.
-    pub(super) fn blames_handler(&self, attempts: u32) -> bool {
-        let retry = self.setup.consumer.settings.retry;
+    pub(super) fn blames_handler(&self, attempts: u32, error: &HandlerError) -> bool {
+        if error.again() == Again::Never {
+            // The handler says itself that it is the event.
+            return false;
+        }
+        let retry = self.setup.consumer.retry;
         let is_last = attempts > 1 && retry.delay(attempts, 0.0).is_none();
         self.trying
             || self.failing_keys >= MAX_FAILING_KEYS - 1

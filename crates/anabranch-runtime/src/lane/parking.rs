@@ -7,9 +7,10 @@
 use super::aside::Parked;
 use super::transact::Outcome;
 use super::{Batch, Lane, MAX_FAILING_KEYS};
+use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
-use anabranch_core::{Event, Failure, Position, Query, StoreError};
+use anabranch_core::{Again, Event, Failure, Position, Query, StoreError};
 use anabranch_store::database::End;
 use anabranch_store::{Filter, Log, ReadRequest, Scope};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -41,22 +42,22 @@ impl Lane {
         &mut self,
         batch: &mut Batch,
         event: usize,
-        error: String,
-        may_retry: bool,
+        error: HandlerError,
     ) -> Result<ControlFlow<()>, RunError> {
         let failed = batch.events[event].clone();
         let (key, slot) = self.key_of(&failed);
-        let retry = self.setup.consumer.settings.retry;
-        let is_try = self.trying && may_retry;
+        if self.policy() == Failure::Stop {
+            return self.try_or_stop(batch, event, error).await;
+        }
+        let retry = self.setup.consumer.retry;
+        let is_try = self.trying && error.again() != Again::Never;
         let retry_in = match is_try {
             // It is not what is to blame: it has all its attempts when that is cured.
             true => Some(retry.delay(1, random()).unwrap_or_default()),
-            false => retry.delay(1, random()).filter(|_| may_retry),
+            false => retry.after(1, error.again(), random()),
         };
         let attempts = u32::from(!is_try);
-        if self.policy() == Failure::Stop {
-            return self.try_or_stop(batch, event, error, may_retry).await;
-        }
+        let error = error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
         let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
@@ -156,15 +157,18 @@ impl Lane {
         &mut self,
         batch: &mut Batch,
         event: usize,
-        error: String,
-        may_retry: bool,
+        error: HandlerError,
     ) -> Result<ControlFlow<()>, RunError> {
-        let retry = self.setup.consumer.settings.retry;
-        let may_retry = may_retry && !self.trying;
+        let retry = self.setup.consumer.retry;
+        let is_trying = self.trying;
         let (mut error, mut attempt) = (error, 1);
-        while let Some(wait) = retry.delay(attempt, random()).filter(|_| may_retry) {
+        let next = |attempt, error: &HandlerError| match is_trying {
+            true => None,
+            false => retry.after(attempt, error.again(), random()),
+        };
+        while let Some(wait) = next(attempt, &error) {
             let consumer = &self.setup.consumer.name;
-            tracing::warn!(consumer, error, ?wait, "an event is tried again");
+            tracing::warn!(consumer, %error, ?wait, "an event is tried again");
             self.pause_for(wait).await?;
             if self.is_over(batch) {
                 return Ok(ControlFlow::Break(()));
@@ -194,7 +198,7 @@ impl Lane {
             self.transact(batch, event, Vec::new()).await;
         }
         let failed = batch.events[event].clone();
-        self.has_failed(&failed, error, STOPS);
+        self.has_failed(&failed, error.to_string(), STOPS);
         Ok(ControlFlow::Break(()))
     }
 
@@ -284,7 +288,9 @@ impl Lane {
                         "the event at position {gone} is not in the log any more; leave it out \
                          (`anabranch parked skip`)"
                     );
-                    return self.failed_again(key, parked, (gone, false), &error).await;
+                    return self
+                        .failed_again(key, parked, gone, HandlerError::for_good(error))
+                        .await;
                 }
                 Ok(Behind { events, .. }) => events,
                 Err(error) => {
@@ -335,32 +341,31 @@ impl Lane {
                 Outcome::Failed { error, .. } => {
                     self.failing.insert(key.to_owned());
                     if let Some(first) = events.first()
-                        && self.blames_handler(parked.attempts + 1)
+                        && self.blames_handler(parked.attempts + 1, &error)
                     {
-                        self.has_failed(&first.clone(), error, BROKEN);
+                        self.has_failed(&first.clone(), error.to_string(), BROKEN);
                         return Ok(());
                     }
                     let first = events.first().map(Event::position).unwrap_or_default();
-                    return self.failed_again(key, parked, (first, true), &error).await;
+                    return self.failed_again(key, parked, first, error).await;
                 }
             }
         }
         Ok(())
     }
 
-    /// The first event behind a key has failed once more, at this position, and may be tried again or
-    /// not.
+    /// The first event behind a key has failed once more, at this position.
     async fn failed_again(
         &mut self,
         key: &str,
         parked: Parked,
-        (first, may_retry): (Position, bool),
-        error: &str,
+        first: Position,
+        error: HandlerError,
     ) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let attempts = parked.attempts + 1;
-        let retry_in = self.setup.consumer.settings.retry.delay(attempts, random());
-        let retry_in = retry_in.filter(|_| may_retry);
+        let retry_in = self.setup.consumer.retry.after(attempts, error.again(), random());
+        let error = &error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         if !is_skipped {
             log_failure(&name, key, &format!("position {first}"), attempts, error, retry_in);

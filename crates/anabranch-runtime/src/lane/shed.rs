@@ -34,7 +34,7 @@ impl Lane {
                 Outcome::Away(error) => self.wait_out(error).await?,
                 Outcome::Broken(error) => return Err(error.into()),
                 Outcome::Failed { error, .. } => {
-                    tracing::warn!(error, "cannot let go of slots");
+                    tracing::warn!(%error, "cannot let go of slots");
                     return Ok(());
                 }
             }

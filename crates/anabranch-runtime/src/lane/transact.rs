@@ -29,7 +29,7 @@ pub(crate) enum Outcome {
     /// A statement of our own was refused; nothing is stored.
     Broken(StoreError),
     /// An event failed; nothing is stored.
-    Failed { event: Option<usize>, error: String },
+    Failed { event: Option<usize>, error: HandlerError },
 }
 
 impl Lane {
@@ -135,13 +135,13 @@ impl Lane {
         match handled {
             Ok(()) if !is_named => {
                 self.handler.settled(false);
-                Err(Outcome::Failed { event: tx.current(), error: OLD_TABLES.to_owned() })
+                Err(Outcome::Failed { event: tx.current(), error: HandlerError::new(OLD_TABLES) })
             }
             Ok(()) => Ok(tx.handled(events.len())),
             Err(error) => {
                 self.handler.settled(false);
-                let error = error.to_string();
-                self.setup.stats.does(Doing::Failing { error: Doing::cut(&error) }, false);
+                let doing = Doing::Failing { error: Doing::cut(&error.to_string()) };
+                self.setup.stats.does(doing, false);
                 Err(Outcome::Failed { event: tx.current(), error })
             }
         }
@@ -180,7 +180,7 @@ impl Lane {
             reason => {
                 let error = reason.to_string();
                 self.setup.stats.does(Doing::Failing { error: Doing::cut(&error) }, false);
-                Outcome::Failed { event: failure.event, error }
+                Outcome::Failed { event: failure.event, error: HandlerError::new(error) }
             }
         }
     }

@@ -17,10 +17,15 @@ impl Tables {
         let (ready, scheduled, dead) =
             (TaskState::Ready.code(), TaskState::Scheduled.code(), TaskState::Dead.code());
         let unfinished = TaskStates::UNFINISHED;
+        // One whose key went on is not what holds it. Older logs have no such column.
+        let waits = match self.database.require_newest_schema() {
+            Ok(()) => " AND t.compensated IS NULL",
+            Err(_) => "",
+        };
         let parked = format!(
             "SELECT key, min(slot) AS slot, min(since_us) AS since_us, NULL AS retry_in, \
              coalesce((SELECT min(t.error) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
-              AND t.state {unfinished} AND t.state = {dead}), min(why)) AS error, \
+              AND t.state {unfinished} AND t.state = {dead}{waits}), min(why)) AS error, \
              (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
               AND t.state {unfinished} AND (t.state <> {scheduled} OR t.due_us <= {now})) AS tasks \
              FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 3, key"

@@ -7,6 +7,7 @@ use crate::{ActionRun, GaveUp, Journal, Workflow, Workflows};
 use anabranch_runtime::Result;
 use anabranch_workpool::{NewTask, OutsidePool, PoolSettings, Run, Task};
 use futures_util::future::BoxFuture;
+use uuid::Uuid;
 
 /// Runs the actions of a workflow.
 pub(super) struct Actions<W: Workflow> {
@@ -22,12 +23,17 @@ impl<W: Workflow> Actions<W> {
         Self { name, commands, workflows: workflows.clone() }
     }
 
-    /// Commands that follow from an action, as tasks.
-    fn tasks(&self, task: &Task, commands: Vec<W::Command>) -> Result<Vec<(String, NewTask)>> {
+    /// Commands that follow from an action, as tasks with ids of this cause.
+    fn tasks(
+        &self,
+        task: &Task,
+        cause: Uuid,
+        commands: Vec<W::Command>,
+    ) -> Result<Vec<(String, NewTask)>> {
         let mut tasks = Vec::with_capacity(commands.len());
         for (number, command) in commands.into_iter().enumerate() {
             let command = serde_json::to_value(command)?;
-            let job = Job::command(task.key(), command, task_id(task.id(), number));
+            let job = Job::command(task.key(), command, task_id(cause, number));
             tasks.push((self.commands.clone(), job));
         }
         Ok(tasks)
@@ -54,7 +60,7 @@ impl<W: Workflow> OutsidePool for Actions<W> {
         let mut attempt = ActionRun::new(task.key(), &key, task.attempt(), &mut journal);
         let commands = self.workflows.workflow().act(&action, &mut attempt).await?;
         let count = commands.len();
-        for (pool, task) in self.tasks(task, commands)? {
+        for (pool, task) in self.tasks(task, task.id(), commands)? {
             run.then(pool, task);
         }
         Ok(count)
@@ -65,7 +71,12 @@ impl<W: Workflow> OutsidePool for Actions<W> {
         let Ok(action) = task.payload::<W::Action>() else { return Pool::Park };
         match self.workflows.workflow().gave_up(&action, error) {
             GaveUp::Park => Pool::Park,
-            GaveUp::GoOn(commands) => self.tasks(task, commands).map_or(Pool::Park, Pool::GoOn),
+            GaveUp::GoOn(commands) => {
+                // Not the ids of what follows from a success: if somebody tries it again all the same, that
+                // would be taken for sent.
+                let cause = Uuid::new_v5(&task.id(), b"gave up");
+                self.tasks(task, cause, commands).map_or(Pool::Park, Pool::GoOn)
+            }
         }
     }
 }

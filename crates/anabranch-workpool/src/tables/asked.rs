@@ -1,20 +1,24 @@
-//! What others than lanes ask of tasks: how they stand, to cancel them, to try them again.
+//! What others than lanes ask of tasks: how they stand, and to cancel them.
 
-use super::{CANCELLED, COLUMNS, DEAD, OPEN, READY, Tables, UNFINISHED, column, corrupt};
-use crate::task::TaskStatus;
+use super::{CANCELLED, COLUMNS, DEAD, OPEN, Tables, UNFINISHED, column, corrupt, state_of_dead};
+use crate::new_task::Then;
+use crate::task::{Compensation, OnComplete, TaskDetails, TaskStatus};
 use anabranch_core::{StoreError, TaskState, TaskStates, UnknownTaskState};
 use anabranch_store::database::Statement;
 use anabranch_store::value::ColumnError;
 use anabranch_store::{Row, params};
 use jiff::Timestamp;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// What others read of a task.
+/// What others read of a task, beside what was done about it.
 const STATUS: &str =
     "id, pool, key, state, attempts, due_us, error, result, enqueued_us, finished_us";
+/// What is shown of one task besides.
+const DETAILS: &str = "unique_key, payload, checkpoint, then_run";
 
 impl Tables {
-    /// Cancels a task that has not ended, or lets go of a dead one, and says what follows it.
+    /// Cancels a task that has not ended, or discards a dead one, and says what follows it.
     pub(crate) fn cancel(&self, task: Uuid, is_dead: bool) -> Statement {
         let state = if is_dead { format!("= {DEAD}") } else { OPEN.to_string() };
         let now = self.now;
@@ -46,31 +50,32 @@ impl Tables {
         Statement::new(update, params![pool, unique])
     }
 
-    /// Tries a dead task again, as if it had never failed.
-    pub(crate) fn revive(&self, task: Uuid) -> Statement {
-        let update = format!(
-            "UPDATE {} SET state = {READY}, attempts = 0, due_us = 0, finished_us = NULL \
-             WHERE id = $1 AND state = {DEAD} RETURNING pool, key",
-            self.tasks
-        );
-        Statement::query(update, params![task])
+    /// What [`task_status`](Self::task_status) reads.
+    pub(super) fn status_columns(&self) -> String {
+        format!("{STATUS}, {} AS compensated", self.compensated())
     }
 
     /// How a task stands.
     pub(crate) fn status(&self, task: Uuid) -> Statement {
-        Statement::query(
-            format!("SELECT {STATUS} FROM {} WHERE id = $1", self.tasks),
-            params![task],
-        )
+        let select = format!("SELECT {} FROM {} WHERE id = $1", self.status_columns(), self.tasks);
+        Statement::query(select, params![task])
+    }
+
+    /// All that is kept of a task.
+    pub(crate) fn details(&self, task: Uuid) -> Statement {
+        let columns = self.status_columns();
+        let select = format!("SELECT {columns}, {DETAILS} FROM {} WHERE id = $1", self.tasks);
+        Statement::query(select, params![task])
     }
 
     /// The tasks of a pool that stand so, the oldest first.
     pub(crate) fn list(&self, pool: &str, state: TaskState, limit: usize) -> Statement {
+        let (columns, stands) = (self.status_columns(), self.stands(state));
         let select = format!(
-            "SELECT {STATUS} FROM {} WHERE pool = $1 AND state = $2 ORDER BY seq LIMIT $3",
+            "SELECT {columns} FROM {} WHERE pool = $1 AND {stands} ORDER BY seq LIMIT $2",
             self.tasks
         );
-        Statement::query(select, params![pool, state.code(), limit])
+        Statement::query(select, params![pool, limit])
     }
 
     /// Whether something of a key is open.
@@ -87,16 +92,44 @@ impl Tables {
     pub(crate) fn counts(&self, of: Option<TaskStates>) -> Statement {
         // Written out, so that the index of these states serves.
         let of = of.map(|states| format!(" WHERE state {states}")).unwrap_or_default();
+        let instead = self.number_instead();
         let select = format!(
-            "SELECT pool, state, count(*) AS tasks FROM {}{of} \
-             GROUP BY pool, state ORDER BY pool, state",
+            "SELECT pool, state, {instead} AS instead, count(*) AS tasks FROM {}{of} \
+             GROUP BY pool, state, {instead} ORDER BY pool, state, {instead}",
             self.tasks
         );
         Statement::query(select, vec![])
     }
 
+    /// How a task stands.
+    pub(crate) fn state_in(&self, at: &str, row: &Row) -> Result<TaskState, StoreError> {
+        state_of_dead(at, row, state(at, row)?)
+    }
+
+    pub(crate) fn task_details(
+        &self,
+        at: &str,
+        row: &Row,
+        compensated_by: Vec<Compensation>,
+    ) -> Result<TaskDetails, StoreError> {
+        let status = self.task_status(at, row)?;
+        let raw = |json: String| RawValue::from_string(json).map_err(|error| not_json(at, &error));
+        let then: Option<String> = column(at, row, "then_run")?;
+        let then = then.map(|json| serde_json::from_str(&json)).transpose();
+        let then: Option<Then> = then.map_err(|error| not_json(at, &error))?;
+        let checkpoint: Option<String> = column(at, row, "checkpoint")?;
+        Ok(TaskDetails {
+            status,
+            unique_key: column(at, row, "unique_key")?,
+            payload: raw(column(at, row, "payload")?)?,
+            checkpoint: checkpoint.map(raw).transpose()?,
+            on_complete: then.map(|Then { pool, key, payload }| OnComplete { pool, key, payload }),
+            compensated_by,
+        })
+    }
+
     pub(crate) fn task_status(&self, at: &str, row: &Row) -> Result<TaskStatus, StoreError> {
-        let state = state(at, row)?;
+        let state = self.state_in(at, row)?;
         self.status_of(row, state).map_err(|error| corrupt(at, error))
     }
 
@@ -120,8 +153,13 @@ impl Tables {
     }
 }
 
-/// How a task stands. A number that this program does not know is an error: to take it for anything else
-/// would be to guess.
+pub(super) fn not_json(at: &str, error: &serde_json::Error) -> StoreError {
+    let what = format!("the row of a task holds what is not JSON of ours: {error}");
+    StoreError::Corrupt { at: at.to_owned(), what }
+}
+
+/// How a task stands, whatever was done about it if it is dead. A number that this program does not know is
+/// an error: to take it for anything else would be to guess.
 pub(crate) fn state(at: &str, row: &Row) -> Result<TaskState, StoreError> {
     let unknown =
         |error: UnknownTaskState| StoreError::Other { at: at.to_owned(), source: error.into() };

@@ -115,7 +115,7 @@ async fn after_five_attempts_a_command_is_rejected(db: Db) {
     assert!(rejected.message.starts_with("5 attempts on tenant:acme:sum:a met a conflict"));
     assert_eq!(sums.calls.load(Ordering::SeqCst), 5);
     // It is set aside, and the scope goes on.
-    assert_eq!(dcb.tasks().list(TaskState::Dead, 10).await.unwrap().len(), 1);
+    assert_eq!(dcb.tasks().list(TaskState::Skipped, 10).await.unwrap().len(), 1);
     assert_eq!(dcb.decide(&scope("a"), 7, LONG).await.unwrap(), DcbOutcome::Decided(7));
     worker.stop().await;
     // With one attempt it is rejected at once.

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod attempts;
 mod bad_moments;
 mod basics;
 mod catch_ups;
 #[path = "../replica_sets/crew.rs"]
 mod crew;
 mod dcb;
+mod dead;
 mod elastic;
 mod fail_apart;
 mod fairness;
@@ -17,6 +19,7 @@ mod outages;
 mod proxy;
 mod recorded;
 mod refusals;
+mod script;
 mod states;
 #[path = "../consumers/support.rs"]
 mod support;

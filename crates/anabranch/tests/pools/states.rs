@@ -6,7 +6,7 @@ use crate::recorded::recorded;
 use crate::support::*;
 use anabranch::database::{End, Kind, Statement};
 use anabranch::prelude::*;
-use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::{HandlerError, PoolSettings, Retry, TaskFilter, TaskState};
 use std::time::Duration;
 
 on_both!(statements_about_states_use_the_indexes, a_state_of_a_newer_program_is_an_error);
@@ -14,14 +14,15 @@ on_both!(statements_about_states_use_the_indexes, a_state_of_a_newer_program_is_
 const LONG: Duration = Duration::from_secs(60);
 
 /// A part of each statement that finds tasks by how they stand, and the index that finds them.
-const PLANS: [(&str, &str); 14] = [
+const PLANS: [(&str, &str); 15] = [
     ("seq <= $3", "tasks_ready"),
     ("max(seq)", "tasks_ready"),
     ("ORDER BY due_us LIMIT $2", "tasks_scheduled"),
     ("wait_us", "tasks_scheduled"),
     ("AND state < 4 AND (state = 0 OR (state = 1 AND due_us <= {now})) ORDER", "tasks_open"),
     ("SELECT 1 AS one", "tasks_open"),
-    ("state, count(*) AS tasks", "tasks_open"),
+    ("AS instead, count(*) AS tasks", "tasks_open"),
+    ("SELECT pool, count(*) AS tasks", "tasks_open"),
     ("min(since_us)", "tasks_open"),
     ("SET state = 2", "tasks_open"),
     ("SET state = 0 WHERE", "tasks_open"),
@@ -73,6 +74,7 @@ async fn statements_about_states_use_the_indexes(db: Db) {
     let held = async || tasks.list(TaskState::Held, 10).await.unwrap().pop();
     until("one behind the dead one", held).await;
     let _ = Tasks::open_counts(&log).await.unwrap();
+    let _ = Tasks::count_where(&log, &TaskFilter::dead()).await.unwrap();
     let _ = anabranch::Consumers::of(&log).status("ledger").await.unwrap();
     tasks.retry(tasks.list(TaskState::Dead, 1).await.unwrap()[0].id).await.unwrap();
     assert!(tasks.is_open("much later").await.unwrap());

@@ -16,6 +16,7 @@ on_both!(
     workflows_hear_and_tell_each_other,
     a_paused_instance_waits_and_a_cancelled_one_ends,
     an_action_that_fails_for_good_parks_or_goes_on,
+    a_compensated_action_is_tried_again_only_by_force,
     a_restart_neither_repeats_nor_forgets_actions,
 );
 
@@ -207,6 +208,32 @@ async fn a_paused_instance_waits_and_a_cancelled_one_ends(db: Db) {
     shop.resume("a").await.unwrap();
     until_logged(&shop, "a", &["begun", "did work", "remember x 1"]).await;
     assert_eq!(shown(&shop, "b").await, ["begun"]);
+    worker.stop().await;
+}
+
+/// The command of its failure and that of its success are two, whatever their numbers.
+async fn a_compensated_action_is_tried_again_only_by_force(db: Db) {
+    let log = db.log().await;
+    let works = Arc::new(AtomicBool::new(false));
+    let is_well = Arc::clone(&works);
+    let shop =
+        Shop::new("shop").act(move |_, action, attempt| match is_well.load(Ordering::SeqCst) {
+            false => Err(HandlerError::for_good("no such address")),
+            true => Ok(vec![Command::Note(format!("did {action} at {attempt}"))]),
+        });
+    let shop = Workflows::new(&log, shop);
+    let worker = start(&log, set(&shop));
+    shop.send("a", Command::Do("letter".to_owned())).await.unwrap();
+    until_logged(&shop, "a", &["gave up letter: no such address"]).await;
+    assert_eq!(shop.workflow().calls.lock().unwrap().len(), 1, "for good");
+    let actions = Tasks::of(&log, "shop.actions");
+    let compensated = actions.list(TaskState::Compensated, 10).await.unwrap();
+    assert_eq!((compensated.len(), compensated[0].attempts), (1, 1));
+    let refused = actions.retry(compensated[0].id).await.unwrap_err().to_string();
+    assert!(refused.contains("of pool `shop.commands`, key `a` (done)"), "{refused}");
+    works.store(true, Ordering::SeqCst);
+    actions.retry_anyway(compensated[0].id).await.unwrap();
+    until_logged(&shop, "a", &["gave up letter: no such address", "did letter at 1"]).await;
     worker.stop().await;
 }
 

@@ -1,0 +1,67 @@
+//! Rows that have failed and are tried again after a while: they stay claimed, and the others go on.
+
+use crate::record::Record;
+use anabranch_core::Retry;
+use anabranch_runtime::HandlerError;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many rows wait in each worker before it takes no others: then it is not the rows that fail.
+const MANY: usize = 64;
+
+/// The rows of one worker that wait for another attempt.
+pub(crate) struct Later {
+    retry: Retry,
+    waiting: Vec<Waiting>,
+}
+
+struct Waiting {
+    record: Record,
+    failed: u32,
+    due: Instant,
+}
+
+/// A row and how often it has failed.
+pub(crate) type Tried = (Record, u32);
+
+impl Later {
+    pub(crate) fn new(retry: Retry) -> Self {
+        Self { retry, waiting: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether there is room for more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting.len() < MANY
+    }
+
+    /// How long a row waits that has failed once more, if it is tried again.
+    pub(crate) fn wait(&self, failed: u32, error: &HandlerError) -> Option<Duration> {
+        let random = f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX);
+        self.retry.after(failed, error.again(), random)
+    }
+
+    /// Tries a row again after this time.
+    pub(crate) fn put(&mut self, record: Record, failed: u32, wait: Duration) {
+        self.waiting.push(Waiting { record, failed, due: Instant::now() + wait });
+    }
+
+    /// Resolves when the time of a row has come.
+    pub(crate) async fn due(&self) {
+        match self.waiting.iter().map(|row| row.due).min() {
+            Some(due) => tokio::time::sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The rows whose time has come.
+    pub(crate) fn take_due(&mut self) -> Vec<Tried> {
+        let now = Instant::now();
+        let due = self.waiting.extract_if(.., |row| row.due <= now);
+        due.map(|row| (row.record, row.failed)).collect()
+    }
+}

@@ -1,0 +1,182 @@
+//! What is done with tasks whose attempts are used up: look at them, try them again, discard them.
+
+use crate::filter::TaskFilter;
+use crate::tables::{Why, column, instead};
+use crate::task::{Compensation, TaskDetails, TaskRef, TaskStatus};
+use crate::tasks::{TaskError, Tasks, not_so};
+use anabranch_core::{StoreError, TaskState};
+use anabranch_store::database::{End, Session, Statement, Topic};
+use anabranch_store::{Log, Row};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How many tasks are tried again in one transaction.
+const PAGE: usize = 500;
+/// How long a transaction of ours may be open without a statement.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// A task that nobody changes before the session ends.
+struct Locked {
+    status: TaskStatus,
+    /// What was enqueued instead of it.
+    instead: Vec<TaskRef>,
+    /// Whether its key is held because of a dead task.
+    is_held: bool,
+}
+
+impl Tasks {
+    /// All that is kept of a task: its payload, how far it came, what was enqueued instead of it.
+    pub async fn details(&self, task: Uuid) -> Result<Option<TaskDetails>, TaskError> {
+        let answers = self.run(vec![self.tables.details(task)]).await?;
+        let Some(row) = answers.iter().find_map(|answer| answer.rows.first()) else {
+            return Ok(None);
+        };
+        let instead = instead(self.database.at(), row)?.unwrap_or_default();
+        let compensated_by = self.compensations(instead).await?;
+        Ok(Some(self.tables.task_details(self.database.at(), row, compensated_by)?))
+    }
+
+    /// How the tasks stand that were enqueued instead of another one.
+    async fn compensations(&self, tasks: Vec<TaskRef>) -> Result<Vec<Compensation>, TaskError> {
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answers = self.run(vec![self.tables.states(&tasks)]).await?;
+        let at = self.database.at();
+        let state = |row: &Row| Ok((column(at, row, "id")?, self.tables.state_in(at, row)?));
+        let rows = answers.iter().flat_map(|answer| &answer.rows);
+        let states: HashMap<Uuid, TaskState> =
+            rows.map(state).collect::<Result<_, StoreError>>()?;
+        let stands = |task: TaskRef| Compensation { state: states.get(&task.id).copied(), task };
+        Ok(tasks.into_iter().map(stands).collect())
+    }
+
+    /// Tries a dead task again, as if it had never failed. Also one that was skipped: its key has gone on, so
+    /// it is run after what has been run meanwhile.
+    ///
+    /// One that was compensated is refused, with what was done instead ([`TaskError::Compensated`]): to try it
+    /// again would do both. [`retry_anyway`](Self::retry_anyway) does.
+    pub async fn retry(&self, task: Uuid) -> Result<(), TaskError> {
+        self.retry_one(task, false).await.map(drop)
+    }
+
+    /// Tries a dead task again, even if it was compensated. Returns what was done instead, and is not undone.
+    pub async fn retry_anyway(&self, task: Uuid) -> Result<Vec<Compensation>, TaskError> {
+        self.retry_one(task, true).await
+    }
+
+    async fn retry_one(&self, task: Uuid, anyway: bool) -> Result<Vec<Compensation>, TaskError> {
+        let (session, locked) = self.lock(&[task]).await?;
+        let Locked { status, instead, is_held } = one(task, locked)?;
+        let state = status.state;
+        if !state.is_dead() {
+            return Err(not_so(
+                task,
+                &format!("it is {state}; only a dead one can be tried again"),
+            ));
+        }
+        if state == TaskState::Compensated && !anyway {
+            // Rolled back first: on SQLite nobody else could look.
+            drop(session);
+            let by = self.compensations(instead).await?;
+            return Err(TaskError::Compensated { task, by });
+        }
+        if state == TaskState::Dead && !is_held && !anyway {
+            return Err(not_so(
+                task,
+                "its key has gone on, and a program of the last version gave it up, which does not say what it \
+                 enqueued instead: look for that first; if this is meant to be done besides, try it again all \
+                 the same (Tasks::retry_anyway, `anabranch tasks retry ID --force`)",
+            ));
+        }
+        self.revive(session, &[status]).await?;
+        self.compensations(instead).await
+    }
+
+    /// Discards a dead task; what its key held back goes on. One that was compensated or skipped is only
+    /// cleared away: its key has gone on already, and so has what follows it.
+    pub async fn discard(&self, task: Uuid) -> Result<(), TaskError> {
+        let (session, locked) = self.lock(&[task]).await?;
+        let Locked { status: TaskStatus { state, .. }, .. } = one(task, locked)?;
+        if !state.is_dead() {
+            return Err(not_so(task, &format!("it is {state}; only a dead one can be discarded")));
+        }
+        self.end(session, task, Some(state)).await.map(drop)
+    }
+
+    /// How many tasks a filter finds, by pool.
+    pub async fn count_where(
+        log: &Log,
+        filter: &TaskFilter,
+    ) -> Result<Vec<(String, u64)>, TaskError> {
+        let tasks = Self::of(log, "");
+        let answers = tasks.run(vec![tasks.tables.count_found(filter)]).await?;
+        let count = |row| Ok((column(log.at(), row, "pool")?, column(log.at(), row, "tasks")?));
+        answers.iter().flat_map(|answer| &answer.rows).map(count).collect()
+    }
+
+    /// Tries all tasks again that a filter finds, of whatever pool, some hundreds in a transaction, and says
+    /// how many so far after each. Returns how many there were: those that somebody else has retried or
+    /// discarded meanwhile are not among them.
+    pub async fn retry_where(
+        log: &Log,
+        filter: &TaskFilter,
+        mut so_far: impl FnMut(u64),
+    ) -> Result<u64, TaskError> {
+        let tasks = Self::of(log, "");
+        let (mut retried, mut after) = (0, 0);
+        loop {
+            let answers = tasks.run(vec![tasks.tables.find(filter, after, PAGE)]).await?;
+            let rows: Vec<&Row> = answers.iter().flat_map(|answer| &answer.rows).collect();
+            let Some(last) = rows.last() else { return Ok(retried) };
+            after = column(log.at(), last, "seq")?;
+            let id = |row: &&Row| column(log.at(), row, "id");
+            let ids = rows.iter().map(id).collect::<Result<Vec<Uuid>, _>>()?;
+            let (session, locked) = tasks.lock(&ids).await?;
+            let still = locked.into_iter().map(|locked| locked.status);
+            let still: Vec<TaskStatus> = still.filter(|task| task.state == filter.state).collect();
+            tasks.revive(session, &still).await?;
+            retried += still.len() as u64;
+            so_far(retried);
+        }
+    }
+
+    /// Some tasks, which nobody changes before the session ends.
+    async fn lock(&self, tasks: &[Uuid]) -> Result<(Box<dyn Session>, Vec<Locked>), TaskError> {
+        let (mut session, at) = (self.database.begin(), self.database.at());
+        let lock = vec![self.tables.lock(tasks)];
+        let answers = session.run(lock, End::Open { idle: IDLE }).await;
+        let answers = answers.map_err(|failed| failed.into_store_error(at))?;
+        let task = |row: &Row| {
+            let (status, instead) = (self.tables.task_status(at, row)?, instead(at, row)?);
+            let is_held = column::<u64>(at, row, "holds")? > 0;
+            Ok(Locked { status, instead: instead.unwrap_or_default(), is_held })
+        };
+        let rows = answers.iter().flat_map(|answer| &answer.rows);
+        Ok((session, rows.map(task).collect::<Result<_, StoreError>>()?))
+    }
+
+    /// Makes tasks ready that are locked, and releases the keys that they held.
+    async fn revive(
+        &self,
+        mut session: Box<dyn Session>,
+        tasks: &[TaskStatus],
+    ) -> Result<(), TaskError> {
+        let ids: Vec<Uuid> = tasks.iter().map(|task| task.id).collect();
+        let mut statements = vec![self.tables.revive(&ids)];
+        // A key that has gone on is held by another one, if at all.
+        let waiting = tasks.iter().filter(|task| task.state == TaskState::Dead);
+        let keys: BTreeSet<(&str, &str)> = waiting.map(|task| (&*task.pool, &*task.key)).collect();
+        for (pool, key) in keys {
+            statements.extend(self.tables.release(pool, key, Why::Dead));
+        }
+        statements.push(Statement::signal(Topic::Tasks));
+        let done = session.run(statements, End::Commit).await;
+        done.map(drop).map_err(|failed| failed.into_store_error(self.database.at()).into())
+    }
+}
+
+fn one(task: Uuid, locked: Vec<Locked>) -> Result<Locked, TaskError> {
+    locked.into_iter().next().ok_or_else(|| not_so(task, "there is none with this id"))
+}

@@ -1,0 +1,117 @@
+//! Which of the tasks whose attempts are used up are meant.
+
+use anabranch_core::TaskState;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Which of the tasks whose attempts are used up are meant: all that stand so and meet every condition.
+///
+/// ```
+/// use anabranch_workpool::TaskFilter;
+/// # fn f() -> Result<(), anabranch_workpool::TaskConditionError> {
+/// let timed_out = TaskFilter::dead().and("pool=payouts".parse()?).and("error~timed out".parse()?);
+/// # let _ = timed_out; Ok(()) }
+/// # f().unwrap();
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct TaskFilter {
+    pub(crate) state: TaskState,
+    pub(crate) conditions: Vec<TaskCondition>,
+}
+
+impl TaskFilter {
+    /// Those that wait for somebody.
+    pub fn dead() -> Self {
+        Self { state: TaskState::Dead, conditions: Vec::new() }
+    }
+
+    /// Those whose key has gone on without them.
+    pub fn skipped() -> Self {
+        Self { state: TaskState::Skipped, conditions: Vec::new() }
+    }
+
+    /// Those instead of which others were enqueued. To try these again does both, so nothing less than naming
+    /// them finds them.
+    pub fn compensated() -> Self {
+        Self { state: TaskState::Compensated, conditions: Vec::new() }
+    }
+
+    /// Only those that meet this condition, too.
+    pub fn and(mut self, condition: TaskCondition) -> Self {
+        self.conditions.push(condition);
+        self
+    }
+}
+
+/// A condition: `FIELD=VALUE` or `FIELD~TEXT` (it has the text somewhere in it), where the field is `pool`,
+/// `key` or `error`. Upper and lower case differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskCondition {
+    pub(crate) field: Field,
+    /// Whether it has the text in it; else it is the text.
+    pub(crate) contains: bool,
+    pub(crate) text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Pool,
+    Key,
+    Error,
+}
+
+/// A text that is no condition.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "`{0}` is no condition; write FIELD=VALUE, or FIELD~TEXT for those that contain the text, with one of the \
+     fields pool, key and error"
+)]
+pub struct TaskConditionError(String);
+
+impl FromStr for TaskCondition {
+    type Err = TaskConditionError;
+
+    fn from_str(text: &str) -> Result<Self, TaskConditionError> {
+        let wrong = || TaskConditionError(text.to_owned());
+        let at = text.find(['=', '~']).ok_or_else(wrong)?;
+        let (field, rest) = text.split_at(at);
+        let field = match field.trim() {
+            "pool" => Field::Pool,
+            "key" => Field::Key,
+            "error" => Field::Error,
+            _ => return Err(wrong()),
+        };
+        let (contains, text) = (rest.starts_with('~'), &rest[1..]);
+        // Everything contains nothing: that would be a slip of the keyboard that retries everything.
+        if contains && text.is_empty() {
+            return Err(wrong());
+        }
+        Ok(Self { field, contains, text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_read_up_to_the_first_sign() {
+        let read = |text: &str| {
+            let TaskCondition { field, contains, text } = text.parse().unwrap();
+            (field, contains, text)
+        };
+        assert_eq!(read("pool=a=b"), (Field::Pool, false, "a=b".to_owned()));
+        assert_eq!(read("error~x = ~y"), (Field::Error, true, "x = ~y".to_owned()));
+        assert_eq!(read("key ="), (Field::Key, false, String::new()));
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_what_to_write() {
+        for text in ["", "pool", "=x", "state=dead", "error~", "Pool=a", "error!=x"] {
+            let error = text.parse::<TaskCondition>().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{text}` is no condition")), "{error}");
+            assert!(error.contains("pool, key and error"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A pool that does what a test says, inside the database or outside.
+
+use anabranch::prelude::*;
+use anabranch::{GaveUp, PoolSettings};
+use std::sync::Arc;
+
+type Act = Arc<dyn Fn(&Task) -> Result<()> + Send + Sync>;
+type Surrender = Arc<dyn Fn(&Task) -> GaveUp + Send + Sync>;
+
+#[derive(Clone)]
+pub struct Script {
+    name: &'static str,
+    settings: PoolSettings,
+    act: Act,
+    gave_up: Surrender,
+}
+
+impl Script {
+    pub fn new(
+        name: &'static str,
+        act: impl Fn(&Task) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let settings = PoolSettings::default();
+        Self { name, settings, act: Arc::new(act), gave_up: Arc::new(|_| GaveUp::AsSet) }
+    }
+
+    pub fn settings(self, settings: PoolSettings) -> Self {
+        Self { settings, ..self }
+    }
+
+    pub fn gave_up(self, gave_up: impl Fn(&Task) -> GaveUp + Send + Sync + 'static) -> Self {
+        Self { gave_up: Arc::new(gave_up), ..self }
+    }
+}
+
+impl Pool for Script {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn settings(&self) -> PoolSettings {
+        self.settings
+    }
+
+    async fn run(&self, task: &Task, _: &mut Tx<'_>) -> Result<()> {
+        (self.act)(task)
+    }
+
+    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+        (self.gave_up)(task)
+    }
+}
+
+impl OutsidePool for Script {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn settings(&self) -> PoolSettings {
+        self.settings
+    }
+
+    async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {
+        (self.act)(task)
+    }
+
+    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+        (self.gave_up)(task)
+    }
+}
