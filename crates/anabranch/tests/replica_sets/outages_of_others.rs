@@ -46,12 +46,15 @@ async fn an_endpoint_that_is_away_stops_its_subscriber_alone(db: Db) {
     let mut endpoint = Endpoint::open().await;
     let (calls, ran) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let recorder = db.recorder("orders");
+    let caller = Caller { port: endpoint.port, calls: Arc::clone(&calls) };
+    let join = async || {
+        let set = ReplicaSet::new("s").projection(recorder.clone()).subscriber(caller.clone());
+        let set = set.pool(Counted(Arc::clone(&ran))).lanes(2).tuning(tuning());
+        start(&db.log().await, set)
+    };
     let mut workers = Vec::new();
     for _ in 0..WORKERS {
-        let caller = Caller { port: endpoint.port, calls: Arc::clone(&calls) };
-        let set = ReplicaSet::new("s").projection(recorder.clone()).subscriber(caller);
-        let set = set.pool(Counted(Arc::clone(&ran))).lanes(2).tuning(tuning());
-        workers.push(start(&db.log().await, set));
+        workers.push(join().await);
     }
     until_shared(&log, "caller", WORKERS).await;
     fill(&log, 0..800, 1..=1).await;
@@ -63,7 +66,7 @@ async fn an_endpoint_that_is_away_stops_its_subscriber_alone(db: Db) {
     let said = outage().await.unwrap().to_string();
     assert!(said.contains("refused") && said.contains("stopped by itself"), "{said}");
 
-    // One event each time, for the whole fleet.
+    // One event each time, for the whole fleet, and for those who join it.
     let before = (outage().await.unwrap().probes, calls.load(Ordering::SeqCst));
     let now =
         until("ten tries", async || outage().await.filter(|outage| outage.probes >= before.0 + 10));

@@ -114,13 +114,15 @@ proptest! {
         first in vec(any_worker(), 1..5),
         second in vec(any_worker(), 0..4),
         stays in vec(any::<bool>(), 5),
-        load in any_load(),
+        (load, other) in (any_load(), any_load()),
     ) {
         let known = known_of(&first, 0);
         let next_of = |known: &[Known], current: &Assignments| next(&slots(), known, current, &load);
         let begun = next_of(&known, &Assignments::default()).unwrap().assignments;
         check(&begun, &known);
         prop_assert_eq!(next_of(&known, &begun), None, "a plan of its own result is that result");
+        let weighed = next(&slots(), &known, &begun, &other);
+        prop_assert_eq!(weighed, None, "a load alone is no reason for a generation");
 
         let mut later: Vec<Known> = known.into_iter().zip(stays).filter(|(_, stays)| *stays)
             .map(|(known, _)| known).collect();
