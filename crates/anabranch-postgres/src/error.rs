@@ -79,7 +79,26 @@ impl Failure {
         let code = self.code();
         code != Some(&SqlState::QUERY_CANCELED)
             && !self.is_lock_timeout()
-            && self.at("").is_transient()
+            // A fail-over takes seconds, and until it is over a server may be read-only.
+            && (self.at("").is_transient() || self.is_read_only())
+    }
+
+    /// Whether the server lets nobody write just now.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.at(""), StoreError::ReadOnly { .. })
+    }
+
+    /// Whether a session can be used again once it has rolled back. One that the server spoke to is sound,
+    /// except one that may only read: it began when its role or database could not write, and stays as it
+    /// is, while a new one may write.
+    pub(crate) fn leaves_session_sound(&self) -> bool {
+        self.code().is_some_and(|code| *code != SqlState::READ_ONLY_SQL_TRANSACTION)
+    }
+
+    /// Whether an append may be to blame, so that others of its batch can be stored without it.
+    pub(crate) fn may_lie_in_append(&self) -> bool {
+        let error = self.at("");
+        self.code().is_some() && (error.is_transient() || !error.is_worth_waiting())
     }
 
     /// Whether the server itself refused a statement, so that the session is sound.
@@ -151,6 +170,7 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
             StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
         }
         SqlState::DISK_FULL => StoreError::Full { at, source },
+        SqlState::IO_ERROR => StoreError::Disk { at, source },
         SqlState::LOCK_NOT_AVAILABLE
         | SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED

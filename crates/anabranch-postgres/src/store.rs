@@ -210,7 +210,7 @@ impl Inner {
         if failure.is_lock_timeout() {
             return vec![batch];
         }
-        if batch.len() > 1 && failure.code().is_some() {
+        if batch.len() > 1 && failure.may_lie_in_append() {
             // One append that the server cannot take must not fail its neighbours.
             let mut waiting = Vec::new();
             for ticket in batch {
@@ -263,7 +263,7 @@ impl Inner {
         let answers = self.server.in_time(append).await;
         let is_sound = match &answers {
             Ok(_) => true,
-            Err(failure) if failure.code().is_some() => {
+            Err(failure) if failure.leaves_session_sound() => {
                 self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
             }
             Err(_) => false,

@@ -345,7 +345,7 @@ impl Feed {
         let request = self.request(&slots, at, up_to.unwrap_or(Position::END));
         let page = match self.log.store().read(request).await {
             Ok(page) => page,
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_worth_waiting() => {
                 if self.outage.complains() {
                     let consumer = &self.consumer.name;
                     tracing::warn!(consumer, %error, "the feed waits for the database");

@@ -2,7 +2,7 @@
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
-use crate::lane::{self, LaneStats, Order, Report};
+use crate::lane::{LaneStats, Order, Report};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
@@ -82,7 +82,7 @@ pub enum Commit {
 impl Commit {
     pub(crate) fn of(failure: Failure) -> Self {
         match failure.failed.reason {
-            Reason::Store(error) if lane::is_worth_waiting(&error) => Self::Away(error),
+            Reason::Store(error) if error.is_worth_waiting() => Self::Away(error),
             reason => Self::Refused { item: failure.event, error: reason.to_string() },
         }
     }
@@ -246,7 +246,7 @@ impl Holding {
             }
             Ended::Broken(failed) => {
                 let error = failed.into_store_error(tables.at());
-                if !lane::is_worth_waiting(&error) {
+                if !error.is_worth_waiting() {
                     return Err(error.into());
                 }
                 Commit::Away(error)
@@ -295,7 +295,7 @@ impl Holding {
 
     /// Waits a while for a database that is away, or fails if it never will be back.
     pub async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
-        if !lane::is_worth_waiting(&error) {
+        if !error.is_worth_waiting() {
             return Err(error.into());
         }
         let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);

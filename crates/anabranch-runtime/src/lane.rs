@@ -140,6 +140,15 @@ impl LaneStats {
         wait
     }
 
+    /// What the lane waits for, if the database cannot do it now.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let state = self.doing.lock().ok()?;
+        match &state.doing {
+            Doing::Waiting { error } => Some(error.clone()),
+            _ => None,
+        }
+    }
+
     /// Says what the lane holds.
     pub(crate) fn holds(&self, parts: &Parts) {
         let slots = parts.slots();
@@ -401,7 +410,7 @@ impl Lane {
 
     /// Waits for a database that is away, or gives up if it never will be back.
     async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
-        if !is_worth_waiting(&error) {
+        if !error.is_worth_waiting() {
             return Err(error.into());
         }
         let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
@@ -442,11 +451,6 @@ impl Lane {
     fn policy(&self) -> Failure {
         self.setup.consumer.settings.retry.then
     }
-}
-
-/// Whether somebody may cure it without a restart: no key is to blame for a full disk.
-pub(crate) fn is_worth_waiting(error: &StoreError) -> bool {
-    error.is_transient() || matches!(error, StoreError::Full { .. } | StoreError::ReadOnly { .. })
 }
 
 async fn sleep_until(until: Option<Instant>) {

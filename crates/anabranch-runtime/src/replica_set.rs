@@ -83,6 +83,8 @@ pub struct ConsumerProgress {
     pub waiting_for: Vec<String>,
     /// Whether it is paused.
     pub paused: bool,
+    /// Why it waits for its database, if it does: it is away, full or read-only, or the role has no rights.
+    pub away: Option<String>,
 }
 
 impl ReplicaSet {

@@ -253,7 +253,7 @@ impl Keeper {
                         () = &mut stop => return Ok(Ended::Told),
                         done = self.tick() => match done {
                             // The next heartbeat tries again.
-                            Err(RunError::Store(error)) if error.is_transient() => {
+                            Err(RunError::Store(error)) if error.is_worth_waiting() => {
                                 tracing::warn!(%error, "cannot take over yet");
                             }
                             done => done?,
@@ -340,7 +340,7 @@ impl Keeper {
                 }
                 running.claim = true;
             }
-            Err(RunError::Store(error)) if error.is_transient() => {
+            Err(RunError::Store(error)) if error.is_worth_waiting() => {
                 tracing::warn!(consumer = consumer.name, %error, "cannot replay yet");
             }
             Err(error) => {
@@ -364,7 +364,7 @@ impl Keeper {
         let running = &self.running[number];
         let parked = match self.tables.parked(&running.consumer.name).await {
             Ok(parked) => parked,
-            Err(error) if error.is_transient() => return Ok(()),
+            Err(error) if error.is_worth_waiting() => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         for key in parked {

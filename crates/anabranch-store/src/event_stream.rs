@@ -143,7 +143,7 @@ impl Feeder {
         let request = ReadRequest { scope, filter, cursor, up_to, backwards, max_events };
         let page = match self.store.read(request).await {
             Ok(page) => page,
-            Err(error) if self.plan.follow && error.is_transient() => {
+            Err(error) if self.plan.follow && error.is_worth_waiting() => {
                 let wait = pace.outage();
                 tracing::warn!(at = self.store.at(), %error, ?wait, "subscription waits for the database");
                 return Next::Wait(wait);

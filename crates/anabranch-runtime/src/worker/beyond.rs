@@ -58,7 +58,7 @@ impl Keeper {
         for running in &mut self.running {
             let (consumer, checked) = (&running.consumer, &mut running.checked_keys);
             match key_samples::check(consumer, &self.log, &self.tables, checked).await {
-                Err(RunError::Store(error)) if error.is_transient() => {
+                Err(RunError::Store(error)) if error.is_worth_waiting() => {
                     tracing::warn!(%error, "cannot compare keys yet");
                 }
                 done => done?,
@@ -72,7 +72,7 @@ impl Keeper {
     async fn is_in_log(&self, standing: &[(&str, Position)]) -> Result<bool, RunError> {
         let drawn = match self.log.store().drawn().await {
             Ok(drawn) => drawn,
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_worth_waiting() => {
                 tracing::warn!(%error, "cannot compare its cursors with the log yet");
                 return Ok(false);
             }

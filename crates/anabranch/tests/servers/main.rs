@@ -3,6 +3,11 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+#[path = "../replica_sets/crew.rs"]
+mod crew;
+mod fail_over;
+mod fleet;
+mod read_only;
 mod server;
 #[path = "../consumers/support.rs"]
 mod support;

@@ -1,0 +1,1 @@
+//! A standby that is promoted while a fleet works.
