@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Connect(Arc<Error>),
     /// The pool gave none.
     Pool(Arc<PoolError>),
+    /// The only session that there is, is with a standby.
+    Standby,
     /// A statement failed.
     Query(Arc<Error>),
     /// The server says nothing.
@@ -52,6 +54,7 @@ impl Failure {
                 StoreError::ConnectionLost { at, source } => StoreError::Unreachable { at, source },
                 other => other,
             },
+            Self::Standby => Self::standby(at),
             Self::Silent(time) => {
                 let source = format!("no answer within {time:?}").into();
                 StoreError::ConnectionLost { at: at.to_owned(), source }
@@ -65,12 +68,16 @@ impl Failure {
                     }
                     PoolError::Timeout(_) => StoreError::Unreachable { at, source },
                     PoolError::PostCreateHook(HookError::Message(text)) if text == STANDBY => {
-                        StoreError::ReadOnly { at, remedy: TO_PRIMARY, source: STANDBY.into() }
+                        Self::standby(&at)
                     }
                     _ => StoreError::Other { at, source },
                 }
             }
         }
+    }
+
+    fn standby(at: &str) -> StoreError {
+        StoreError::ReadOnly { at: at.to_owned(), remedy: TO_PRIMARY, source: STANDBY.into() }
     }
 
     /// Whether the same call may succeed on another session or a moment later.
@@ -197,9 +204,13 @@ fn without_code(at: String, error: &Arc<Error>) -> StoreError {
         text += &error.to_string();
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             let inner = error.get_ref().map(ToString::to_string).unwrap_or_default();
-            return match inner.contains("certificate") {
-                true => StoreError::NotTrusted { at, source },
-                false => StoreError::ConnectionLost { at, source },
+            return if inner.contains("certificate") {
+                StoreError::NotTrusted { at, source }
+            } else if inner.contains("does not allow writes") {
+                // What the URL asks for by target_session_attrs.
+                StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
+            } else {
+                StoreError::ConnectionLost { at, source }
             };
         }
         cause = error.source();

@@ -297,7 +297,7 @@ impl Running {
             retrying: sum(|lane| lane.retrying.load(Ordering::Relaxed) as u64) as usize,
             waiting_for: self.waiting_for.clone(),
             paused: self.paused,
-            away: self.stats.iter().find_map(|lane| lane.waits_for()),
+            away: self.stats.iter().find_map(|lane| lane.waits_for()).or_else(|| self.feed.away()),
         }
     }
 }

@@ -60,12 +60,16 @@ impl Fleet {
         let appender = Persistent::start(&log);
         until_shared(&log, "orders", 2).await;
         let fleet = Self { db, table, workers, appender, reasons, aside: 0 };
-        fleet.until_further(&log).await;
+        fleet.until_more(&log).await;
         fleet
     }
 
-    /// Waits until both workers handle events that are appended from now on.
-    pub async fn until_further(&self, log: &Log) {
+    /// Waits until both workers handle events that are appended from now on, as seen by a URL.
+    pub async fn until_further(&self, url: &str) {
+        self.until_more(&anabranch::connect_with(url, &self.db.options).await.unwrap()).await;
+    }
+
+    async fn until_more(&self, log: &Log) {
         let last = format!("SELECT coalesce(max(position), 0) FROM {}", self.table);
         let seen = number(log, &last).await;
         let since =
@@ -102,7 +106,7 @@ impl Fleet {
     pub async fn end(self, url: &str) {
         let log = anabranch::connect_with(url, &self.db.options).await.unwrap();
         until_shared(&log, "orders", 2).await;
-        self.until_further(&log).await;
+        self.until_more(&log).await;
         let each = self.appender.finish().await;
         let events = (Persistent::STREAMS * each + self.aside) as i64;
         let streams = Persistent::STREAMS + self.aside.min(1);
