@@ -227,7 +227,7 @@ impl Keeper {
                     }
                     // It has said why; the report comes next.
                 }
-                beat = beats.next() => match beat {
+                beat = beats.next() => match beat? {
                     Some(beat) => tokio::select! {
                         () = &mut stop => return Ok(Ended::Told),
                         done = self.look_after(&beat) => done?,
