@@ -397,6 +397,21 @@ pub enum StoreError {
         /// What happened to which file.
         what: String,
     },
+    /// The log ends before the position where a subscription stands.
+    #[error(
+        "{at} has never been beyond position {drawn}, but a subscription stands at {position}: the log was \
+         emptied or restored from an older backup, or a standby that was behind has become the primary. It \
+         would ignore the next {} events; subscribe again after a position that is in the log",
+        .position.get() - .drawn.get()
+    )]
+    FellBack {
+        /// Which database.
+        at: String,
+        /// Where the subscription stands.
+        position: Position,
+        /// The last position that the log has ever drawn.
+        drawn: Position,
+    },
     /// Somebody else holds what this call needs.
     #[error("{at} is busy: {}; repeat the call, and look for a long write transaction", root(.source))]
     Busy {

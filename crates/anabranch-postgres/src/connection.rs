@@ -10,6 +10,7 @@ use deadpool_postgres::{
     Timeouts,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, Error, Statement};
@@ -35,6 +36,9 @@ pub(crate) struct Server {
     hosts: Hosts,
     /// For messages: without the password.
     pub(crate) at: String,
+    /// The position up to which all events are known to be decided. A new session may lead to a server that
+    /// was promoted and had less: what is known begins anew with it, which costs one look.
+    pub(crate) decided: Arc<AtomicU64>,
     /// How long it may say nothing.
     silence: Duration,
     session: &'static str,
@@ -69,15 +73,16 @@ impl Server {
             Durability::Full => include_str!("../queries/session_full.sql"),
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
         };
-        Ok(Self { config, hosts, at, silence, session })
+        Ok(Self { config, hosts, at, decided: Arc::default(), silence, session })
     }
 
     /// A pool of at most so many sessions, opened when they are needed and set up by some SQL.
     pub(crate) fn pool(&self, size: usize, set_up: &'static str) -> Result<Pool, StoreError> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = Manager::from_connect(self.config.clone(), self.hosts.clone(), manager);
-        let session = self.session;
+        let (session, decided) = (self.session, Arc::clone(&self.decided));
         let prepare = Hook::async_fn(move |client: &mut ClientWrapper, _| {
+            decided.store(0, Ordering::Release);
             Box::pin(async move {
                 client.batch_execute(session).await.map_err(HookError::Backend)?;
                 client.batch_execute(set_up).await.map_err(HookError::Backend)?;

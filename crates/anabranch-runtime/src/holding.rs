@@ -2,7 +2,7 @@
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
-use crate::lane::{LaneStats, Order, Report};
+use crate::lane::{self, LaneStats, Order, Report};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
@@ -55,6 +55,8 @@ pub(crate) struct HoldingSetup {
     pub(crate) counts: Arc<FeedStats>,
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
+    /// Whether somebody waits for its end.
+    pub(crate) catches_up: bool,
     /// How soon to look for new rows when no signal comes.
     pub(crate) poll: Duration,
     /// Told whenever the lane has come further.
@@ -295,7 +297,7 @@ impl Holding {
 
     /// Waits a while for a database that is away, or fails if it never will be back.
     pub async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
-        if !error.is_worth_waiting() {
+        if !lane::is_waited_for(&error, self.setup.catches_up) {
             return Err(error.into());
         }
         let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);

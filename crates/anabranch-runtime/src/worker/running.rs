@@ -105,6 +105,7 @@ impl Start<'_> {
                         reports: reports.clone(),
                         stats,
                         idle,
+                        catches_up: self.plan.catch_up,
                         moved: Arc::clone(self.moved),
                     };
                     lane_tasks.spawn(Lane::new(setup).run());
@@ -125,6 +126,7 @@ impl Start<'_> {
                         stats,
                         counts: Arc::clone(&feed_stats),
                         idle,
+                        catches_up: self.plan.catch_up,
                         poll: self.plan.tuning.poll,
                         moved: Arc::clone(self.moved),
                     };

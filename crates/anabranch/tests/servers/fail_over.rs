@@ -163,4 +163,48 @@ async fn what_a_standby_has_not_got_is_lost_together() {
     assert_eq!(proof(&log, &table).await, all);
     assert!(!worker.has_ended());
     worker.stop().await;
+    // Whoever has seen what is lost would not see what takes its place.
+    let error = subscription.next().await.unwrap().unwrap_err();
+    assert!(matches!(error, StoreError::FellBack { .. }), "{error:?}");
+}
+
+/// Law 4: what a process knew of the old primary's log says nothing about appends in flight on the new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_standby_is_not_read_past_appends_in_flight() {
+    let mut primary = Server::start(&[]);
+    let mut standby = Server::standby_of(&mut primary, &[]);
+    let db = Db::at(url_of([primary.port(), standby.port()]));
+    let log = db.log().await;
+    fill(&log, 0..10, 1..=5).await;
+    until_repeated(&primary, &standby).await;
+    standby.stop();
+    fill(&log, 0..10, 6..=25).await;
+    assert_eq!(log.head().await.unwrap().get(), 250);
+    primary.stop();
+    standby.run();
+    standby.promote();
+
+    // A first append takes its time, a second one has a later position and is there.
+    let (mut client, connection) = anabranch::postgres::tokio_postgres::connect(
+        &standby.url(),
+        anabranch::postgres::tokio_postgres::NoTls,
+    )
+    .await
+    .unwrap();
+    tokio::spawn(connection);
+    let postgres: &anabranch::postgres::Postgres = log.backend().unwrap();
+    let slow = client.transaction().await.unwrap();
+    let stream = |id: &str| StreamId::new("Slow", id).unwrap();
+    let append = Append::new().to(&stream("1"), Expected::NoStream, [numbered(1)]);
+    let first = postgres.append_in(&slow, append).await.unwrap().position();
+    let second =
+        log.append(&stream("2"), Expected::NoStream, [numbered(2)]).await.unwrap().position();
+    assert!(first < second && second.get() < 250, "{first} {second}");
+    let mut events = log.subscribe(Query::all(), Position::new(50));
+    let early = tokio::time::timeout(Duration::from_secs(1), events.next()).await;
+    assert!(early.is_err(), "nobody passes an append in flight: {early:?}");
+    slow.commit().await.unwrap();
+    for position in [first, second] {
+        assert_eq!(events.next().await.unwrap().unwrap().position(), position);
+    }
 }

@@ -8,6 +8,8 @@ mod crew;
 mod fail_over;
 mod fleet;
 mod read_only;
+#[path = "../batches/records.rs"]
+mod records;
 mod server;
 #[path = "../consumers/support.rs"]
 mod support;
