@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 const TO_PRIMARY: &str = "connect to the primary, and check default_transaction_read_only";
 
@@ -104,8 +104,7 @@ impl Failure {
 
     /// Whether an append may be to blame, so that others of its batch can be stored without it.
     pub(crate) fn may_lie_in_append(&self) -> bool {
-        let error = self.at("");
-        self.code().is_some() && (error.is_transient() || !error.is_worth_waiting())
+        self.code().is_some() && !self.is_read_only()
     }
 
     /// Whether the server itself refused a statement, so that the session is sound.
@@ -172,7 +171,9 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
             let remedy = "create it (createdb NAME), or correct the name in the URL";
             StoreError::CannotOpen { at, remedy, source }
         }
-        SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Denied { at, source },
+        SqlState::INSUFFICIENT_PRIVILEGE if !is_about_row(error) => {
+            StoreError::Denied { at, source }
+        }
         SqlState::READ_ONLY_SQL_TRANSACTION => {
             StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
         }
@@ -193,6 +194,13 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
         }
         _ => StoreError::Other { at, source },
     }
+}
+
+/// Whether a right is missing for one row only: a policy or a trigger has refused it, and takes others. The place in
+/// the server that says so has one name in all languages.
+fn is_about_row(error: &Error) -> bool {
+    let routine = error.as_db_error().and_then(DbError::routine);
+    matches!(routine, Some("ExecWithCheckOptions" | "exec_stmt_raise"))
 }
 
 /// The driver's own errors carry no code, only causes.
