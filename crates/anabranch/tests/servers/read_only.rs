@@ -120,7 +120,8 @@ async fn a_row_that_a_policy_refuses_is_the_failure_of_its_key() {
     let table = &recorder.table;
     server.ask(&format!("ALTER TABLE {table} OWNER TO postgres; GRANT ALL ON {table} TO app"));
     server.ask(&format!("ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"));
-    server.ask(&format!("CREATE POLICY most ON {table} USING (true) WITH CHECK (key NOT LIKE '%1')"));
+    server
+        .ask(&format!("CREATE POLICY most ON {table} USING (true) WITH CHECK (key NOT LIKE '%1')"));
     fill(&log, 0..3, 1..=2).await;
     let left = left_by(set(), &log).await;
     assert_eq!((left.parked_keys, left.parked_events), (1, 2));
