@@ -386,7 +386,7 @@ impl Claimer<'_> {
         outage: &mut Backoff,
     ) -> Result<(), BatchError> {
         let error = error.into();
-        if !error.is_transient() || *self.stop.borrow() {
+        if !error.is_waited_for() || *self.stop.borrow() {
             return Err(error);
         }
         if outage.complains() {

@@ -37,7 +37,13 @@ impl BatchError {
         Self::Stopped { job: job.to_owned(), problem: problem.into() }
     }
 
-    pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Store(error) if error.is_transient())
+    pub(crate) fn is_waited_for(&self) -> bool {
+        matches!(self, Self::Store(error) if is_waited_for(error))
     }
+}
+
+/// Whether a batch waits for somebody to cure it. Whoever has started it is told of a right that is missing:
+/// that is theirs to grant.
+pub(crate) fn is_waited_for(error: &StoreError) -> bool {
+    error.is_worth_waiting() && !matches!(error, StoreError::Denied { .. })
 }

@@ -1,5 +1,6 @@
 //! Handles claimed rows, and stores their effects together with how they went.
 
+use crate::error::is_waited_for;
 use crate::handler::RowHandler;
 use crate::later::{Later, Tried};
 use crate::pace::Pace;
@@ -152,7 +153,7 @@ impl<H: RowHandler> Shared<H> {
                     page.remove(0);
                     failed.remove(0);
                 }
-                Commit::Away(error) if error.is_transient() => {
+                Commit::Away(error) if is_waited_for(&error) => {
                     if outage.complains() {
                         tracing::warn!(%error, "a worker waits for its database");
                     }
@@ -229,7 +230,7 @@ impl<H: RowHandler> Shared<H> {
                 Commit::Lost => {
                     return self.settle(&record.session, std::slice::from_ref(record)).await;
                 }
-                Commit::Away(error) if error.is_transient() => {
+                Commit::Away(error) if is_waited_for(&error) => {
                     tokio::time::sleep(outage.wait()).await;
                 }
                 Commit::Away(error) => return Err(error),

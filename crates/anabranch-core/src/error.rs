@@ -376,6 +376,42 @@ pub enum StoreError {
         #[source]
         source: Source,
     },
+    /// The disk fails.
+    #[error("the disk of {at} fails: {}; look at the disk, and repeat the call", root(.source))]
+    Disk {
+        /// Which database.
+        at: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// The file of the log is not the one any more that was opened.
+    #[error(
+        "{at} is gone: {what} while it was open. Nothing is stored any more: what was acknowledged before \
+         is in the file that was there. Put that back (this program goes on then, if it still runs), or \
+         restore a backup and start again"
+    )]
+    Gone {
+        /// Which database.
+        at: String,
+        /// What happened to which file.
+        what: String,
+    },
+    /// The log ends before the position where a subscription stands.
+    #[error(
+        "{at} has never been beyond position {drawn}, but a subscription stands at {position}: the log was \
+         emptied or restored from an older backup, or a standby that was behind has become the primary. It \
+         would ignore the next {} events; subscribe again after a position that is in the log",
+        .position.get() - .drawn.get()
+    )]
+    FellBack {
+        /// Which database.
+        at: String,
+        /// Where the subscription stands.
+        position: Position,
+        /// The last position that the log has ever drawn.
+        drawn: Position,
+    },
     /// Somebody else holds what this call needs.
     #[error("{at} is busy: {}; repeat the call, and look for a long write transaction", root(.source))]
     Busy {
@@ -412,6 +448,26 @@ impl StoreError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::Busy { .. })
+    }
+
+    /// Whether somebody may cure it while this program runs: a worker waits then and goes on by itself, and
+    /// no event is to blame. Besides what is transient, that is a disk that is full or fails, a database
+    /// that is read-only, and a right that is missing.
+    ///
+    /// ```
+    /// use anabranch_core::StoreError;
+    /// let at = "postgres://app@db:5432/shop".to_owned();
+    /// let full = StoreError::Full { at, source: "no space left".into() };
+    /// assert!(full.is_worth_waiting() && !full.is_transient());
+    /// assert!(!StoreError::Closed.is_worth_waiting());
+    /// ```
+    #[must_use]
+    pub fn is_worth_waiting(&self) -> bool {
+        self.is_transient()
+            || matches!(
+                self,
+                Self::Full { .. } | Self::Disk { .. } | Self::ReadOnly { .. } | Self::Denied { .. }
+            )
     }
 }
 

@@ -1,6 +1,7 @@
 //! URLs, pools and sessions.
 
 use crate::error::Failure;
+use crate::hosts::{Hosts, Opened, is_standby};
 use crate::tls;
 use anabranch_core::{InputError, InputProblem, StoreError};
 use anabranch_store::Durability;
@@ -8,10 +9,11 @@ use deadpool_postgres::{
     ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
     Timeouts,
 };
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio_postgres::config::Host;
 use tokio_postgres::{Config, Error, Statement};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long to wait for the server, unless the URL says otherwise.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -30,10 +32,13 @@ pub(crate) const STANDBY: &str = "it is a standby";
 /// A server, and how its sessions are opened.
 #[derive(Clone)]
 pub(crate) struct Server {
-    pub(crate) config: Config,
-    pub(crate) tls: MakeRustlsConnect,
+    config: Config,
+    hosts: Hosts,
     /// For messages: without the password.
     pub(crate) at: String,
+    /// The position up to which all events are known to be decided. A new session may lead to a server that
+    /// was promoted and had less: what is known begins anew with it, which costs one look.
+    pub(crate) decided: Arc<AtomicU64>,
     /// How long it may say nothing.
     silence: Duration,
     session: &'static str,
@@ -62,19 +67,22 @@ impl Server {
         let at = describe(&config);
         let tls = tls::connector(config.get_ssl_mode())
             .map_err(|error| StoreError::Other { at: at.clone(), source: error.into() })?;
+        let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_WAIT);
+        let hosts = Hosts::of(&config, &tls, patience);
         let session = match durability {
             Durability::Full => include_str!("../queries/session_full.sql"),
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
         };
-        Ok(Self { config, tls, at, silence, session })
+        Ok(Self { config, hosts, at, decided: Arc::default(), silence, session })
     }
 
     /// A pool of at most so many sessions, opened when they are needed and set up by some SQL.
     pub(crate) fn pool(&self, size: usize, set_up: &'static str) -> Result<Pool, StoreError> {
         let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_config(self.config.clone(), self.tls.clone(), manager);
-        let session = self.session;
+        let manager = Manager::from_connect(self.config.clone(), self.hosts.clone(), manager);
+        let (session, decided) = (self.session, Arc::clone(&self.decided));
         let prepare = Hook::async_fn(move |client: &mut ClientWrapper, _| {
+            decided.store(0, Ordering::Release);
             Box::pin(async move {
                 client.batch_execute(session).await.map_err(HookError::Backend)?;
                 client.batch_execute(set_up).await.map_err(HookError::Backend)?;
@@ -86,7 +94,7 @@ impl Server {
                 }
             })
         });
-        let create = self.config.get_connect_timeout().copied();
+        let create = Some(self.hosts.patience());
         let timeouts = Timeouts { wait: Some(POOL_WAIT), create, recycle: Some(self.silence) };
         Pool::builder(manager)
             .max_size(size.max(1))
@@ -95,6 +103,23 @@ impl Server {
             .post_create(prepare)
             .build()
             .map_err(|error| StoreError::Other { at: self.at.clone(), source: error.into() })
+    }
+
+    /// A session outside the pools.
+    pub(crate) async fn open(&self) -> Result<Opened, Failure> {
+        let open = async {
+            let mut opened = self.hosts.open().await?;
+            let is_standby = is_standby(&mut opened).await?;
+            Ok::<_, Error>((opened, is_standby))
+        };
+        let patience = self.hosts.patience();
+        match tokio::time::timeout(patience, open).await {
+            Ok(Ok((opened, false))) => Ok(opened),
+            // Locks and notifications of a standby are nobody else's.
+            Ok(Ok((_, true))) => Err(Failure::Standby),
+            Ok(Err(error)) => Err(Failure::Connect(Arc::new(error))),
+            Err(_) => Err(Failure::Silent(patience)),
+        }
     }
 
     /// Waits for an answer, though not for ever.

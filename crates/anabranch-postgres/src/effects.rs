@@ -184,7 +184,9 @@ impl PostgresSession {
                 Ok(answers)
             }
             Err(failed) => {
-                let is_local = failed.statement.is_some() && !failed.error.is_closed();
+                let is_local = failed.statement.is_some()
+                    && failed.error.code().is_none()
+                    && !failed.error.is_closed();
                 let failure = Failure::from(failed.error);
                 if failure.is_stale_plan() {
                     // A table has changed since it was prepared: on another session it is prepared
@@ -194,7 +196,7 @@ impl PostgresSession {
                 }
                 // A session that the server spoke to, or that a statement never reached, is sound
                 // once it has rolled back; of others we do not know where they stand.
-                if (failure.code().is_some() || is_local)
+                if (failure.leaves_session_sound() || is_local)
                     && self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
                 {
                     lease.give_back();

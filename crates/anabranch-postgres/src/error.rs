@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 const TO_PRIMARY: &str = "connect to the primary, and check default_transaction_read_only";
 
@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Connect(Arc<Error>),
     /// The pool gave none.
     Pool(Arc<PoolError>),
+    /// The only session that there is, is with a standby.
+    Standby,
     /// A statement failed.
     Query(Arc<Error>),
     /// The server says nothing.
@@ -52,6 +54,7 @@ impl Failure {
                 StoreError::ConnectionLost { at, source } => StoreError::Unreachable { at, source },
                 other => other,
             },
+            Self::Standby => Self::standby(at),
             Self::Silent(time) => {
                 let source = format!("no answer within {time:?}").into();
                 StoreError::ConnectionLost { at: at.to_owned(), source }
@@ -65,12 +68,16 @@ impl Failure {
                     }
                     PoolError::Timeout(_) => StoreError::Unreachable { at, source },
                     PoolError::PostCreateHook(HookError::Message(text)) if text == STANDBY => {
-                        StoreError::ReadOnly { at, remedy: TO_PRIMARY, source: STANDBY.into() }
+                        Self::standby(&at)
                     }
                     _ => StoreError::Other { at, source },
                 }
             }
         }
+    }
+
+    fn standby(at: &str) -> StoreError {
+        StoreError::ReadOnly { at: at.to_owned(), remedy: TO_PRIMARY, source: STANDBY.into() }
     }
 
     /// Whether the same call may succeed on another session or a moment later.
@@ -79,7 +86,25 @@ impl Failure {
         let code = self.code();
         code != Some(&SqlState::QUERY_CANCELED)
             && !self.is_lock_timeout()
-            && self.at("").is_transient()
+            // A fail-over takes seconds, and until it is over a server may be read-only.
+            && (self.at("").is_transient() || self.is_read_only())
+    }
+
+    /// Whether the server lets nobody write just now.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.at(""), StoreError::ReadOnly { .. })
+    }
+
+    /// Whether a session can be used again once it has rolled back. One that the server spoke to is sound,
+    /// except one that may only read: it began when its role or database could not write, and stays as it
+    /// is, while a new one may write.
+    pub(crate) fn leaves_session_sound(&self) -> bool {
+        self.code().is_some_and(|code| *code != SqlState::READ_ONLY_SQL_TRANSACTION)
+    }
+
+    /// Whether an append may be to blame, so that others of its batch can be stored without it.
+    pub(crate) fn may_lie_in_append(&self) -> bool {
+        self.code().is_some() && !self.is_read_only()
     }
 
     /// Whether the server itself refused a statement, so that the session is sound.
@@ -146,11 +171,14 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
             let remedy = "create it (createdb NAME), or correct the name in the URL";
             StoreError::CannotOpen { at, remedy, source }
         }
-        SqlState::INSUFFICIENT_PRIVILEGE => StoreError::Denied { at, source },
+        SqlState::INSUFFICIENT_PRIVILEGE if !is_about_row(error) => {
+            StoreError::Denied { at, source }
+        }
         SqlState::READ_ONLY_SQL_TRANSACTION => {
             StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
         }
         SqlState::DISK_FULL => StoreError::Full { at, source },
+        SqlState::IO_ERROR => StoreError::Disk { at, source },
         SqlState::LOCK_NOT_AVAILABLE
         | SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
@@ -168,6 +196,13 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
     }
 }
 
+/// Whether a right is missing for one row only: a policy or a trigger has refused it, and takes others. The place in
+/// the server that says so has one name in all languages.
+fn is_about_row(error: &Error) -> bool {
+    let routine = error.as_db_error().and_then(DbError::routine);
+    matches!(routine, Some("ExecWithCheckOptions" | "exec_stmt_raise"))
+}
+
 /// The driver's own errors carry no code, only causes.
 fn without_code(at: String, error: &Arc<Error>) -> StoreError {
     let source = Box::new(Said(Arc::clone(error)));
@@ -177,9 +212,13 @@ fn without_code(at: String, error: &Arc<Error>) -> StoreError {
         text += &error.to_string();
         if let Some(error) = error.downcast_ref::<std::io::Error>() {
             let inner = error.get_ref().map(ToString::to_string).unwrap_or_default();
-            return match inner.contains("certificate") {
-                true => StoreError::NotTrusted { at, source },
-                false => StoreError::ConnectionLost { at, source },
+            return if inner.contains("certificate") {
+                StoreError::NotTrusted { at, source }
+            } else if inner.contains("does not allow writes") {
+                // What the URL asks for by target_session_attrs.
+                StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
+            } else {
+                StoreError::ConnectionLost { at, source }
             };
         }
         cause = error.source();

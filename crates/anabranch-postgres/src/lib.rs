@@ -22,6 +22,7 @@
 //! | `value` | values as PostgreSQL writes them |
 //! | `wake` | LISTEN and NOTIFY |
 //! | `connection` | URLs, pools, sessions |
+//! | `hosts` | which of several servers to connect to |
 //! | `tls` | encryption |
 //! | `schema` | migrations, settings, statements |
 //! | `error` | what PostgreSQL's errors mean |
@@ -41,6 +42,7 @@ mod effects;
 mod error;
 mod guess;
 mod horizon;
+mod hosts;
 mod insert;
 mod keys;
 mod life;

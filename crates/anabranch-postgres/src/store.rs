@@ -22,7 +22,7 @@ use deadpool_postgres::Pool;
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::{Error, Transaction};
@@ -67,7 +67,6 @@ struct Inner {
     scans: Pool,
     wake: Arc<Wake>,
     effects: Arc<Effects>,
-    decided: AtomicU64,
 }
 
 impl Postgres {
@@ -101,7 +100,6 @@ impl Postgres {
                 rule,
                 guesses: Guesses::default(),
             },
-            decided: AtomicU64::new(0),
             limits: options.limits,
             namespace,
             appends,
@@ -210,7 +208,7 @@ impl Inner {
         if failure.is_lock_timeout() {
             return vec![batch];
         }
-        if batch.len() > 1 && failure.code().is_some() {
+        if batch.len() > 1 && failure.may_lie_in_append() {
             // One append that the server cannot take must not fail its neighbours.
             let mut waiting = Vec::new();
             for ticket in batch {
@@ -263,7 +261,7 @@ impl Inner {
         let answers = self.server.in_time(append).await;
         let is_sound = match &answers {
             Ok(_) => true,
-            Err(failure) if failure.code().is_some() => {
+            Err(failure) if failure.leaves_session_sound() => {
                 self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
             }
             Err(_) => false,
@@ -287,7 +285,7 @@ impl Inner {
     /// Waits until everything up to a position that matches is decided.
     async fn settle(&self, query: &Query, up_to: Position) -> Result<(), Failure> {
         let mut target = None;
-        while up_to.get() > self.decided.load(Ordering::Acquire) {
+        while up_to.get() > self.server.decided.load(Ordering::Acquire) {
             let ends = async |reader: Reader<'_>| reader.ends(query).await;
             let (horizon, head) = self.with_reader(&self.reads, ends).await?;
             let target = *target.get_or_insert(up_to.min(head.visible));
@@ -322,7 +320,7 @@ impl Inner {
             session: lease.session(),
             sql: &self.appending.sql,
             classes: self.appending.classes,
-            decided: &self.decided,
+            decided: &self.server.decided,
         };
         let result = self.server.in_time(work(reader)).await;
         if !matches!(result, Err(Failure::Silent(_))) {

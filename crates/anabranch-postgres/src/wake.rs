@@ -244,8 +244,7 @@ pub(crate) async fn connect(
     server: &Server,
     woken: impl Fn(&str) + Send + 'static,
 ) -> Result<(Client, Task), Failure> {
-    let connected = server.config.connect(server.tls.clone()).await;
-    let (client, connection) = connected.map_err(|error| Failure::Connect(Arc::new(error)))?;
+    let (client, connection) = server.open().await?;
     let driver = Task::spawn(async move {
         let mut connection = connection;
         let mut messages = stream::poll_fn(move |context| connection.poll_message(context));

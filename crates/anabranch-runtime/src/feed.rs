@@ -6,17 +6,20 @@
 //! lane holds up nobody. Slots that were claimed at another position than the rest of their lane are
 //! the same case.
 
+mod stats;
+
 use crate::consumer::Consumer;
 use crate::lane::{Report, Reporter};
 use crate::run_error::RunError;
-use anabranch_core::{Event, Position, SLOTS, Slot, SlotSet, StoreError};
+use anabranch_core::{Event, Position, SLOTS, SlotSet, StoreError};
 use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{Backoff, Log, Page, PageEnd, ReadRequest, Scope};
 use futures_util::FutureExt;
+pub(crate) use stats::FeedStats;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -137,37 +140,6 @@ pub(crate) struct Feed {
     /// How soon to look for new events when no wake comes.
     poll: Duration,
     stats: Arc<FeedStats>,
-}
-
-/// What others may see of a feed.
-pub(crate) struct FeedStats {
-    /// How many events of each slot were read since they were counted last.
-    events: Box<[AtomicU32]>,
-    /// How many events were found though no wake had told of them.
-    pub(crate) unannounced: AtomicU64,
-}
-
-impl Default for FeedStats {
-    fn default() -> Self {
-        let events = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
-        Self { events, unannounced: AtomicU64::new(0) }
-    }
-}
-
-impl FeedStats {
-    /// How many events of a slot were read; counts from 0 again.
-    pub(crate) fn take_count(&self, slot: Slot) -> u32 {
-        self.events[usize::from(slot.get())].swap(0, Ordering::Relaxed)
-    }
-
-    /// So many more of a slot.
-    pub(crate) fn count(&self, slot: Slot, more: u32) {
-        self.events[usize::from(slot.get())].fetch_add(more, Ordering::Relaxed);
-    }
-
-    pub(crate) fn count_anew(&self) {
-        self.events.iter().for_each(|count| count.store(0, Ordering::Relaxed));
-    }
 }
 
 /// What can be done next.
@@ -360,7 +332,8 @@ impl Feed {
         let request = self.request(&slots, at, up_to.unwrap_or(Position::END));
         let page = match self.log.store().read(request).await {
             Ok(page) => page,
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_worth_waiting() => {
+                self.stats.waits_for(Some(&error));
                 if self.outage.complains() {
                     let consumer = &self.consumer.name;
                     tracing::warn!(consumer, %error, "the feed waits for the database");
@@ -369,7 +342,10 @@ impl Feed {
             }
             Err(error) => return Err(error),
         };
-        self.outage.end();
+        if self.outage.is_under_way() {
+            self.outage.end();
+            self.stats.waits_for(None);
+        }
         self.deliver(&group, &slots, page, wake_seen);
         self.join_up();
         Ok(None)
@@ -425,7 +401,7 @@ impl Feed {
             if let Some(lane) = self.lane_of[usize::from(slot.get())]
                 && slots.contains(slot)
             {
-                self.stats.events[usize::from(slot.get())].fetch_add(1, Ordering::Relaxed);
+                self.stats.count(slot, 1);
                 of_lane[usize::from(lane)].push(event);
             }
         }

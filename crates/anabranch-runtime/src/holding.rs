@@ -59,6 +59,8 @@ pub(crate) struct HoldingSetup {
     pub(crate) counts: Arc<FeedStats>,
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
+    /// Whether somebody waits for its end.
+    pub(crate) catches_up: bool,
     /// How soon to look for new rows when no signal comes.
     pub(crate) poll: Duration,
     /// Told whenever the lane has come further.
@@ -86,7 +88,7 @@ pub enum Commit {
 impl Commit {
     pub(crate) fn of(failure: Failure) -> Self {
         match failure.failed.reason {
-            Reason::Store(error) if lane::is_worth_waiting(&error) => Self::Away(error),
+            Reason::Store(error) if error.is_worth_waiting() => Self::Away(error),
             reason => Self::Refused { item: failure.event, error: reason.to_string() },
         }
     }
@@ -293,7 +295,7 @@ impl Holding {
             }
             Ended::Broken(failed) => {
                 let error = failed.into_store_error(tables.at());
-                if !lane::is_worth_waiting(&error) {
+                if !error.is_worth_waiting() {
                     return Err(error.into());
                 }
                 Commit::Away(error)
@@ -342,7 +344,7 @@ impl Holding {
 
     /// Waits a while for a database that is away, or fails if it never will be back.
     pub async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
-        if !lane::is_worth_waiting(&error) {
+        if !lane::is_waited_for(&error, self.setup.catches_up) {
             return Err(error.into());
         }
         let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);

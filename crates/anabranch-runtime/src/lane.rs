@@ -76,6 +76,8 @@ pub(crate) struct LaneSetup {
     pub(crate) stats: Arc<LaneStats>,
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
+    /// Whether somebody waits for its end.
+    pub(crate) catches_up: bool,
     /// Told whenever the lane has come further.
     pub(crate) moved: Arc<Notify>,
 }
@@ -311,7 +313,7 @@ impl Lane {
 
     /// Waits for a database that is away, or gives up if it never will be back.
     async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
-        if !is_worth_waiting(&error) {
+        if !is_waited_for(&error, self.setup.catches_up) {
             return Err(error.into());
         }
         let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
@@ -354,9 +356,10 @@ impl Lane {
     }
 }
 
-/// Whether somebody may cure it without a restart: no key is to blame for a full disk.
-pub(crate) fn is_worth_waiting(error: &StoreError) -> bool {
-    error.is_transient() || matches!(error, StoreError::Full { .. } | StoreError::ReadOnly { .. })
+/// Whether a lane waits for somebody to cure it. Who waits for the end of a catch-up is told of a right that is
+/// missing: that is theirs to grant.
+pub(crate) fn is_waited_for(error: &StoreError, catches_up: bool) -> bool {
+    error.is_worth_waiting() && !(catches_up && matches!(error, StoreError::Denied { .. }))
 }
 
 async fn sleep_until(until: Option<Instant>) {

@@ -86,6 +86,8 @@ pub struct ConsumerProgress {
     pub paused: bool,
     /// Why it does not run in this process, if it has stopped by itself, here or everywhere, or is refused.
     pub trouble: Option<String>,
+    /// Why it waits for its database, if it does: it is away, full or read-only, or the role has no rights.
+    pub away: Option<String>,
 }
 
 impl ReplicaSet {

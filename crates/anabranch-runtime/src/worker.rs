@@ -260,7 +260,7 @@ impl Keeper {
                     () = &mut stop => return Ok(Ended::Told),
                     done = self.hear(said) => done?,
                 },
-                beat = beats.next() => match beat {
+                beat = beats.next() => match beat? {
                     Some(beat) => tokio::select! {
                         () = &mut stop => return Ok(Ended::Told),
                         done = self.look_after(&beat) => done?,
@@ -286,7 +286,7 @@ impl Keeper {
                         () = &mut stop => return Ok(Ended::Told),
                         done = self.tick() => match done {
                             // The next heartbeat tries again.
-                            Err(RunError::Store(error)) if error.is_transient() => {
+                            Err(RunError::Store(error)) if error.is_worth_waiting() => {
                                 tracing::warn!(%error, "cannot take over yet");
                             }
                             done => done?,

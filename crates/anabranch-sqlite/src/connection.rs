@@ -1,6 +1,7 @@
 //! Connections: their pragmas, the one thread that writes, and the pool that reads.
 
 use crate::error::{is_busy, store_error};
+use crate::files::Files;
 use anabranch_core::StoreError;
 use anabranch_store::Durability;
 use rusqlite::{Connection, OpenFlags};
@@ -129,18 +130,19 @@ pub(crate) enum Readers {
 #[derive(Debug)]
 pub(crate) struct Pool {
     place: Place,
+    files: Arc<Files>,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
 }
 
 impl Readers {
-    pub(crate) fn new(place: &Place, readers: usize, writer: &Writer) -> Self {
+    pub(crate) fn new(place: &Place, readers: usize, writer: &Writer, files: &Arc<Files>) -> Self {
         if place.path.is_none() {
             return Self::Writer(writer.clone());
         }
         let permits = Arc::new(Semaphore::new(readers.max(1)));
-        let (place, idle) = (place.clone(), Mutex::new(Vec::new()));
-        Self::Pool(Arc::new(Pool { place, idle, permits }))
+        let (place, files) = (place.clone(), Arc::clone(files));
+        Self::Pool(Arc::new(Pool { place, files, idle: Mutex::default(), permits }))
     }
 
     /// Runs a job on a connection that nobody else uses meanwhile.
@@ -157,7 +159,10 @@ impl Readers {
         let work = move || {
             let _permit = permit;
             let idle = pool.idle().pop();
-            let connection = idle.map_or_else(|| pool.place.open(), Ok)?;
+            let connection = idle.map_or_else(|| pool.place.open(), Ok);
+            // A file that is gone cannot be opened either; this says why.
+            pool.files.check()?;
+            let connection = connection?;
             let result = job(&connection);
             pool.idle().push(connection);
             Ok(result)

@@ -6,6 +6,7 @@
 
 use crate::connection::{Job, Place, Writer};
 use crate::error::store_error;
+use crate::files::Files;
 use crate::life::Life;
 use crate::row_watch::Watch;
 use crate::schema;
@@ -34,18 +35,20 @@ pub(crate) struct Effects {
     signals: Signals,
     life: Life,
     schema: Schema,
+    files: Arc<Files>,
 }
 
 impl Effects {
     pub(crate) fn new(
         writer: Writer,
         dialect: Dialect,
-        place: &Place,
+        (place, files): (&Place, &Arc<Files>),
         signals: Signals,
         schema: Schema,
     ) -> Self {
         let life = Life::beside(place.path.as_deref(), &dialect.namespace);
-        Self { writer, dialect, at: place.at.clone().into(), signals, life, schema }
+        let (at, files) = (place.at.clone().into(), Arc::clone(files));
+        Self { writer, dialect, at, signals, life, schema, files }
     }
 }
 
@@ -64,6 +67,7 @@ impl Effects {
             at: Arc::clone(&self.at),
             signal: Topic::ALL.map(|topic| schema::signal(&self.dialect.namespace, topic)),
             signals: Arc::clone(&self.signals),
+            files: Arc::clone(&self.files),
         }
     }
 }
@@ -151,6 +155,7 @@ struct Shared {
     signal: [String; Topic::ALL.len()],
     /// Those of this process.
     signals: Signals,
+    files: Arc<Files>,
 }
 
 struct SqliteSession {
@@ -227,8 +232,9 @@ fn serve(
     };
     let only_reads = batch.end == End::Commit && batch.statements.iter().all(reads);
     let begin = if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
-    if let Err(error) = connection.execute_batch(begin) {
-        return answer(batch.reply, Err(Failed::store(store_error(at, error))));
+    let begin = || connection.execute_batch(begin).map_err(|error| store_error(at, error));
+    if let Err(error) = shared.files.check().and_then(|()| begin()) {
+        return answer(batch.reply, Err(Failed::store(error)));
     }
     loop {
         let mut answers = run(connection, shared, &batch.statements);
@@ -239,7 +245,10 @@ fn serve(
         }
         if answers.is_ok() && batch.end == End::Commit {
             let committed = connection.execute_batch("COMMIT");
-            answers = committed.map_err(|error| Failed::store(store_error(at, error))).and(answers);
+            let committed = committed.map_err(|error| store_error(at, error));
+            // Else it is stored where nobody finds it.
+            let committed = committed.and_then(|()| shared.files.check());
+            answers = committed.map_err(Failed::store).and(answers);
         }
         let End::Open { idle } = batch.end else {
             if answers.is_err() {

@@ -26,6 +26,7 @@ pub(crate) fn store_error(at: &str, error: impl Into<Arc<rusqlite::Error>>) -> S
             StoreError::ReadOnly { at, remedy, source }
         }
         Some(ErrorCode::DiskFull) => StoreError::Full { at, source },
+        Some(ErrorCode::SystemIoFailure) => StoreError::Disk { at, source },
         Some(ErrorCode::PermissionDenied) => StoreError::Denied { at, source },
         Some(ErrorCode::CannotOpen) => {
             let remedy = "check that it exists, or that its directory exists and can be written to";

@@ -9,6 +9,7 @@
 //! | `append` | a batch of appends inside one transaction |
 //! | `read` | one page of events |
 //! | `connection` | pragmas, the writer thread, the pool of readers |
+//! | `files` | whether the files are still those that were opened |
 //! | `effects` | transactions of consumers |
 //! | `row_watch` | rows that are written for two slots |
 //! | `life` | signs of life of workers |
@@ -28,6 +29,7 @@ mod append;
 mod connection;
 mod effects;
 mod error;
+mod files;
 mod life;
 mod read;
 mod row_watch;

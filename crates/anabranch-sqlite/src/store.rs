@@ -4,6 +4,7 @@ use crate::append;
 use crate::connection::{Place, Readers, Writer};
 use crate::effects::Effects;
 use crate::error::store_error;
+use crate::files::{Files, Gone};
 use crate::schema::{self, Sql};
 use crate::{read, watch as watcher};
 use anabranch_core::decide::Ids;
@@ -36,6 +37,7 @@ struct Shared {
     at: String,
     sql: Sql,
     rule: HashRule,
+    files: Arc<Files>,
 }
 
 impl Sqlite {
@@ -64,12 +66,15 @@ impl Sqlite {
         }
         let mut connection = place.open()?;
         let (rule, found) = schema::prepare(&mut connection, &place, options)?;
+        let files = Arc::new(Files::of(&place));
+        // It is there now, and if it goes away nobody makes an empty one in its place.
+        let place = Place { create: false, ..place };
         let no_thread = |error: std::io::Error| StoreError::Other {
             at: place.at.clone(),
             source: error.into(),
         };
         let writer = Writer::start(connection).map_err(no_thread)?;
-        let readers = Readers::new(&place, options.readers, &writer);
+        let readers = Readers::new(&place, options.readers, &writer, &files);
         let wake = Arc::new(watch::Sender::new(0));
         let dialect = Dialect { kind: Kind::Sqlite, namespace: options.namespace.clone() };
         let signals = Arc::new(Topic::ALL.map(|_| watch::Sender::new(0)));
@@ -77,9 +82,10 @@ impl Sqlite {
             let query = schema::signals(&options.namespace);
             watcher::start(place.clone(), query, &wake, &signals).map_err(no_thread)?;
         }
-        let effects = Effects::new(writer.clone(), dialect, &place, signals, found);
+        let effects = Effects::new(writer.clone(), dialect, (&place, &files), signals, found);
         let effects = Arc::new(effects);
-        let shared = Arc::new(Shared { at: place.at, sql: Sql::of(&options.namespace), rule });
+        let sql = Sql::of(&options.namespace);
+        let shared = Arc::new(Shared { at: place.at, sql, rule, files });
         Ok(Self { shared, writer, readers, wake, limits: options.limits, effects })
     }
 
@@ -112,7 +118,7 @@ impl Sqlite {
         append: Append,
     ) -> Result<Appended, AppendError> {
         append.validate(&self.limits)?;
-        let Shared { at, sql, rule } = self.shared.as_ref();
+        let Shared { at, sql, rule, .. } = self.shared.as_ref();
         let mut answers = append::append_in(tx, sql, *rule, &[&append], Ids::All)
             .map_err(|error| store_error(at, error))?;
         answers.remove(0)
@@ -155,9 +161,20 @@ impl Sqlite {
 impl Shared {
     /// Stores a batch and answers it.
     fn store(&self, connection: &mut rusqlite::Connection, batch: Vec<Ticket>) {
+        let refuse = |batch: Vec<Ticket>, gone: &Gone| {
+            let error = || StoreError::from(gone.clone());
+            batch.into_iter().for_each(|ticket| ticket.answer(Err(error().into())));
+        };
+        if let Some(gone) = self.files.gone() {
+            return refuse(batch, &gone);
+        }
         let appends: Vec<&Append> = batch.iter().map(|ticket| &ticket.append).collect();
         let error = match append::append_batch(connection, &self.sql, self.rule, &appends) {
             Ok(answers) => {
+                if let Some(gone) = self.files.gone() {
+                    // It is stored where nobody finds it.
+                    return refuse(batch, &gone);
+                }
                 let answered = batch.into_iter().zip(answers);
                 return answered.for_each(|(ticket, answer)| ticket.answer(answer));
             }

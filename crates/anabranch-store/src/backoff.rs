@@ -20,7 +20,9 @@ const COMPLAIN: Duration = Duration::from_secs(10);
 /// let waits: Vec<Duration> = (0..9).map(|_| backoff.wait()).collect();
 /// assert!(waits[0] <= Duration::from_millis(50));
 /// assert!((500..=1000).contains(&waits[8].as_millis()));
+/// assert!(backoff.is_under_way());
 /// backoff.end();
+/// assert!(!backoff.is_under_way());
 /// assert!(backoff.wait() <= Duration::from_millis(50));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,6 +46,12 @@ impl Backoff {
             self.complained = Some(Instant::now());
         }
         is_due
+    }
+
+    /// Whether it was away when it was asked last.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        self.last.is_some()
     }
 
     /// It is back.

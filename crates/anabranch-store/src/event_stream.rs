@@ -9,7 +9,7 @@ use futures_util::Stream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 /// The first page is small, so that a short read is not paid like a long one.
@@ -20,6 +20,8 @@ const PENDING_POLL: Duration = Duration::from_millis(5);
 const PENDING_POLL_MAX: Duration = Duration::from_millis(40);
 /// How soon to look for new events when no wake comes: wakes may be lost.
 const FALLBACK_POLL: Duration = Duration::from_secs(1);
+/// How often a subscription that has come to the end makes sure that the log has not fallen behind it.
+const CHECK: Duration = Duration::from_secs(5);
 /// How long to wait for a database that is away.
 const OUTAGE_POLL: Duration = Duration::from_millis(50);
 const OUTAGE_POLL_MAX: Duration = Duration::from_secs(5);
@@ -143,7 +145,7 @@ impl Feeder {
         let request = ReadRequest { scope, filter, cursor, up_to, backwards, max_events };
         let page = match self.store.read(request).await {
             Ok(page) => page,
-            Err(error) if self.plan.follow && error.is_transient() => {
+            Err(error) if self.plan.follow && error.is_worth_waiting() => {
                 let wait = pace.outage();
                 tracing::warn!(at = self.store.at(), %error, ?wait, "subscription waits for the database");
                 return Next::Wait(wait);
@@ -167,7 +169,13 @@ impl Feeder {
 
     async fn after(&self, end: PageEnd, pace: &mut Pace) -> Next {
         match end {
-            PageEnd::Last if self.plan.follow => Next::Wait(FALLBACK_POLL),
+            PageEnd::Last if self.plan.follow => match self.fell_back(pace).await {
+                Some(error) => {
+                    let _ = self.sender.send(Err(error)).await;
+                    Next::Done
+                }
+                None => Next::Wait(FALLBACK_POLL),
+            },
             PageEnd::Last => Next::Done,
             PageEnd::Pending if self.plan.follow => Next::Wait(pace.pending()),
             _ if self.plan.follow || self.plan.backwards => Next::Read,
@@ -183,6 +191,20 @@ impl Feeder {
                 Ok(_) => Next::Read,
             },
         }
+    }
+
+    /// Whether the log has never been where this stands: it was emptied, or is an older one now.
+    async fn fell_back(&self, pace: &mut Pace) -> Option<StoreError> {
+        let is_due = pace.checked.get_or_insert_with(Instant::now).elapsed() >= CHECK;
+        if !is_due || matches!(self.plan.scope, Scope::Stream(_)) {
+            return None;
+        }
+        // If it is away, the next read finds that out.
+        let drawn = self.store.drawn().await.ok()?;
+        pace.checked = Some(Instant::now());
+        let position = Position::new(self.plan.cursor);
+        let at = self.store.at().to_owned();
+        (position > drawn).then_some(StoreError::FellBack { at, position, drawn })
     }
 
     async fn target(&self, pace: &mut Pace) -> Result<Position, StoreError> {
@@ -211,6 +233,8 @@ struct Pace {
     pending: Option<Duration>,
     outage: Option<Duration>,
     target: Option<Position>,
+    /// When it last made sure that the log has not fallen behind it.
+    checked: Option<Instant>,
 }
 
 impl Pace {

@@ -76,6 +76,15 @@ impl LaneStats {
         wait
     }
 
+    /// What the lane waits for, if the database cannot do it now.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        let state = self.doing.lock().ok()?;
+        match &state.doing {
+            Doing::Waiting { error } => Some(error.clone()),
+            _ => None,
+        }
+    }
+
     /// The lane has ended: it holds nothing, and does nothing.
     pub(crate) fn ended(&self) {
         self.position.store(0, Ordering::Relaxed);

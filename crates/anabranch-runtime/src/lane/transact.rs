@@ -1,6 +1,6 @@
 //! One transaction: handler, parked events, fence.
 
-use super::{Batch, Lane, is_worth_waiting};
+use super::{Batch, Lane};
 use crate::consumer::PROJECTION;
 use crate::handler::HandlerError;
 use crate::report::Doing;
@@ -168,7 +168,7 @@ impl Lane {
             Ended::Fenced => Outcome::Fenced,
             Ended::Broken(failed) => {
                 let error = failed.into_store_error(self.setup.tables.at());
-                if is_worth_waiting(&error) { Outcome::Away(error) } else { Outcome::Broken(error) }
+                if error.is_worth_waiting() { Outcome::Away(error) } else { Outcome::Broken(error) }
             }
             Ended::Failed(failure) => self.failed(failure),
         }
@@ -176,7 +176,7 @@ impl Lane {
 
     fn failed(&self, failure: Failure) -> Outcome {
         match failure.failed.reason {
-            Reason::Store(error) if is_worth_waiting(&error) => Outcome::Away(error),
+            Reason::Store(error) if error.is_worth_waiting() => Outcome::Away(error),
             reason => {
                 let error = reason.to_string();
                 self.setup.stats.does(Doing::Failing { error: Doing::cut(&error) }, false);

@@ -70,7 +70,7 @@ impl Keeper {
                 }
                 running.claim = true;
             }
-            Err(RunError::Store(error)) if error.is_transient() => {
+            Err(RunError::Store(error)) if error.is_worth_waiting() => {
                 tracing::warn!(consumer = consumer.name, %error, "cannot replay yet");
             }
             Err(error) => {
@@ -94,7 +94,7 @@ impl Keeper {
         let running = &self.running[number];
         let parked = match self.tables.parked(&running.consumer.name).await {
             Ok(parked) => parked,
-            Err(error) if error.is_transient() => return Ok(()),
+            Err(error) if error.is_worth_waiting() => return Ok(()),
             Err(error) => return self.is_broken(number, error.into()),
         };
         for key in parked {

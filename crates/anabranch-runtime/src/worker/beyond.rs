@@ -6,9 +6,13 @@
 //! compared with the log every few seconds while they run, by one small statement. What falls back and
 //! grows beyond a cursor again between two such looks is not noticed. With that look goes one at the keys
 //! of what other programs have handled.
+//!
+//! A fail-over to a standby that was behind takes the log and its cursors back together. Then only lanes stand
+//! beyond the log, by what they remember: they forget that, and go on where the tables say.
 
 use super::Keeper;
 use crate::key_samples;
+use crate::lane::Order;
 use crate::run_error::RunError;
 use anabranch_core::{Cursor, Position};
 use std::sync::atomic::Ordering;
@@ -54,14 +58,55 @@ impl Keeper {
         if !furthest.is_empty() {
             let Some(drawn) = self.drawn().await? else { return Ok(()) };
             for (number, position) in furthest {
-                let name = self.running[number].consumer.name.clone();
-                if let Err(error) = self.is_in_log(&name, position, drawn).await {
-                    self.is_broken(number, error)?;
+                if position > drawn && !self.compare_beyond(number, position, drawn).await? {
+                    return Ok(());
                 }
             }
         }
         self.log_checked = Instant::now();
         Ok(())
+    }
+
+    /// Lanes of a consumer stand beyond the log: so do its cursors, or only what the lanes remember. `false`
+    /// if the database is away, so that nobody can tell.
+    async fn compare_beyond(
+        &mut self,
+        number: usize,
+        position: Position,
+        drawn: Position,
+    ) -> Result<bool, RunError> {
+        let name = self.running[number].consumer.name.clone();
+        match self.tables.cursors(&name).await {
+            Ok(stored) if stored.iter().all(|cursor| cursor.position <= drawn) => {
+                self.fall_back(number, position, drawn);
+            }
+            Ok(_) => {
+                if let Err(error) = self.is_in_log(&name, position, drawn).await {
+                    self.is_broken(number, error)?;
+                }
+            }
+            Err(error) if error.is_worth_waiting() => {
+                tracing::warn!(%error, "cannot compare its cursors with the log yet");
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
+    }
+
+    /// Its cursors are where the log is, though its lanes remember otherwise.
+    fn fall_back(&mut self, number: usize, position: Position, drawn: Position) {
+        let running = &mut self.running[number];
+        tracing::error!(
+            consumer = running.consumer.name,
+            position = position.get(),
+            drawn = drawn.get(),
+            "the database has fallen back, the log and its cursors together: a standby that was behind \
+             has become the primary, or an older backup was restored. What came after is lost; it goes on \
+             where the cursors stand now"
+        );
+        running.tell_all(|_| Order::Forget);
+        running.claim = true;
     }
 
     /// The same for keys, at the end of a run.
@@ -83,7 +128,7 @@ impl Keeper {
             let (consumer, checked) = (&running.consumer, &mut running.checked_keys);
             match key_samples::check(consumer, &self.log, &self.tables, checked).await {
                 Ok(()) => {}
-                Err(RunError::Store(error)) if error.is_transient() => {
+                Err(RunError::Store(error)) if error.is_worth_waiting() => {
                     tracing::warn!(%error, "cannot compare keys yet");
                 }
                 Err(error) => changed.push((number, error)),
@@ -97,7 +142,7 @@ impl Keeper {
     async fn drawn(&self) -> Result<Option<Position>, RunError> {
         match self.log.store().drawn().await {
             Ok(drawn) => Ok(Some(drawn)),
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_worth_waiting() => {
                 tracing::warn!(%error, "cannot compare its cursors with the log yet");
                 Ok(None)
             }

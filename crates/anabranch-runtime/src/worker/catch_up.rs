@@ -28,7 +28,7 @@ impl Keeper {
     /// Whether the end is reached; not yet, if the database is away.
     pub(super) async fn is_at_end(&self, target: Position) -> Result<bool, RunError> {
         match self.is_done_or_others_are(target).await {
-            Err(error) if error.is_transient() => Ok(false),
+            Err(error) if error.is_worth_waiting() => Ok(false),
             done => Ok(done?),
         }
     }

@@ -25,7 +25,7 @@ impl Keeper {
             let claimed = self.tables.claim(&name, is_same, worker, wanted).await;
             let held = match claimed {
                 Ok(held) => held,
-                Err(RunError::Store(error)) if error.is_transient() => {
+                Err(RunError::Store(error)) if error.is_worth_waiting() => {
                     tracing::warn!(consumer = name, %error, "cannot claim yet");
                     continue;
                 }

@@ -2,6 +2,7 @@
 
 use crate::tables::Tables;
 use crate::tables::workers::{Beat, Worker};
+use anabranch_core::StoreError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
@@ -27,6 +28,11 @@ enum Pulse {
     Beat(Arc<Beat>),
     /// The worker has been declared dead.
     Dead,
+    /// The database is not the one any more that the worker began with: which, and what has happened.
+    Gone {
+        at: String,
+        what: String,
+    },
 }
 
 /// What is beaten.
@@ -65,6 +71,11 @@ impl Heartbeat {
                         sender.send_replace(Pulse::Dead);
                         return std::future::pending().await;
                     }
+                    // That concerns whoever runs here, and waiting will not help.
+                    Err(StoreError::Gone { at, what }) => {
+                        sender.send_replace(Pulse::Gone { at, what });
+                        return std::future::pending().await;
+                    }
                     Err(error) if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) => {
                         complained = Some(Instant::now());
                         tracing::warn!(worker = worker.id, %error, "a heartbeat failed");
@@ -77,16 +88,17 @@ impl Heartbeat {
         Self { beats, sooner, report, task }
     }
 
-    /// What the next heartbeat finds out; `None` if the worker has been declared dead.
-    pub(super) async fn next(&mut self) -> Option<Arc<Beat>> {
+    /// What the next heartbeat finds out; `None` if the worker has been declared dead. An error is for good.
+    pub(super) async fn next(&mut self) -> Result<Option<Arc<Beat>>, StoreError> {
         loop {
             if self.beats.changed().await.is_err() {
-                return None;
+                return Ok(None);
             }
             match self.beats.borrow_and_update().clone() {
                 Pulse::None => {}
-                Pulse::Beat(beat) => return Some(beat),
-                Pulse::Dead => return None,
+                Pulse::Beat(beat) => return Ok(Some(beat)),
+                Pulse::Dead => return Ok(None),
+                Pulse::Gone { at, what } => return Err(StoreError::Gone { at, what }),
             }
         }
     }

@@ -85,7 +85,7 @@ impl Keeper {
         let mut backoff = Backoff::default();
         loop {
             match self.join().await {
-                Err(RunError::Store(error)) if error.is_transient() => {
+                Err(RunError::Store(error)) if error.is_worth_waiting() => {
                     if backoff.complains() {
                         tracing::warn!(%error, "cannot begin anew yet");
                     }
@@ -179,7 +179,7 @@ impl Keeper {
             (false, false) => Ok(()),
         };
         match done {
-            Err(RunError::Store(error)) if error.is_transient() => {
+            Err(RunError::Store(error)) if error.is_worth_waiting() => {
                 tracing::warn!(%error, "cannot follow the replica set yet");
                 return Ok(());
             }
@@ -216,7 +216,7 @@ impl Keeper {
         }
         match self.tables.settle(&self.worker.id, generation).await {
             Ok(()) => self.membership.settled = generation,
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_worth_waiting() => {
                 tracing::warn!(%error, "cannot say that everything is let go yet");
             }
             Err(error) => return Err(error.into()),

@@ -81,7 +81,7 @@ impl Keeper {
         };
         let is_able_elsewhere = match self.is_able_elsewhere(&name).await {
             Ok(is_able) => is_able,
-            Err(away) if away.is_transient() => {
+            Err(away) if away.is_worth_waiting() => {
                 self.running[number].trouble = Some(Trouble::Halted { error, slot });
                 return Ok(());
             }
@@ -109,7 +109,7 @@ impl Keeper {
                 self.running[number].written = written;
                 self.running[number].trouble = Some(Trouble::Outage(outage));
             }
-            Err(away) if away.is_transient() => {
+            Err(away) if away.is_worth_waiting() => {
                 self.running[number].trouble = Some(Trouble::Halted { error, slot });
             }
             Err(refused) => self.is_broken(number, refused.into())?,
@@ -277,7 +277,7 @@ impl Keeper {
             }
             // The next heartbeat says how it stands.
             Ok(false) => outage.due = Instant::now() + self.plan.tuning.pause_after(0),
-            Err(error) if error.is_transient() => outage.due = Instant::now(),
+            Err(error) if error.is_worth_waiting() => outage.due = Instant::now(),
             Err(error) => self.is_broken(number, error.into())?,
         }
         Ok(())
@@ -322,7 +322,7 @@ impl Keeper {
                 self.running[number].tell_all(|_| Order::GoOn { patience: FEW });
                 Ok(())
             }
-            Err(error) if error.is_transient() => Ok(()),
+            Err(error) if error.is_worth_waiting() => Ok(()),
             Err(error) => self.is_broken(number, error.into()),
         }
     }

@@ -148,6 +148,7 @@ impl Start<'_> {
                         reporter: reporter.clone(),
                         stats,
                         idle,
+                        catches_up: self.plan.catch_up,
                         moved: Arc::clone(self.moved),
                     };
                     lane_tasks.spawn(Lane::new(setup).run());
@@ -167,6 +168,7 @@ impl Start<'_> {
                         stats,
                         counts: Arc::clone(&running.feed),
                         idle,
+                        catches_up: self.plan.catch_up,
                         poll: self.plan.tuning.poll,
                         moved: Arc::clone(self.moved),
                     };
@@ -376,6 +378,7 @@ impl Running {
             waiting_for: self.waiting_for.clone(),
             paused: self.paused,
             trouble: self.trouble.as_ref().map(Trouble::reason),
+            away: self.stats.iter().find_map(|lane| lane.waits_for()).or_else(|| self.feed.away()),
         }
     }
 }

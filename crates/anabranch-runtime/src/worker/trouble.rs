@@ -156,7 +156,7 @@ impl Keeper {
         if !broken.is_released {
             // What a lane that failed has left behind.
             match tables.release(&consumer.name, worker).await {
-                Err(error) if error.is_transient() => return Ok(()),
+                Err(error) if error.is_worth_waiting() => return Ok(()),
                 Err(error) => tracing::debug!(consumer = consumer.name, %error, "owns nothing"),
                 Ok(()) => {}
             }
@@ -187,7 +187,7 @@ impl Keeper {
                 broken.again = Instant::now() + self.plan.tuning.pause_after(running.tries);
                 running.tries = running.tries.saturating_add(1);
                 tracing::warn!(consumer = consumer.name, %error, "still cannot run");
-                if !matches!(&error, RunError::Store(error) if error.is_transient()) {
+                if !matches!(&error, RunError::Store(error) if error.is_worth_waiting()) {
                     broken.error = error.of(&consumer.name);
                 }
                 Ok(())
@@ -215,7 +215,7 @@ impl Keeper {
     ) -> Result<bool, RunError> {
         match self.set_able(number, unable).await {
             Ok(()) => Ok(true),
-            Err(RunError::Store(error)) if error.is_transient() => {
+            Err(RunError::Store(error)) if error.is_worth_waiting() => {
                 tracing::warn!(%error, "cannot say what it is able to run yet");
                 Ok(false)
             }

@@ -23,7 +23,7 @@ impl Keeper {
         match self.tables.weigh(&self.plan.name, weighed).await {
             Ok(true) => tracing::info!(set = self.plan.name, "slots move for their load"),
             Ok(false) => {}
-            Err(error) if error.is_transient() => {
+            Err(error) if error.is_worth_waiting() => {
                 tracing::warn!(%error, "cannot say how heavy slots are");
                 return Ok(());
             }

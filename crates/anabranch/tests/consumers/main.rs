@@ -22,6 +22,7 @@ mod outages;
 mod parked_keys;
 mod replays;
 mod rollups;
+mod sqlite_files;
 mod strategies;
 mod subscribers;
 mod support;

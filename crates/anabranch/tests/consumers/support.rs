@@ -31,6 +31,11 @@ impl Db {
     pub fn postgres() -> Self {
         let url = std::env::var("ANABRANCH_TEST_POSTGRES")
             .expect("these tests need PostgreSQL: run `cargo xtask test`");
+        Self::at(url)
+    }
+
+    /// On a server of its own.
+    pub fn at(url: String) -> Self {
         Self::new(url, None)
     }
 

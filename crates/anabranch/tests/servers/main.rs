@@ -3,6 +3,13 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+#[path = "../replica_sets/crew.rs"]
+mod crew;
+mod fail_over;
+mod fleet;
+mod read_only;
+#[path = "../batches/records.rs"]
+mod records;
 mod server;
 #[path = "../consumers/support.rs"]
 mod support;

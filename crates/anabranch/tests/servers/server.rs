@@ -41,10 +41,6 @@ impl Server {
         initdb.args(["--locale=C", "--no-sync", "--pgdata"]).arg(server.data());
         let output = initdb.arg("--pwfile").arg(&password).output().unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        let access = server.data().join("pg_hba.conf");
-        let mut rules = fs::read_to_string(&access).unwrap();
-        rules += "\nhost replication all 127.0.0.1/32 trust\n";
-        fs::write(&access, rules).unwrap();
         server.run();
         server
     }
@@ -54,7 +50,10 @@ impl Server {
         let mut standby = Self::prepare(settings);
         primary.stop();
         copy(&primary.data(), &standby.data());
-        let follow = format!("primary_conninfo=host=127.0.0.1 port={} user=postgres", primary.port);
+        let follow = format!(
+            "primary_conninfo=host=127.0.0.1 port={} user=postgres password={PASSWORD}",
+            primary.port
+        );
         standby.settings.push(follow);
         let signal = standby.data().join("standby.signal");
         fs::write(&signal, "").unwrap();

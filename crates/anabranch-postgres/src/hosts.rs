@@ -1,0 +1,177 @@
+//! Which of several servers to connect to: the one that can write.
+//!
+//! A URL may name several hosts, of which one is the primary and the others are its standbys. The driver takes
+//! the first that answers, and waits for ever for one that takes the connection and says nothing (a frozen
+//! machine). Here each gets its time, a standby is passed over, and where the primary was last is asked first.
+
+use deadpool_postgres::Connect;
+use futures_util::future::{BoxFuture, Either, select};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Poll, ready};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::Host;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Error, SimpleQueryMessage, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+/// A session, and what drives it.
+pub(crate) type Opened = (Client, Connection<Socket, Stream>);
+
+/// The servers of a URL.
+#[derive(Clone)]
+pub(crate) struct Hosts {
+    each: Arc<[Config]>,
+    tls: MakeRustlsConnect,
+    /// How long each may take.
+    patience: Duration,
+    /// Where the primary was last.
+    last: Arc<AtomicUsize>,
+}
+
+impl Hosts {
+    pub(crate) fn of(config: &Config, tls: &MakeRustlsConnect, patience: Duration) -> Self {
+        let count = config.get_hosts().len().max(config.get_hostaddrs().len());
+        let each = match count {
+            0 | 1 => Arc::from([config.clone()]),
+            count => (0..count).map(|number| only(config, number)).collect(),
+        };
+        Self { each, tls: tls.clone(), patience, last: Arc::default() }
+    }
+
+    /// How long it takes at most until all of them were asked.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience * self.each.len() as u32
+    }
+
+    /// Opens a session with the primary; with a standby, if that is all there is.
+    pub(crate) async fn open(&self) -> Result<Opened, Error> {
+        if let [config] = self.each.as_ref() {
+            return config.connect(self.tls.clone()).await;
+        }
+        let (count, first) = (self.each.len(), self.last.load(Ordering::Relaxed));
+        let (mut standby, mut failure) = (None, None);
+        for number in (first..first + count).map(|number| number % count) {
+            let open = async {
+                let mut opened = self.each[number].connect(self.tls.clone()).await?;
+                let is_standby = is_standby(&mut opened).await?;
+                Ok((opened, is_standby))
+            };
+            match tokio::time::timeout(self.patience, open).await {
+                Ok(Ok((opened, false))) => {
+                    self.last.store(number, Ordering::Relaxed);
+                    return Ok(opened);
+                }
+                Ok(Ok((opened, true))) => standby = Some(opened),
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => tracing::debug!(number, "a host of the URL says nothing"),
+            }
+        }
+        match (standby, failure) {
+            (Some(opened), _) => Ok(opened),
+            (None, Some(error)) => Err(error),
+            // Whoever asks does not wait for ever.
+            (None, None) => std::future::pending().await,
+        }
+    }
+}
+
+impl Connect for Hosts {
+    fn connect(&self, _: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
+        Box::pin(async {
+            let (client, connection) = self.open().await?;
+            let drive = async {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "a session has ended");
+                }
+            };
+            Ok((client, tokio::spawn(drive)))
+        })
+    }
+}
+
+/// Whether a server only repeats another.
+pub(crate) async fn is_standby((client, connection): &mut Opened) -> Result<bool, Error> {
+    let ask = pin!(client.simple_query("SELECT pg_is_in_recovery()"));
+    let drive = pin!(poll_fn(|context| {
+        while let Some(Ok(_)) = ready!(connection.poll_message(context)) {}
+        Poll::Ready(())
+    }));
+    let answers = match select(ask, drive).await {
+        Either::Left((answers, _)) => answers?,
+        // The connection is gone, which is its answer.
+        Either::Right(((), ask)) => ask.await?,
+    };
+    Ok(answers
+        .iter()
+        .any(|answer| matches!(answer, SimpleQueryMessage::Row(row) if row.get(0) == Some("t"))))
+}
+
+/// The same for one of its hosts.
+fn only(config: &Config, number: usize) -> Config {
+    let mut one = Config::new();
+    if let Some(user) = config.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = config.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = config.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = config.get_options() {
+        one.options(options);
+    }
+    if let Some(name) = config.get_application_name() {
+        one.application_name(name);
+    }
+    if let Some(timeout) = config.get_connect_timeout() {
+        one.connect_timeout(*timeout);
+    }
+    if let Some(timeout) = config.get_tcp_user_timeout() {
+        one.tcp_user_timeout(*timeout);
+    }
+    if let Some(interval) = config.get_keepalives_interval() {
+        one.keepalives_interval(interval);
+    }
+    if let Some(retries) = config.get_keepalives_retries() {
+        one.keepalives_retries(retries);
+    }
+    one.keepalives(config.get_keepalives()).keepalives_idle(config.get_keepalives_idle());
+    one.ssl_mode(config.get_ssl_mode()).ssl_negotiation(config.get_ssl_negotiation());
+    one.target_session_attrs(config.get_target_session_attrs());
+    one.channel_binding(config.get_channel_binding());
+    match config.get_hosts().get(number) {
+        Some(Host::Tcp(name)) => one.host(name.clone()),
+        #[cfg(unix)]
+        Some(Host::Unix(path)) => one.host_path(path),
+        None => &mut one,
+    };
+    if let Some(address) = config.get_hostaddrs().get(number) {
+        one.hostaddr(*address);
+    }
+    if let Some(port) = config.get_ports().get(number).or(config.get_ports().first()) {
+        one.port(*port);
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_host_is_asked_as_the_url_says() {
+        let url = "postgres://app:x@one:1,two:2/shop?connect_timeout=3&application_name=me&\
+                   sslmode=disable&keepalives_idle=7&options=-c%20a.b%3D1";
+        let config: Config = url.parse().unwrap();
+        let expected: Config = url.replace("one:1,two:2", "two:2").parse().unwrap();
+        assert_eq!(only(&config, 1), expected);
+        let one_port: Config = "postgres://app@one,two/shop?port=7".parse().unwrap();
+        assert_eq!(only(&one_port, 1).get_ports(), [7]);
+    }
+}
