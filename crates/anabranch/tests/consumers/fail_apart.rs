@@ -201,8 +201,8 @@ async fn a_set_whose_consumers_are_all_refused_ends(db: Db) {
     assert_eq!(consumer, "one");
 }
 
-/// A projection whose hook fails until a switch is on.
-struct LateSetUp(Recorder, Arc<AtomicBool>);
+/// A projection whose hook fails until a switch is on, and may be called twice.
+struct LateSetUp(Recorder, Arc<AtomicBool>, AtomicBool);
 
 impl Projection for LateSetUp {
     fn name(&self) -> &str {
@@ -215,9 +215,12 @@ impl Projection for LateSetUp {
         self.0.handle(event, tx).await
     }
     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
-        match self.1.load(Ordering::SeqCst) {
-            true => self.0.set_up(tx).await,
-            false => Err(HandlerError::new("no room for another table")),
+        if !self.1.load(Ordering::SeqCst) {
+            return Err(HandlerError::new("no room for another table"));
+        }
+        match self.2.swap(true, Ordering::SeqCst) {
+            true => Ok(()),
+            false => self.0.set_up(tx).await,
         }
     }
 }
@@ -227,7 +230,7 @@ async fn a_set_up_that_fails_is_tried_again(db: Db) {
     fill(&log, 0..500, 1..=1).await;
     let (late, good) = (db.recorder("late"), db.recorder("good"));
     let on = Arc::new(AtomicBool::new(false));
-    let projection = LateSetUp(late.clone(), Arc::clone(&on));
+    let projection = LateSetUp(late.clone(), Arc::clone(&on), AtomicBool::new(false));
     let running = start(&log, set().projection(projection).projection(good.clone()));
     until_handled(&log, &good, ALL).await;
     on.store(true, Ordering::SeqCst);
@@ -313,10 +316,19 @@ async fn a_consumer_that_was_forgotten_does_not_come_back(db: Db) {
     let log = db.log().await;
     fill(&log, 0..500, 1..=1).await;
     let (gone, good) = (db.recorder("gone"), db.recorder("good"));
-    let running = start(&log, set().projection(gone.clone()).projection(good.clone()));
+    let on = Arc::new(AtomicBool::new(true));
+    let may_begin_anew = LateSetUp(gone.clone(), on, AtomicBool::new(false));
+    let looks = Arc::new(AtomicU64::new(0));
+    let looked = Arc::clone(&looks);
+    let both = set().projection(may_begin_anew).projection(good.clone());
+    let both = both.observe(move |progress| {
+        looked.fetch_add(progress.consumers[0].trouble.is_some().into(), Ordering::SeqCst);
+    });
+    let running = start(&log, both);
     until_handled(&log, &gone, ALL).await;
     Consumers::of(&log).forget("gone").await.unwrap();
     fill(&log, 0..500, 2..=2).await;
+    until("it to be missed", async || (looks.load(Ordering::SeqCst) > 10).then_some(())).await;
     let all = Proof { handled: 1000, doubled: 0, keys: 500, wrong: 0 };
     until_handled(&log, &good, all).await;
     let progress = running.stop().await;

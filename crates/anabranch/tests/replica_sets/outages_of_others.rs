@@ -68,6 +68,8 @@ async fn an_endpoint_that_is_away_stops_its_subscriber_alone(db: Db) {
 
     // One event each time, for the whole fleet, and for those who join it.
     let before = (outage().await.unwrap().probes, calls.load(Ordering::SeqCst));
+    workers.push(join().await);
+    until_shared(&log, "caller", WORKERS + 1).await;
     let now =
         until("ten tries", async || outage().await.filter(|outage| outage.probes >= before.0 + 10));
     let (probes, now) = (now.await.probes - before.0, calls.load(Ordering::SeqCst) - before.1);
