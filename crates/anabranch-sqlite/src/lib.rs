@@ -8,6 +8,7 @@
 //! | `store` | [`Sqlite`]: the backend, and how it is opened |
 //! | `append` | a batch of appends inside one transaction |
 //! | `read` | one page of events |
+//! | `columns` | the columns of a table |
 //! | `connection` | pragmas, the writer thread, the pool of readers |
 //! | `effects` | transactions of consumers |
 //! | `row_watch` | rows that are written for two slots |
@@ -25,6 +26,7 @@
 //! ```
 
 mod append;
+mod columns;
 mod connection;
 mod effects;
 mod error;

@@ -1,0 +1,243 @@
+//! New versions beside the old one: how they are compared, and what a switch refuses.
+
+use crate::on_both;
+use crate::support::{Db, fill, number, query, start, status, until};
+use anabranch::prelude::*;
+use anabranch::{ColumnDifference, Consumers, Rebuild, RebuildError, RunError, TableDifference};
+
+on_both! {
+    a_new_version_is_built_beside_the_old_one_and_switched_to,
+    common_columns_are_compared_and_the_others_named,
+    rows_that_stand_several_times_are_counted,
+    what_cannot_be_compared_is_said,
+    a_preview_says_who_runs_what_and_changes_nothing,
+}
+
+const STREAMS: u64 = 20;
+
+/// Sums by order; the second version has a mistake or not.
+#[derive(Clone)]
+struct Sums {
+    table: &'static str,
+    version: u32,
+    factor: i64,
+}
+
+impl Projection for Sums {
+    fn name(&self) -> &str {
+        "sums"
+    }
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+    fn settings(&self) -> Settings {
+        Settings::default().version(self.version)
+    }
+    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        let table = tx.table(self.table);
+        let upsert = format!(
+            "INSERT INTO {table} (id, sum) VALUES ($1, $2) \
+             ON CONFLICT (id) DO UPDATE SET sum = {table}.sum + excluded.sum"
+        );
+        tx.execute(upsert, params![event.stream_id(), event.data::<i64>()? * self.factor]).await
+    }
+    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        let table = tx.table(self.table);
+        tx.execute(format!("DROP TABLE IF EXISTS {table}"), vec![]).await?;
+        tx.execute(format!("CREATE TABLE {table} (id TEXT PRIMARY KEY, sum BIGINT)"), vec![]).await
+    }
+}
+
+impl Sums {
+    fn new(db: &Db) -> Self {
+        let table = Box::leak(db.table("sums").into_boxed_str());
+        Self { table, version: 1, factor: 1 }
+    }
+
+    /// Both versions, caught up.
+    async fn built(&self, log: &Log) {
+        ReplicaSet::new("s").projection(self.clone()).catch_up(log).await.unwrap();
+        let next = Self { version: 2, ..self.clone() };
+        ReplicaSet::new("s").rebuild(next).catch_up(log).await.unwrap();
+    }
+}
+
+async fn lag(log: &Log, name: &str) -> Option<u64> {
+    Consumers::of(log).status(name).await.ok().map(|status| status.lag)
+}
+
+async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=10).await;
+    let old = Sums::new(&db);
+    let table = old.table;
+    let running = start(&log, ReplicaSet::new("s").projection(old.clone()).lanes(2));
+    let total = |table: &str| format!("SELECT coalesce(sum(sum), 0) FROM {table}");
+    until("the old version", async || (lag(&log, "sums").await? == 0).then_some(())).await;
+    let rebuild = Rebuild::of(&log, "sums", &[table]);
+    assert!(matches!(rebuild.switch().await, Err(RebuildError::Missing(_))));
+
+    // A wrong one is seen in the comparison, and thrown away.
+    let wrong = Sums { factor: 2, version: 2, ..old.clone() };
+    ReplicaSet::new("r").rebuild(wrong).catch_up(&log).await.unwrap();
+    let differences = rebuild.compare().await.unwrap();
+    assert_eq!((differences[0].only_old, differences[0].only_new), (STREAMS, STREAMS));
+    assert!(differences[0].examples.iter().any(|row| row.starts_with("- id=")), "{differences:?}");
+    Consumers::of(&log).forget("sums.next").await.unwrap();
+
+    // A right one is the same, is not switched to while it is behind, and then in one step.
+    let new = Sums { version: 2, ..old.clone() };
+    ReplicaSet::new("r").rebuild(new.clone()).catch_up(&log).await.unwrap();
+    assert!(rebuild.compare().await.unwrap()[0].is_same());
+    fill(&log, 0..STREAMS, 11..=11).await;
+    until("the old version goes on", async || (lag(&log, "sums").await? == 0).then_some(())).await;
+    assert!(matches!(rebuild.switch().await, Err(RebuildError::Behind { .. })));
+    assert!(matches!(rebuild.preview().await, Err(RebuildError::Behind { .. })));
+    let building = start(&log, ReplicaSet::new("r").rebuild(new.clone()));
+    until("the new version", async || (lag(&log, "sums.next").await? == 0).then_some(())).await;
+    rebuild.switch().await.unwrap();
+    assert_eq!(number(&log, &total(table)).await, (STREAMS * 66) as i64);
+    assert_eq!(status(&log, "sums").await.version, 2);
+
+    // Workers of the old version, and those that built the new one, are refused from now on.
+    let error = running.ended().await.unwrap_err();
+    assert!(matches!(&error, RunError::Refused { problem, .. } if problem.contains("version 2")));
+    let error = building.ended().await.unwrap_err();
+    assert!(error.to_string().contains("sums.next"), "{error}");
+    fill(&log, 0..STREAMS, 12..=12).await;
+    ReplicaSet::new("s").projection(new).catch_up(&log).await.unwrap();
+    assert_eq!(number(&log, &total(table)).await, (STREAMS * 78) as i64);
+}
+
+/// Makes the two tables of a rebuild what a case needs; returns how they differ.
+async fn compared(db: &Db, log: &Log, old: &str, new: &str, rows: [&str; 2]) -> TableDifference {
+    let sums = Sums::new(db);
+    if lag(log, "sums.next").await.is_none() {
+        sums.built(log).await;
+    }
+    let table = sums.table;
+    for (suffix, columns, rows) in [("", old, rows[0]), ("_next", new, rows[1])] {
+        query(log, &format!("DROP TABLE {table}{suffix}"), vec![]).await;
+        query(log, &format!("CREATE TABLE {table}{suffix} ({columns})"), vec![]).await;
+        query(log, &format!("INSERT INTO {table}{suffix} VALUES {rows}"), vec![]).await;
+    }
+    Rebuild::of(log, "sums", &[table]).compare().await.unwrap().remove(0)
+}
+
+/// Names of new, gone and changed columns.
+fn names(columns: &ColumnDifference) -> [Vec<&str>; 3] {
+    [
+        columns.new.iter().map(|column| column.name.as_str()).collect(),
+        columns.gone.iter().map(|column| column.name.as_str()).collect(),
+        columns.changed.iter().map(|column| column.name.as_str()).collect(),
+    ]
+}
+
+async fn common_columns_are_compared_and_the_others_named(db: Db) {
+    let log = db.log().await;
+    let old = "id TEXT PRIMARY KEY, sum INTEGER, note TEXT, at TEXT, \"Rest\" VARCHAR(9)";
+    let new = "id TEXT PRIMARY KEY, currency TEXT, sum BIGINT, at BLOB_OR_BYTEA, \"Rest\" TEXT";
+    let new = &match db.url.starts_with("sqlite") {
+        true => new.replace("BLOB_OR_BYTEA", "BLOB"),
+        false => new.replace("BLOB_OR_BYTEA", "BYTEA"),
+    };
+    let rows = [
+        "('a', 1, 'x', 'now', 'r'), ('b', 2, 'y', NULL, NULL), ('c', 3, 'z', NULL, NULL)",
+        "('a', 'EUR', 1, NULL, 'r'), ('b', 'EUR', 5, NULL, NULL), ('c', 'USD', 3, NULL, NULL)",
+    ];
+    let difference = compared(&db, &log, old, new, rows).await;
+    assert_eq!(
+        names(&difference.columns),
+        [vec!["currency"], vec!["note"], vec!["sum", "at", "Rest"]]
+    );
+    let by: Vec<bool> = difference.columns.changed.iter().map(|one| one.compared).collect();
+    assert_eq!(by, [true, false, true], "{difference:?}");
+    assert_eq!(difference.columns.compared, ["id", "sum", "Rest"]);
+    assert_eq!((difference.only_old, difference.only_new), (1, 1), "{difference:?}");
+    assert_eq!(difference.examples.len(), 2);
+    assert!(difference.examples[0].starts_with("- id=\"b\" sum=2"), "{difference:?}");
+    assert!(difference.examples[1].starts_with("+ id=\"b\" sum=5"), "{difference:?}");
+    assert!(!difference.is_same());
+    // The same in what both have, though not in all.
+    let rows = ["('a', 1, 'x', 'now', 'r')", "('a', 'EUR', 1, NULL, 'r')"];
+    let difference = compared(&db, &log, old, new, rows).await;
+    assert!(difference.is_same() && !difference.columns.is_same(), "{difference:?}");
+    let json = serde_json::to_value(&difference).unwrap();
+    assert_eq!(json["new_columns"][0]["name"], "currency");
+    assert_eq!(json["new_columns"][0]["type"], "text");
+    assert_eq!(json["compared"][1], "sum");
+}
+
+async fn rows_that_stand_several_times_are_counted(db: Db) {
+    let log = db.log().await;
+    let columns = "id TEXT, sum BIGINT, extra JSON";
+    let rows = [
+        "('a', 1, '{}'), ('a', 1, '{}'), ('a', 1, '{}'), ('b', 1, '{}')",
+        "('a', 1, '{}'), ('b', 1, '{}'), ('b', 1, NULL)",
+    ];
+    let difference = compared(&db, &log, columns, columns, rows).await;
+    assert_eq!((difference.only_old, difference.only_new), (2, 1), "{difference:?}");
+    assert!(difference.examples[0].ends_with("(2 times)"), "{difference:?}");
+    // Differences beyond what is shown are counted.
+    let many: Vec<String> = (0..50).map(|id| format!("('{id}', 1, NULL)")).collect();
+    let rows = [&many.join(", "), "('a', 1, NULL)"];
+    let difference = compared(&db, &log, columns, columns, rows).await;
+    assert_eq!((difference.only_old, difference.only_new), (50, 1), "{difference:?}");
+    assert_eq!(difference.examples.len(), 6);
+}
+
+async fn what_cannot_be_compared_is_said(db: Db) {
+    let log = db.log().await;
+    let cases = [
+        (
+            "id TEXT PRIMARY KEY",
+            "order_id TEXT PRIMARY KEY",
+            ["('a')", "('a')"],
+            "no column in common",
+        ),
+        (
+            "id TEXT PRIMARY KEY, sum BIGINT",
+            "order_id TEXT PRIMARY KEY, sum BIGINT",
+            ["('a', 1)", "('a', 1)"],
+            "key of the old version",
+        ),
+        (
+            "id TEXT PRIMARY KEY, sum BIGINT",
+            "id TEXT, currency TEXT, sum BIGINT, PRIMARY KEY (id, currency)",
+            ["('a', 1)", "('a', 'EUR', 1)"],
+            "key of the new version has what the other cannot be compared by: currency",
+        ),
+    ];
+    for (old, new, rows, reason) in cases {
+        let difference = compared(&db, &log, old, new, rows).await;
+        let said = difference.columns.incomparable.clone().unwrap();
+        assert!(said.contains(reason), "{said}");
+        assert!(!difference.is_same() && difference.only_old == 0, "{difference:?}");
+    }
+    let error = Rebuild::of(&log, "sums", &["nothing"]).compare().await.unwrap_err().to_string();
+    assert!(error.contains("there is no table `nothing`"), "{error}");
+}
+
+async fn a_preview_says_who_runs_what_and_changes_nothing(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=2).await;
+    let old = Sums::new(&db);
+    let new = Sums { version: 2, ..old.clone() };
+    let serving = start(&log, ReplicaSet::new("old").projection(old.clone()));
+    until("the old version", async || (lag(&log, "sums").await? == 0).then_some(())).await;
+    let building = start(&log, ReplicaSet::new("new").rebuild(new));
+    until("the new version", async || (lag(&log, "sums.next").await? == 0).then_some(())).await;
+    let rebuild = Rebuild::of(&log, "sums", &[old.table]);
+    let preview = rebuild.preview().await.unwrap();
+    assert_eq!((preview.old.version, preview.new.version), (1, 2));
+    assert_eq!(preview.old.position, log.head().await.unwrap());
+    assert_eq!(preview.new.position, preview.old.position);
+    assert_eq!(preview.old.workers[0].replica_set, "old");
+    assert_eq!(preview.new.workers[0].replica_set, "new");
+    assert_eq!((preview.old.workers.len(), preview.new.workers.len()), (1, 1));
+    assert!(preview.columns[0].1.is_same());
+    assert_eq!(status(&log, "sums").await.version, 1);
+    assert_eq!(status(&log, "sums.next").await.version, 2);
+    serving.stop().await;
+    building.stop().await;
+}
