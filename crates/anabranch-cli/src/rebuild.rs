@@ -4,8 +4,10 @@ mod show;
 
 use crate::confirm::Confirm;
 use crate::output;
+use crate::status::is_run;
 use crate::target::Target;
 use anabranch::{Consumers, Log, Rebuild, TableDifference};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -14,6 +16,7 @@ use std::process::ExitCode;
 pub(crate) enum RebuildVersion {
     Compare(Compare),
     Switch(Switch),
+    Abandon(Abandon),
 }
 
 /// Compare the rows of the two versions; exits with 1 if they differ, or cannot be compared
@@ -41,6 +44,19 @@ pub(crate) struct Compare {
 /// A new version that is behind is waited for, for ten seconds at most and only while it moves.
 #[derive(Args)]
 pub(crate) struct Switch {
+    #[command(flatten)]
+    versions: Versions,
+
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+/// Throw away what was built of the new version, with its tables
+///
+/// The old version is not touched. A program that still has the new version begins to build it anew, so stop
+/// or replace its workers first.
+#[derive(Args)]
+pub(crate) struct Abandon {
     #[command(flatten)]
     versions: Versions,
 
@@ -77,6 +93,7 @@ impl RebuildVersion {
         match self {
             Self::Compare(compare) => compare.run().await,
             Self::Switch(switch) => switch.run().await,
+            Self::Abandon(abandon) => abandon.run().await,
         }
     }
 }
@@ -138,6 +155,30 @@ impl Switch {
         eprintln!(
             "`{name}` is version {new} now; the old tables are kept with _old in their names"
         );
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Abandon {
+    async fn run(self) -> anyhow::Result<ExitCode> {
+        let log = self.versions.target.connect().await?;
+        let next = format!("{}.next", self.versions.name);
+        let status = Consumers::of(&log).status(&next).await?;
+        if is_run(&status) {
+            bail!(
+                "`{next}` is being built; stop its workers first, or they begin anew (`anabranch status \
+                 {next}`)"
+            );
+        }
+        let consequence = format!(
+            "version {} of `{}`, built up to position {}, would be gone with its tables",
+            status.version, self.versions.name, status.position
+        );
+        if let Some(refusal) = self.confirm.refusal(&consequence) {
+            return Ok(refusal);
+        }
+        self.versions.of(&log).abandon().await?;
+        eprintln!("`{next}` is gone, and so are its tables");
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -113,6 +113,24 @@ async fn reasons_against_a_switch_come_before_the_question(bench: Bench) {
     assert_eq!(bench.status(&log).await.version, 1);
 }
 
+async fn what_was_built_is_thrown_away_if_nobody_builds_it(bench: Bench) {
+    let log = bench.log().await;
+    bench.fill(&log, 1..=2, 2).await;
+    bench.catch_up(&log).await;
+    let nothing = failure(&rebuild(&bench, "abandon", &["--yes"]), 1);
+    assert!(nothing.contains("no consumer `sums.next`"), "{nothing}");
+    let building = bench.start_rebuild(&log, 2).await;
+    let refused = failure(&rebuild(&bench, "abandon", &["--yes"]), 1);
+    assert!(refused.contains("`sums.next` is being built; stop its workers first"), "{refused}");
+    building.stop().await;
+    let asked = failure(&rebuild(&bench, "abandon", &[]), 2);
+    assert!(asked.contains("version 2 of `sums`, built up to position 4"), "{asked}");
+    assert!(rebuild(&bench, "abandon", &["--yes"]).status.success());
+    // The tables are gone as well: a `CREATE TABLE` would fail otherwise.
+    bench.rebuild(&log, 3).await;
+    assert_eq!(bench.status(&log).await.version, 1);
+}
+
 macro_rules! on_both {
     ($($case:ident),*) => {
         mod on_sqlite {
@@ -128,5 +146,6 @@ macro_rules! on_both {
 
 on_both!(
     a_new_version_is_compared_and_switched_to,
-    reasons_against_a_switch_come_before_the_question
+    reasons_against_a_switch_come_before_the_question,
+    what_was_built_is_thrown_away_if_nobody_builds_it
 );

@@ -21,7 +21,7 @@ mod membership;
 mod peers;
 mod running;
 
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, leave_out_outdated};
 use crate::lane::{Order, Report};
 use crate::replica_set::{Observer, Progress};
 use crate::run_error::RunError;
@@ -71,14 +71,15 @@ pub(crate) struct Plan {
 /// Runs a plan until `stop` resolves, something fails, or the end is reached.
 pub(crate) async fn run(
     log: &Log,
-    plan: Plan,
+    mut plan: Plan,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Progress, RunError> {
     // Connections of its own: another replica set in this process cannot use them up.
     let tables = Tables::of(log.store().database().apart()?);
     tables.database.require_newest_schema()?;
-    for consumer in &plan.consumers {
-        consumer.register(log, &tables).await?;
+    leave_out_outdated(&mut plan.consumers, &tables).await?;
+    for consumer in &mut plan.consumers {
+        *consumer = consumer.take_place(log, &tables).await?;
     }
     let target = match plan.catch_up {
         true => Some(log.head().await?),

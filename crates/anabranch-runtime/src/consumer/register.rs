@@ -49,6 +49,7 @@ impl Consumer {
             Start::Head => log.head().await?,
         };
         let mut tx = Tx::begin(&tables.database, self.suffix);
+        self.must_be_newer(tables, &mut tx).await?;
         let slots = self.partition.slots();
         let (found, is_new) = tables.register(tx.session(), &wanted, &slots).await?;
         if found.is_set_up && !is_new {
@@ -119,7 +120,8 @@ impl Consumer {
                 self.ended(tables, "asking for another scope", tx.commit(want).await)?;
                 return Err(self.scope_refused(log, tables, (&was, &is)).await?);
             }
-            Err(difference) => return Err(RunError::refused(&self.name, difference.to_string())),
+            Err(Difference::Version { was, is }) if was > is => return Err(self.is_outdated(was)),
+            Err(difference) => return Err(self.differs(&difference)),
         }
         let mut keep = Vec::new();
         if stored.wanted_scope.is_some() {
@@ -164,6 +166,18 @@ impl Consumer {
             problem += &replay;
         }
         Ok(RunError::refused(&self.name, problem))
+    }
+
+    fn differs(&self, difference: &Difference) -> RunError {
+        let problem = match self.is_beside() {
+            false => difference.to_string(),
+            true => format!(
+                "another program has begun to build it: {difference}. Let that program finish, or throw \
+                 away what it has built (`anabranch rebuild abandon {}`), and it is begun anew",
+                self.own_name()
+            ),
+        };
+        RunError::refused(&self.name, problem)
     }
 
     fn failed(&self, what: &str, error: &str) -> RunError {
@@ -235,13 +249,7 @@ impl Consumer {
         };
         match self.identity(log_rule).compare(now) {
             Ok(()) => Ok(()),
-            Err(Difference::Version { was, is }) => Err(RunError::refused(
-                &self.name,
-                format!(
-                    "version {was} has taken the place of version {is}; run the program with that \
-                     version"
-                ),
-            )),
+            Err(Difference::Version { was, .. }) => Err(self.is_outdated(was)),
             Err(Difference::Scope { was, is }) => Err(RunError::refused(
                 &self.name,
                 format!(

@@ -30,6 +30,27 @@ impl Rebuild {
         self.patiently(Step::Switch).await
     }
 
+    /// Throws away what was built of the new version, in one transaction: its tables, how far it is, and
+    /// its parked keys. The old version is not touched. Workers that still build it begin anew.
+    pub async fn abandon(&self) -> Result<(), RebuildError> {
+        let next_name = self.next_name();
+        if self.tables.registered(Some(&next_name)).await?.is_empty() {
+            return Err(RebuildError::Missing(format!("there is no consumer `{next_name}`")));
+        }
+        let mut statements = row_watch::removal(&next_name, &self.tables).await?;
+        // The tables first, as for a switch.
+        let drop = |(_, next): &(String, String)| {
+            Statement::new(format!("DROP TABLE IF EXISTS {next}"), vec![])
+        };
+        statements.extend(self.own.iter().map(drop));
+        statements.extend(self.tables.forget(&next_name));
+        statements.push(Statement::signal(Topic::Workers));
+        let mut session = self.tables.database.begin();
+        let done = session.run(statements, End::Commit).await;
+        done.map_err(|failed| self.tables.error(failed))?;
+        Ok(())
+    }
+
     /// Waits until nothing stands in the way of a switch.
     pub(super) async fn can_switch(&self) -> Result<(), RebuildError> {
         self.patiently(Step::Look).await

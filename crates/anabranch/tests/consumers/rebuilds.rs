@@ -11,6 +11,11 @@ on_both! {
     rows_that_stand_several_times_are_counted,
     what_cannot_be_compared_is_said,
     a_preview_says_who_runs_what_and_changes_nothing,
+    what_is_stored_decides_where_a_new_version_has_its_place,
+    a_new_version_must_be_meant,
+    a_program_may_have_both_versions,
+    what_is_being_built_is_not_mixed_with_another_version,
+    programs_that_start_during_a_switch_find_their_place,
 }
 
 const STREAMS: u64 = 20;
@@ -240,4 +245,131 @@ async fn a_preview_says_who_runs_what_and_changes_nothing(db: Db) {
     assert_eq!(status(&log, "sums.next").await.version, 2);
     serving.stop().await;
     building.stop().await;
+}
+
+async fn run(log: &Log, set: ReplicaSet) -> std::result::Result<(), String> {
+    set.catch_up(log).await.map(drop).map_err(|error| error.to_string())
+}
+
+async fn total(log: &Log, table: &str) -> i64 {
+    number(log, &format!("SELECT CAST(coalesce(sum(sum), 0) AS BIGINT) FROM {table}")).await
+}
+
+/// The same program before, during and after the switch.
+async fn what_is_stored_decides_where_a_new_version_has_its_place(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=2).await;
+    let first = Sums::new(&db);
+    let of = |version: u32| Sums { version, ..first.clone() };
+    let program = |version: u32| ReplicaSet::new("s").rebuild(of(version));
+
+    // Nothing is stored: it begins under its own name.
+    run(&log, program(2)).await.unwrap();
+    assert_eq!(status(&log, "sums").await.version, 2);
+    assert_eq!(lag(&log, "sums.next").await, None);
+    // Its own version: it goes on.
+    fill(&log, 0..STREAMS, 3..=3).await;
+    run(&log, program(2)).await.unwrap();
+    assert_eq!(total(&log, first.table).await, (STREAMS * 6) as i64);
+    assert_eq!(lag(&log, "sums.next").await, None);
+    // An older one: it is built beside it, twice over if it must.
+    run(&log, program(3)).await.unwrap();
+    run(&log, program(3)).await.unwrap();
+    assert_eq!((lag(&log, "sums").await, lag(&log, "sums.next").await), (Some(0), Some(0)));
+    Rebuild::of(&log, "sums", &[first.table]).switch().await.unwrap();
+    fill(&log, 0..STREAMS, 4..=4).await;
+    run(&log, program(3)).await.unwrap();
+    assert_eq!(status(&log, "sums").await.version, 3);
+    assert_eq!(total(&log, first.table).await, (STREAMS * 10) as i64);
+    assert_eq!(lag(&log, "sums.next").await, None);
+    // A newer one: it is refused, whichever way it is said.
+    for set in [program(2), ReplicaSet::new("s").projection(of(2))] {
+        let error = run(&log, set).await.unwrap_err();
+        assert!(error.contains("`sums` is refused: version 3 has taken the place"), "{error}");
+    }
+    assert_eq!(lag(&log, "sums.next").await, None);
+}
+
+async fn a_new_version_must_be_meant(db: Db) {
+    let log = db.log().await;
+    let first = Sums::new(&db);
+    run(&log, ReplicaSet::new("s").projection(first.clone())).await.unwrap();
+    let second = Sums { version: 2, ..first.clone() };
+    let error = run(&log, ReplicaSet::new("s").projection(second.clone())).await.unwrap_err();
+    assert!(error.contains("build the new one beside it (ReplicaSet::rebuild)"), "{error}");
+    // A version that was not raised would go on with the tables of the old one.
+    let error = run(&log, ReplicaSet::new("s").rebuild(first.clone())).await.unwrap_err();
+    assert!(error.contains("raise the version"), "{error}");
+    let both = ReplicaSet::new("s").projection(second.clone()).rebuild(second.clone());
+    let error = run(&log, both).await.unwrap_err();
+    assert!(error.contains("beside version 2 and has version 2"), "{error}");
+    let twice = ReplicaSet::new("s").rebuild(second.clone()).rebuild(second);
+    assert!(run(&log, twice).await.unwrap_err().contains("two with that name"));
+    assert_eq!(lag(&log, "sums.next").await, None);
+}
+
+async fn a_program_may_have_both_versions(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=2).await;
+    let first = Sums::new(&db);
+    run(&log, ReplicaSet::new("s").projection(first.clone())).await.unwrap();
+    let program = || {
+        let second = Sums { version: 2, factor: 10, ..first.clone() };
+        ReplicaSet::new("s").projection(first.clone()).rebuild(second)
+    };
+    fill(&log, 0..STREAMS, 3..=3).await;
+    run(&log, program()).await.unwrap();
+    assert_eq!(total(&log, first.table).await, (STREAMS * 6) as i64);
+    assert_eq!(total(&log, &format!("{}_next", first.table)).await, (STREAMS * 60) as i64);
+    Rebuild::of(&log, "sums", &[first.table]).switch().await.unwrap();
+    fill(&log, 0..STREAMS, 4..=4).await;
+    run(&log, program()).await.unwrap();
+    assert_eq!(total(&log, first.table).await, (STREAMS * 100) as i64);
+}
+
+async fn what_is_being_built_is_not_mixed_with_another_version(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=2).await;
+    let first = Sums::new(&db);
+    first.built(&log).await;
+    let third = || ReplicaSet::new("s").rebuild(Sums { version: 3, factor: 7, ..first.clone() });
+    let error = run(&log, third()).await.unwrap_err();
+    assert!(error.contains("version 2 of it and this program version 3"), "{error}");
+    assert!(error.contains("anabranch rebuild abandon sums"), "{error}");
+    let rebuild = Rebuild::of(&log, "sums", &[first.table]);
+    rebuild.abandon().await.unwrap();
+    let next = format!("{}_next", first.table);
+    let left = Rebuild::of(&log, "sums", &[first.table]).compare().await.unwrap_err().to_string();
+    assert!(left.contains(&format!("there is no table `{next}`")), "{left}");
+    assert!(matches!(rebuild.abandon().await, Err(RebuildError::Missing(_))));
+    run(&log, third()).await.unwrap();
+    assert_eq!(total(&log, &next).await, (STREAMS * 21) as i64);
+    assert_eq!(total(&log, first.table).await, (STREAMS * 3) as i64);
+}
+
+/// Wherever the switch falls between a program's look and its registration, it is never built beside
+/// itself.
+async fn programs_that_start_during_a_switch_find_their_place(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=1).await;
+    let first = Sums::new(&db);
+    run(&log, ReplicaSet::new("s").projection(first.clone())).await.unwrap();
+    for version in 2..8 {
+        let program = || ReplicaSet::new("s").rebuild(Sums { version, ..first.clone() });
+        run(&log, program()).await.unwrap();
+        let starts = (0..4).map(|_| {
+            let (log, set) = (log.clone(), program());
+            tokio::spawn(async move { run(&log, set).await })
+        });
+        let starts: Vec<_> = starts.collect();
+        Rebuild::of(&log, "sums", &[first.table]).switch().await.unwrap();
+        for started in starts {
+            // One that had begun to build it may have lost its place.
+            let _ = started.await.unwrap();
+        }
+        assert_eq!(status(&log, "sums").await.version, version);
+        assert_eq!(lag(&log, "sums.next").await, None, "built beside itself");
+        run(&log, program()).await.unwrap();
+        assert_eq!(total(&log, first.table).await, STREAMS as i64);
+    }
 }
