@@ -13,6 +13,7 @@ mod outages;
 mod proxy;
 mod reasons;
 mod recreate;
+mod rolling_rebuilds;
 mod sets_apart;
 #[path = "../consumers/support.rs"]
 mod support;
