@@ -14,7 +14,11 @@ pub(crate) struct Pause {
     name: String,
 }
 
-/// Let a paused consumer go on
+/// Let a consumer go on that was paused, or that has stopped by itself
+///
+/// A consumer whose handler fails wherever it runs stops by itself, and is tried with one event after growing
+/// pauses, a minute at the most. This tries it again at once: use it when what it needs is back. If it fails
+/// again, it stops again.
 #[derive(Args)]
 pub(crate) struct Resume {
     #[command(flatten)]

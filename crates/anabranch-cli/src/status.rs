@@ -205,10 +205,12 @@ fn reasons(cursor: &CursorStatus) -> String {
 
 /// What a consumer is doing, in words.
 pub(crate) fn state(status: &ConsumerStatus) -> String {
+    let outage = status.outage.as_ref().map(ToString::to_string);
     let mut words = Vec::new();
     if status.paused {
         words.push("paused");
     }
+    words.extend(outage.as_deref());
     if beyond(status).is_some() {
         words.push("beyond the log");
     }

@@ -7,10 +7,14 @@
 //! the same case.
 
 use crate::consumer::Consumer;
+use crate::lane::{Report, Reporter};
+use crate::run_error::RunError;
 use anabranch_core::{Event, Position, SLOTS, Slot, SlotSet, StoreError};
 use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{Backoff, Log, Page, PageEnd, ReadRequest, Scope};
+use futures_util::FutureExt;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -91,7 +95,7 @@ pub(crate) struct FeedHandle {
 
 impl FeedHandle {
     pub(crate) fn tell(&self, order: Order) {
-        // A feed that is gone has ended the run, and with it this lane.
+        // A feed that is gone has said so, and this lane is about to be stopped.
         let _ = self.orders.send(order);
     }
 }
@@ -203,8 +207,19 @@ impl Feed {
         (feed, handle)
     }
 
-    /// Reads until the lanes are gone; ends with an error that waiting does not cure.
-    pub(crate) async fn run(mut self) -> Result<(), StoreError> {
+    /// Reads until the lanes are gone, or an error comes that waiting does not cure, and says so.
+    pub(crate) async fn run(self, reporter: Reporter) {
+        let consumer = Arc::clone(&self.consumer);
+        let ended = AssertUnwindSafe(self.read_all()).catch_unwind().await;
+        match ended {
+            // It ends with its lanes.
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => reporter.say(Report::FeedFailed(error)),
+            Err(_) => reporter.say(Report::Failed(RunError::panicked(&consumer.name))),
+        }
+    }
+
+    async fn read_all(mut self) -> Result<(), StoreError> {
         let mut waiting_since: Option<Instant> = None;
         loop {
             while let Ok(order) = self.orders.try_recv() {
@@ -438,7 +453,7 @@ impl Feed {
                 let sheds = self.sheds[unit.lane];
                 let _place = Place::take(&unit.queued, &self.room);
                 let chunk = Chunk { parts, tenure, sheds, events, up_to, _place };
-                // A lane that is gone has ended the run.
+                // A lane that is gone has said so.
                 let _ = self.lanes[unit.lane].send(chunk);
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
-use crate::lane::{self, LaneStats, Order, Report};
+use crate::lane::{self, LaneStats, MAX_FAILING_KEYS, Order, Probed, Report, Reporter};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
@@ -32,15 +32,19 @@ pub struct Holding {
     setup: HoldingSetup,
     parts: Parts,
     paused: bool,
+    /// Its rows fail, here or everywhere, and none is begun.
+    halted: bool,
+    /// One row is to be tried although.
+    trying: bool,
     stopping: bool,
+    /// How many keys have failed one after the other.
+    failing_keys: u32,
     outage: Backoff,
 }
 
 /// What a lane of rows is made of.
 pub(crate) struct HoldingSetup {
     pub(crate) number: usize,
-    /// Which consumer of the set it belongs to.
-    pub(crate) of: usize,
     pub(crate) log: Log,
     pub(crate) tables: Tables,
     pub(crate) consumer: Arc<Consumer>,
@@ -49,7 +53,7 @@ pub(crate) struct HoldingSetup {
     pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
     /// Whose transactions its are.
     pub(crate) who: Who,
-    pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
+    pub(crate) reporter: Reporter,
     pub(crate) stats: Arc<LaneStats>,
     /// How heavy each slot is.
     pub(crate) counts: Arc<FeedStats>,
@@ -90,19 +94,20 @@ impl Commit {
 
 /// Runs a lane of rows.
 pub(crate) async fn run(code: Arc<dyn RowsCode>, setup: HoldingSetup) {
-    let (reports, of) = (setup.reports.clone(), setup.of);
-    let consumer = setup.consumer.name.clone();
-    let outage = Backoff::default();
-    let mut holding =
-        Holding { setup, parts: Parts::default(), paused: false, stopping: false, outage };
+    let (reporter, consumer) = (setup.reporter.clone(), setup.consumer.name.clone());
+    let mut holding = Holding {
+        setup,
+        parts: Parts::default(),
+        paused: false,
+        halted: false,
+        trying: false,
+        stopping: false,
+        failing_keys: 0,
+        outage: Backoff::default(),
+    };
     let ended = AssertUnwindSafe(code.look_after(&mut holding)).catch_unwind().await;
-    let ended = ended.unwrap_or_else(|_| {
-        let problem = "its code panicked; correct it and start again".to_owned();
-        Err(RunError::refused(&consumer, problem))
-    });
-    if let Err(error) = ended {
-        let _ = reports.send((of, Report::Failed(error)));
-    }
+    let ended = ended.unwrap_or_else(|_| Err(RunError::panicked(&consumer)));
+    reporter.say(ended.map_or_else(Report::Failed, |()| Report::Ended));
 }
 
 impl Holding {
@@ -140,10 +145,44 @@ impl Holding {
     /// consumer is paused, or told to stop.
     #[must_use]
     pub fn keep(&self) -> SlotSet {
-        match self.paused || self.stopping {
+        match self.paused || self.stopping || (self.halted && !self.trying) {
             true => SlotSet::empty(),
             false => self.parts.slots().intersection(&self.setup.keep.borrow()),
         }
+    }
+
+    /// How many rows may be begun at once: one, if it is to find out whether rows can be done again.
+    #[must_use]
+    pub fn at_once(&self, most: usize) -> usize {
+        if self.trying { most.min(1) } else { most }
+    }
+
+    /// A row of a key has failed, so many times by now. `true` if that row is not to blame for it, since so
+    /// many keys have failed one after the other: then nothing is to be stored about it, and
+    /// [`keep`](Self::keep) is empty until rows can be done again.
+    pub fn fails(&mut self, slot: Slot, attempts: u32, error: &str) -> bool {
+        self.failing_keys += u32::from(attempts <= 1);
+        let is_broken = self.trying || self.failing_keys >= MAX_FAILING_KEYS;
+        if is_broken {
+            let remedy = "a hundred keys failed one after the other, or everything since the last \
+                          outage: correct what they need, and it goes on";
+            self.stop_at(slot, error, remedy);
+        }
+        is_broken
+    }
+
+    /// A row of this slot must not be passed: the consumer is stopped, and tried again now and then.
+    pub fn stop_at(&mut self, slot: Slot, error: &str, remedy: &'static str) {
+        self.is_failing(error);
+        let (consumer, error) = (self.setup.consumer.name.clone(), error.to_owned());
+        let event = format!("a row of slot {}", slot.get());
+        let error = RunError::Stopped { consumer, position: 0, event, error, remedy };
+        let report = match std::mem::take(&mut self.trying) {
+            true => Report::Probed(Probed::Failed(error)),
+            false => Report::Halted { error, slot },
+        };
+        self.halted = true;
+        self.setup.reporter.say(report);
     }
 
     /// Raised whenever everything that it held is lost: what was begun before is not to be committed.
@@ -190,6 +229,14 @@ impl Holding {
             Some(Order::Forget) => self.forget(),
             Some(Order::Serve(who)) => self.setup.who = who,
             Some(Order::Pause(paused)) => self.paused = paused,
+            Some(Order::Halt(halted)) => {
+                if self.halted && !halted {
+                    // The first failure stops it again.
+                    self.failing_keys = MAX_FAILING_KEYS - 1;
+                }
+                (self.halted, self.trying) = (halted, false);
+            }
+            Some(Order::Probe(_)) => self.trying = self.halted,
             // What is wanted of single rows is written into them.
             Some(Order::Asked { .. }) => {}
             Some(Order::Stop) | None => self.stopping = true,
@@ -328,15 +375,24 @@ impl Holding {
     }
 
     /// So many rows of a slot are done: that is how heavy it is.
-    pub fn count(&self, slot: Slot, rows: u32) {
+    pub fn count(&mut self, slot: Slot, rows: u32) {
+        self.failing_keys = 0;
+        if std::mem::take(&mut self.trying) {
+            self.halted = false;
+            self.setup.reporter.say(Report::Probed(Probed::Worked));
+        }
         self.setup.stats.handled.fetch_add(u64::from(rows), Ordering::Relaxed);
         self.setup.counts.count(slot, rows);
     }
 
     /// Says how its rows stand: whether there is something to do now, how many wait to be tried again by
     /// themselves, and how many keys wait for somebody.
-    pub fn stands(&self, has_work: bool, retrying: usize, parked: usize) {
+    pub fn stands(&mut self, has_work: bool, retrying: usize, parked: usize) {
         let stats = &self.setup.stats;
+        if !has_work && self.trying && !self.keep().is_empty() {
+            self.trying = false;
+            self.setup.reporter.say(Report::Probed(Probed::Nothing));
+        }
         stats.retrying.store(retrying, Ordering::Relaxed);
         stats.parked.store(parked, Ordering::Relaxed);
         let position = if has_work { 0 } else { u64::MAX };
@@ -360,7 +416,7 @@ impl Holding {
     fn lost(&mut self) {
         self.forget();
         self.setup.stats.fenced(&self.setup.consumer.name, self.setup.number);
-        let _ = self.setup.reports.send((self.setup.of, Report::Lost));
+        self.setup.reporter.say(Report::Lost);
     }
 
     fn publish(&self) {

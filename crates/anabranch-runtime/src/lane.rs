@@ -8,19 +8,27 @@
 //! | `transact` | one transaction: handler, parked events, fence |
 //! | `aside` | the keys that are set aside, in memory |
 //! | `parking` | keys that failed: set aside, tried again, parked, let go |
+//! | `halt` | a handler that fails whatever the key: stopped, and tried with one event |
+//! | `words` | what a lane is told, and what it says |
+//! | `stats` | what others may see of a lane |
 
 mod aside;
 mod batch;
+mod halt;
 mod parking;
 mod pending;
 mod shed;
+mod stats;
 mod transact;
+mod words;
+
+pub(crate) use stats::LaneStats;
+pub(crate) use words::{Order, Probed, Report, Reporter, Said};
 
 use crate::consumer::{Code, Consumer};
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
 use crate::key_samples::Sampler;
-use crate::report::Doing;
 use crate::row_watch::WatchedLane;
 use crate::run_error::RunError;
 use crate::tables::Tables;
@@ -31,10 +39,12 @@ use anabranch_store::database::Who;
 use anabranch_store::{Backoff, Log};
 use aside::Parking;
 use batch::Batch;
+use futures_util::FutureExt;
 use pending::Pending;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::{HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 use transact::Outcome;
@@ -45,133 +55,11 @@ const WATERMARK: Duration = Duration::from_secs(1);
 const MAX_PARTS: usize = 64;
 /// If so many keys fail one after the other and nothing works in between, the handler is broken and
 /// not the keys: parking them all would only hide it.
-const MAX_FAILING_KEYS: u32 = 100;
-
-/// What a lane is told.
-#[derive(Debug)]
-pub(crate) enum Order {
-    /// These cursors are yours; those that you know already may be among them. How often the lane had
-    /// been fenced when they were claimed: what was claimed before the last time may not be its own.
-    Take { cursors: Vec<Cursor>, losses: u64 },
-    /// Nothing is yours any more.
-    Forget,
-    /// You work for this worker from now on.
-    Serve(Who),
-    /// Stop or go on with taking events.
-    Pause(bool),
-    /// Somebody wants something of a parked key.
-    Asked { key: String, asked: Asked },
-    /// Finish the batch and end.
-    Stop,
-}
-
-/// What a lane says.
-#[derive(Debug)]
-pub(crate) enum Report {
-    /// It was fenced, or cannot know what it holds: tell it.
-    Lost,
-    /// It cannot go on.
-    Failed(RunError),
-}
-
-/// What others may see of a lane.
-#[derive(Debug, Default)]
-pub(crate) struct LaneStats {
-    /// Events handled and committed.
-    pub(crate) handled: AtomicU64,
-    /// Everything up to here is done; 0 while it holds nothing.
-    pub(crate) position: AtomicU64,
-    /// Where the furthest of its cursors stands; 0 while it holds none.
-    pub(crate) furthest: AtomicU64,
-    /// How many slots it holds.
-    pub(crate) slots: AtomicUsize,
-    /// How many keys are parked: they wait for somebody.
-    pub(crate) parked: AtomicUsize,
-    /// How many keys are tried again by themselves.
-    pub(crate) retrying: AtomicUsize,
-    /// How many batches were committed.
-    pub(crate) batches: AtomicU64,
-    /// How often it was fenced.
-    pub(crate) losses: AtomicU64,
-    doing: Mutex<State>,
-}
-
-/// What a lane does, since when, and with which cursors.
-#[derive(Clone, Debug)]
-pub(crate) struct State {
-    pub(crate) doing: Doing,
-    pub(crate) since: Instant,
-    /// By id and epoch.
-    pub(crate) cursors: Vec<(i64, i64)>,
-    pub(crate) slots: Arc<SlotSet>,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        let (cursors, slots) = (Vec::new(), Arc::new(SlotSet::empty()));
-        Self { doing: Doing::Idle, since: Instant::now(), cursors, slots }
-    }
-}
-
-impl LaneStats {
-    pub(crate) fn state(&self) -> State {
-        self.doing.lock().map(|state| state.clone()).unwrap_or_default()
-    }
-
-    /// The lane was fenced.
-    pub(crate) fn fenced(&self, consumer: &str, lane: usize) {
-        tracing::info!(consumer, lane, "fenced: its cursors have another owner");
-        self.losses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The lane waits for a database that is away: for how long.
-    pub(crate) fn waits(
-        &self,
-        consumer: &str,
-        lane: usize,
-        outage: &mut Backoff,
-        error: &StoreError,
-    ) -> Duration {
-        let wait = outage.wait();
-        if outage.complains() {
-            tracing::warn!(consumer, lane, %error, "a lane waits");
-        }
-        self.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
-        wait
-    }
-
-    /// Says what the lane holds.
-    pub(crate) fn holds(&self, parts: &Parts) {
-        let slots = parts.slots();
-        self.slots.store(slots.len(), Ordering::Relaxed);
-        if let Ok(mut state) = self.doing.lock() {
-            state.cursors = parts.rows();
-            if *state.slots != slots {
-                state.slots = Arc::new(slots);
-            }
-        }
-    }
-
-    /// Says what the lane does. Whoever fails or waits does so since the first time, until something
-    /// works.
-    pub(crate) fn does(&self, doing: Doing, has_worked: bool) {
-        let Ok(mut state) = self.doing.lock() else { return };
-        let is_trouble =
-            |doing: &Doing| matches!(doing, Doing::Failing { .. } | Doing::Waiting { .. });
-        if has_worked || !is_trouble(&state.doing) {
-            state.since = Instant::now();
-        }
-        if has_worked || !is_trouble(&state.doing) || is_trouble(&doing) {
-            state.doing = doing;
-        }
-    }
-}
+pub(crate) const MAX_FAILING_KEYS: u32 = 100;
 
 /// What a lane is made of.
 pub(crate) struct LaneSetup {
     pub(crate) number: usize,
-    /// Which consumer of the set it belongs to.
-    pub(crate) of: usize,
     pub(crate) log: Log,
     pub(crate) tables: Tables,
     pub(crate) consumer: Arc<Consumer>,
@@ -183,7 +71,7 @@ pub(crate) struct LaneSetup {
     pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
     /// Whose transactions its are.
     pub(crate) who: Who,
-    pub(crate) reports: mpsc::UnboundedSender<(usize, Report)>,
+    pub(crate) reporter: Reporter,
     pub(crate) stats: Arc<LaneStats>,
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
@@ -219,8 +107,17 @@ pub(crate) struct Lane {
     /// keys that were parked when it began.
     asked: VecDeque<(String, Asked)>,
     paused: bool,
+    /// The handler fails, here or everywhere, and is not called.
+    halted: bool,
+    /// One event is to be tried although: so many were before.
+    probe: Option<i64>,
+    /// That event is being tried.
+    trying: bool,
     stopping: bool,
+    /// How many keys have failed one after the other.
     failing_keys: u32,
+    /// The keys that have failed, or failed again, since something worked.
+    failing: HashSet<String>,
     /// So many events are handled one at a time, since nobody knows which of them fails.
     singly: usize,
     outage: Backoff,
@@ -244,8 +141,12 @@ impl Lane {
             dirty_since: None,
             asked: VecDeque::new(),
             paused: false,
+            halted: false,
+            probe: None,
+            trying: false,
             stopping: false,
             failing_keys: 0,
+            failing: HashSet::new(),
             singly: 0,
             outage: Backoff::default(),
             sampler: Sampler::of(&setup.consumer.partition),
@@ -254,9 +155,11 @@ impl Lane {
     }
 
     pub(crate) async fn run(mut self) {
-        if let Err(error) = self.work().await {
-            let _ = self.setup.reports.send((self.setup.of, Report::Failed(error)));
-        }
+        let reporter = self.setup.reporter.clone();
+        let consumer = self.setup.consumer.name.clone();
+        let ended = AssertUnwindSafe(self.work()).catch_unwind().await;
+        let ended = ended.unwrap_or_else(|_| Err(RunError::panicked(&consumer)));
+        reporter.say(ended.map_or_else(Report::Failed, |()| Report::Ended));
     }
 
     async fn work(&mut self) -> Result<(), RunError> {
@@ -268,7 +171,10 @@ impl Lane {
             if self.stopping {
                 return self.write_watermark().await;
             }
-            if !self.paused {
+            if self.halted && !self.paused {
+                self.wait_halted().await?;
+            }
+            if !self.paused && !self.halted {
                 while let Some((key, asked)) = self.asked.pop_front() {
                     self.do_asked(&key, asked).await?;
                 }
@@ -282,7 +188,7 @@ impl Lane {
                 }
                 self.look_only();
             }
-            let due = self.parking.next_due().filter(|_| !self.paused);
+            let due = self.parking.next_due().filter(|_| !self.paused && !self.halted);
             let watermark = self.dirty_since.map(|since| since + WATERMARK);
             let until = due.into_iter().chain(watermark).min();
             tokio::select! {
@@ -315,6 +221,8 @@ impl Lane {
             Order::Forget => self.forget(),
             Order::Serve(who) => self.setup.who = who,
             Order::Pause(paused) => self.paused = paused,
+            Order::Halt(halted) => self.halt(halted),
+            Order::Probe(before) => self.probe = Some(before),
             Order::Asked { key, asked } => {
                 if !self.asked.iter().any(|(known, _)| *known == key) {
                     self.asked.push_back((key, asked));
@@ -369,7 +277,7 @@ impl Lane {
     fn lost(&mut self) {
         self.forget();
         self.setup.stats.fenced(&self.setup.consumer.name, self.setup.number);
-        let _ = self.setup.reports.send((self.setup.of, Report::Lost));
+        self.setup.reporter.say(Report::Lost);
     }
 
     /// Writes down how far it has looked where that is further than its last event.

@@ -93,7 +93,7 @@ pub use run_error::RunError;
 pub use scope::Scope;
 pub use scope_change::ScopeChange;
 pub use settings::{Settings, Start};
-pub use status::{ConsumerStatus, CursorStatus, Owner, WorkerStatus};
+pub use status::{ConsumerStatus, CursorStatus, Outage, Owner, WorkerStatus};
 pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::replica_sets::{Generation, GenerationMember};
 pub use tuning::Tuning;

@@ -2,7 +2,7 @@
 
 use crate::backlog::Backlog;
 use crate::report::{Doing, LaneReport};
-use crate::status::{Situation, WorkerStatus};
+use crate::status::{Outage, Situation, WorkerStatus};
 use crate::tables::consumers::Registered;
 use anabranch_core::{Cursor, Position};
 use anabranch_store::database::Who;
@@ -22,6 +22,8 @@ pub enum Reason {
     },
     /// The consumer is paused.
     Paused,
+    /// The consumer has stopped by itself, since its handler fails wherever it runs.
+    Outage(Outage),
     /// Somebody has asked for a replay, and no worker has done it yet.
     ReplayAsked,
     /// Nobody owns it, and no running worker wants all of its slots.
@@ -96,6 +98,7 @@ impl fmt::Display for Reason {
                  the head"
             ),
             Self::Paused => f.write_str("paused"),
+            Self::Outage(outage) => outage.fmt(f),
             Self::ReplayAsked => f.write_str("a replay is asked for; the next worker does it"),
             Self::Unassigned => f.write_str("unassigned: no running worker wants these slots"),
             Self::AwaitsClaim { by } => write!(f, "about to be claimed by {}", by.join(", ")),
@@ -145,6 +148,7 @@ pub(crate) fn reasons(
     if consumer.paused {
         reasons.push(Reason::Paused);
     }
+    reasons.extend(consumer.outage.as_ref().map(Outage::of).map(Reason::Outage));
     if consumer.reset_to.is_some() {
         reasons.push(Reason::ReplayAsked);
     }

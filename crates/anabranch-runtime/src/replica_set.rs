@@ -44,6 +44,7 @@ pub struct ReplicaSet {
     grace: Duration,
     observers: Vec<Observer>,
     checks_rows: bool,
+    fail_fast: bool,
 }
 
 /// Called every now and then with how far the set is.
@@ -84,6 +85,8 @@ pub struct ConsumerProgress {
     pub waiting_for: Vec<String>,
     /// Whether it is paused.
     pub paused: bool,
+    /// Why it does not run in this process, if it has stopped by itself, here or everywhere, or is refused.
+    pub trouble: Option<String>,
 }
 
 impl ReplicaSet {
@@ -99,6 +102,7 @@ impl ReplicaSet {
             grace: Duration::from_secs(10),
             observers: Vec::new(),
             checks_rows: false,
+            fail_fast: false,
         }
     }
 
@@ -219,6 +223,22 @@ impl ReplicaSet {
         self
     }
 
+    /// Ends the run with an error as soon as one of its consumers cannot go on.
+    ///
+    /// Otherwise a consumer that fails stops alone, and goes on by itself when what it needs is back; the
+    /// others never notice. With this, a supervisor that restarts the process learns of it at once.
+    ///
+    /// ```
+    /// # use anabranch_runtime::{Projection, ReplicaSet, RunError};
+    /// # async fn f<P: Projection>(log: anabranch_store::Log, orders: P) -> Result<(), RunError> {
+    /// ReplicaSet::new("main").projection(orders).fail_fast().run(&log).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn fail_fast(mut self) -> Self {
+        self.fail_fast = true;
+        self
+    }
+
     /// Calls a function several times a second with how far the set is, and once when it has ended,
     /// with how it stands then.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
@@ -228,6 +248,10 @@ impl ReplicaSet {
 
     /// Runs until the process is told to stop (SIGTERM, SIGINT, Ctrl-C), then finishes its batches,
     /// hands its slots over and returns.
+    ///
+    /// A consumer whose handler fails, or that is refused, stops alone and is tried again; the others go
+    /// on. The run ends with an error only if all of its consumers are refused, or with
+    /// [`fail_fast`](Self::fail_fast).
     pub async fn run(self, log: &Log) -> Result<Progress, RunError> {
         self.run_until(log, told_to_stop()).await
     }
@@ -247,7 +271,8 @@ impl ReplicaSet {
     /// `Ok` means just that. An event that fails is tried again as its [`Retry`](anabranch_core::Retry)
     /// says, and `catch_up` waits for it. If something is left in the end, it is
     /// [`RunError::Incomplete`]: events of parked keys, in this run or before; dead tasks of a pool; or
-    /// whatever was not handled yet when the process was told to stop (SIGTERM, SIGINT, Ctrl-C).
+    /// whatever was not handled yet when the process was told to stop (SIGTERM, SIGINT, Ctrl-C). If one of
+    /// its consumers fails or is refused, the others are caught up, and then its error is returned.
     pub async fn catch_up(self, log: &Log) -> Result<Progress, RunError> {
         self.catch_up_until(log, told_to_stop()).await
     }
@@ -330,6 +355,7 @@ impl ReplicaSet {
             grace: self.grace,
             observers: self.observers,
             catch_up,
+            fail_fast: self.fail_fast,
         })
     }
 }

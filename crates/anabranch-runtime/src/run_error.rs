@@ -58,6 +58,15 @@ pub enum RunError {
         /// What to do.
         remedy: &'static str,
     },
+    /// The database refused what it needs.
+    #[error("consumer `{consumer}` cannot go on: {error}")]
+    Broken {
+        /// Which consumer.
+        consumer: String,
+        /// What the database said.
+        #[source]
+        error: StoreError,
+    },
     /// It was to catch up, and not everything is handled.
     #[error("{0}")]
     Incomplete(Box<Incomplete>),
@@ -76,5 +85,30 @@ impl std::fmt::Debug for RunError {
 impl RunError {
     pub(crate) fn refused(consumer: &str, problem: String) -> Self {
         Self::Refused { consumer: consumer.to_owned(), problem }
+    }
+
+    /// The code of a consumer has panicked where nothing catches that.
+    pub(crate) fn panicked(consumer: &str) -> Self {
+        Self::refused(consumer, "its code panicked; correct it and start again".to_owned())
+    }
+
+    /// What has happened, without the consumer.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            // Rows have no position.
+            Self::Stopped { position: 0, event, error, .. } => format!("{error} ({event})"),
+            Self::Stopped { position, event, error, .. } => {
+                format!("{error} ({event}, position {position})")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// The same with the consumer that it is about.
+    pub(crate) fn of(self, consumer: &str) -> Self {
+        match self {
+            Self::Store(error) => Self::Broken { consumer: consumer.to_owned(), error },
+            other => other,
+        }
     }
 }

@@ -7,12 +7,15 @@ use crate::reason::{Reason, reasons};
 use crate::report::Report;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
+use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::GenerationMember;
 use anabranch_core::cursor::covers;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::Blocked;
 use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
 
 /// How a consumer stands.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +30,8 @@ pub struct ConsumerStatus {
     pub version: u32,
     /// Whether it is paused.
     pub paused: bool,
+    /// Whether it has stopped by itself, since its handler fails wherever it runs.
+    pub outage: Option<Outage>,
     /// Where somebody has asked it to begin again.
     pub replay_from: Option<Position>,
     /// What could not be done for it, such as a replay that its hook refused.
@@ -53,6 +58,45 @@ pub struct ConsumerStatus {
     pub retrying_events: u64,
     /// Its cursors.
     pub cursors: Vec<CursorStatus>,
+}
+
+/// A consumer has stopped by itself, since its handler fails wherever it runs. It is tried with one event
+/// now and then, and goes on when that works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Outage {
+    /// What its handler said the last time.
+    pub error: String,
+    /// Since when, in microseconds since 1970.
+    pub since_us: i64,
+    /// For how long, in milliseconds.
+    pub for_ms: u64,
+    /// How often it was tried since.
+    pub probes: u64,
+    /// In how long it is tried again, in milliseconds; 0 if it could be now.
+    pub next_ms: u64,
+}
+
+impl Outage {
+    pub(crate) fn of(stored: &StoredOutage) -> Self {
+        let ms = |time: Duration| time.as_millis() as u64;
+        Self {
+            error: stored.reason.clone(),
+            since_us: stored.since_us,
+            for_ms: ms(stored.lasts),
+            probes: stored.probes.unsigned_abs(),
+            next_ms: stored.next.map_or(0, ms),
+        }
+    }
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = |ms: u64| ms.div_ceil(1000);
+        let (since, times) =
+            (seconds(self.for_ms), if self.probes == 1 { "time" } else { "times" });
+        write!(f, "stopped by itself {since} s ago: {}; ", self.error)?;
+        write!(f, "tried {} {times}, next in {} s", self.probes, seconds(self.next_ms))
+    }
 }
 
 /// How a cursor stands.
@@ -195,6 +239,7 @@ impl Situation {
             strategy: registered.strategy,
             version: registered.version,
             paused: registered.paused,
+            outage: registered.outage.as_ref().map(Outage::of),
             replay_from: registered.reset_to,
             problem: lost.or(registered.problem),
             name: registered.name,

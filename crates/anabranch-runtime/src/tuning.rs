@@ -13,6 +13,7 @@ use std::time::Duration;
 /// | batch size | by kind | 5,000 | 100 | by kind |
 /// | poll | 5 s | 5 s | 1 s | 5 s |
 /// | rebalance | 30 s | 30 s | 30 s | never |
+/// | probes | 1 s to 60 s | 1 s to 60 s | 1 s to 60 s | 1 s to 60 s |
 ///
 /// ```
 /// use anabranch_runtime::Tuning;
@@ -32,6 +33,8 @@ pub struct Tuning {
     pub(crate) batch_size: Option<usize>,
     pub(crate) poll: Duration,
     pub(crate) rebalance: Option<Duration>,
+    /// The first pause before a consumer that has stopped by itself is tried again, and the longest.
+    pub(crate) probes: (Duration, Duration),
 }
 
 /// How many signs of life a lease has, unless it is said otherwise.
@@ -46,6 +49,7 @@ impl Default for Tuning {
             batch_size: None,
             poll: Duration::from_secs(5),
             rebalance: Some(Duration::from_secs(30)),
+            probes: (Duration::from_secs(1), Duration::from_secs(60)),
         }
     }
 }
@@ -129,6 +133,19 @@ impl Tuning {
         self
     }
 
+    /// The pauses between tries of a consumer whose handler fails, or that is refused: the first one, and
+    /// the longest that they grow to. Default 1 s and 60 s.
+    pub fn probes(mut self, first: Duration, longest: Duration) -> Self {
+        self.probes = (first, longest);
+        self
+    }
+
+    /// How long to wait after so many tries in vain.
+    pub(crate) fn pause_after(&self, tries: u32) -> Duration {
+        let (first, longest) = self.probes;
+        first.saturating_mul(1 << tries.min(20)).min(longest)
+    }
+
     pub(crate) fn heartbeat_interval(&self) -> Duration {
         self.heartbeat.unwrap_or(self.lease / BEATS)
     }
@@ -154,6 +171,8 @@ impl Tuning {
         }
         range("a coordination time-out", self.coordination_timeout, ms * 100, hour)?;
         range("a poll", self.poll, ms * 10, hour)?;
+        range("a first pause between tries", self.probes.0, ms * 10, hour)?;
+        range("a longest pause between tries", self.probes.1, self.probes.0, hour * 24)?;
         if let Some(every) = self.rebalance {
             range("a rebalance interval", every, ms * 100, hour * 24)?;
         }
@@ -178,6 +197,13 @@ mod tests {
     }
 
     #[test]
+    fn pauses_grow_to_the_longest() {
+        let pause = |tries| Tuning::default().pause_after(tries).as_secs();
+        let pauses: Vec<u64> = [0, 1, 2, 5, 6, 1_000_000].into_iter().map(pause).collect();
+        assert_eq!(pauses, [1, 2, 4, 32, 60, 60]);
+    }
+
+    #[test]
     fn what_cannot_work_is_refused_with_a_remedy() {
         let ms = Duration::from_millis;
         let error = |tuning: Tuning| tuning.check().unwrap_err();
@@ -187,6 +213,7 @@ mod tests {
         assert!(error(Tuning::default().coordination_timeout(ms(1))).contains("time-out"));
         assert!(error(Tuning::default().poll(ms(1))).contains("a poll of 1ms"));
         assert!(error(Tuning::default().rebalance(ms(1))).contains("rebalance"));
+        assert!(error(Tuning::default().probes(ms(500), ms(100))).contains("longest pause"));
         assert!(error(Tuning::default().batch_size(0)).contains("use 1 to 1000000"));
     }
 }

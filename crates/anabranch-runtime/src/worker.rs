@@ -4,6 +4,10 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
+//! | `beats` | what a heartbeat finds out: what others have changed, and what somebody asks for |
+//! | `trouble` | what keeps one consumer from running here, while the others go on |
+//! | `succession` | a new version that takes the place of the old one |
+//! | `outage` | a consumer whose handler fails wherever it runs: stopped, and tried now and then |
 //! | `claims` | what is wanted and free, handed to the lanes |
 //! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
@@ -12,30 +16,36 @@
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
+mod beats;
 mod beyond;
 mod catch_up;
 mod claims;
 mod heartbeat;
 mod last_word;
 mod membership;
+mod outage;
 mod peers;
 mod running;
+mod succession;
+mod trouble;
 
 use crate::consumer::{Consumer, leave_out_outdated};
-use crate::lane::{Order, Report};
+use crate::lane::{Order, Said};
 use crate::replica_set::{Observer, Progress};
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use crate::tables::workers::{Beat, Worker};
+use crate::tables::workers::Worker;
 use crate::tuning::Tuning;
 use anabranch_core::generation::Rollout;
 use anabranch_core::{Position, SlotSet, StoreError, Weights};
 use anabranch_store::Log;
 use anabranch_store::database::Topic;
+use futures_util::future::join_all;
 use heartbeat::{Heartbeat, Rhythm};
 use membership::Membership;
+use outage::Outage;
 use peers::Peers;
-use running::{Running, Start};
+use running::Running;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -66,6 +76,8 @@ pub(crate) struct Plan {
     pub(crate) observers: Vec<Observer>,
     /// End when everything that is in the log now is handled.
     pub(crate) catch_up: bool,
+    /// End with an error as soon as a consumer cannot go on.
+    pub(crate) fail_fast: bool,
 }
 
 /// Runs a plan until `stop` resolves, something fails, or the end is reached.
@@ -78,14 +90,12 @@ pub(crate) async fn run(
     let tables = Tables::of(log.store().database().apart()?);
     tables.database.require_newest_schema()?;
     leave_out_outdated(&mut plan.consumers, &tables).await?;
-    for consumer in &mut plan.consumers {
-        *consumer = consumer.take_place(log, &tables).await?;
-    }
+    let refused = register(log, &tables, &mut plan).await?;
     let target = match plan.catch_up {
         true => Some(log.head().await?),
         false => None,
     };
-    let mut keeper = Keeper::start(log, tables, plan).await?;
+    let mut keeper = Keeper::start(log, tables, plan, refused).await?;
     let ended = keeper.keep(stop, target).await;
     let before = keeper.before_end();
     keeper.stop().await;
@@ -93,10 +103,46 @@ pub(crate) async fn run(
     let ended = ended?;
     // Another program may have begun together with this one, and ended before it was looked at.
     keeper.check_keys().await?;
+    if ended == Ended::AtTarget
+        && let Some(error) = keeper.first_error()
+    {
+        return Err(error);
+    }
     match (ended, target) {
         (_, None) => Ok(progress),
         (ended, Some(target)) => keeper.complete(target, ended == Ended::Told, progress).await,
     }
+}
+
+/// Registers the consumers of a set. Those that are refused do not keep the others from running.
+async fn register(
+    log: &Log,
+    tables: &Tables,
+    plan: &mut Plan,
+) -> Result<Vec<Option<RunError>>, RunError> {
+    let mut refused = Vec::new();
+    for consumer in &mut plan.consumers {
+        match consumer.take_place(log, tables).await {
+            Ok(placed) => {
+                *consumer = placed;
+                refused.push(None);
+            }
+            Err(RunError::Store(error)) if error.is_transient() => return Err(error.into()),
+            Err(error) => refused.push(Some(error)),
+        }
+    }
+    if plan.fail_fast || refused.iter().all(Option::is_some) {
+        if let Some(error) = refused.iter_mut().find_map(Option::take) {
+            return Err(error);
+        }
+    }
+    if plan.catch_up {
+        // Whoever lets it catch up wants it to be tried now.
+        for consumer in &plan.consumers {
+            tables.end_outage(&consumer.name).await?;
+        }
+    }
+    Ok(refused)
 }
 
 /// How a run ended, if nothing failed.
@@ -116,9 +162,8 @@ struct Keeper {
     membership: Membership,
     peers: Peers,
     running: Vec<Running>,
-    lanes: JoinSet<()>,
-    feeds: JoinSet<Result<(), StoreError>>,
-    reports: mpsc::UnboundedReceiver<(usize, Report)>,
+    reporter: mpsc::UnboundedSender<Said>,
+    reports: mpsc::UnboundedReceiver<Said>,
     heartbeat: Option<Heartbeat>,
     signals: watch::Receiver<u64>,
     head: Position,
@@ -131,7 +176,12 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn start(log: &Log, tables: Tables, plan: Plan) -> Result<Self, RunError> {
+    async fn start(
+        log: &Log,
+        tables: Tables,
+        plan: Plan,
+        refused: Vec<Option<RunError>>,
+    ) -> Result<Self, RunError> {
         let (reporter, reports) = mpsc::unbounded_channel();
         let worker = new_worker(&plan);
         let mut keeper = Self {
@@ -144,8 +194,7 @@ impl Keeper {
             plan,
             worker,
             running: Vec::new(),
-            lanes: JoinSet::new(),
-            feeds: JoinSet::new(),
+            reporter,
             reports,
             heartbeat: None,
             head: Position::START,
@@ -155,11 +204,13 @@ impl Keeper {
             moved: Arc::default(),
         };
         for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
-            let (log, tables, plan) = (&keeper.log, &keeper.tables, &keeper.plan);
-            let worker = &keeper.worker.id;
-            let start = Start { number, log, tables, plan, worker, moved: &keeper.moved };
-            let tasks = (&mut keeper.lanes, &mut keeper.feeds);
-            keeper.running.push(start.consumer(consumer, tasks, &reporter));
+            keeper.running.push(Running::of(number, consumer, &keeper.plan));
+        }
+        for (number, refused) in refused.into_iter().enumerate() {
+            match refused {
+                None => keeper.start_lanes(number),
+                Some(error) => keeper.is_broken(number, error)?,
+            }
         }
         keeper.join().await?;
         keeper.begin().await?;
@@ -186,10 +237,7 @@ impl Keeper {
             Some(beat) => self.look_after(&beat).await?,
             None => self.declared_dead().await?,
         }
-        match self.running.iter().find(|running| running.paused) {
-            Some(running) if self.plan.catch_up => Err(paused(&running.consumer.name)),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Keeps things as they should be until the end.
@@ -211,23 +259,10 @@ impl Keeper {
             let beats = self.heartbeat.as_mut().expect("a worker has a heartbeat");
             tokio::select! {
                 () = &mut stop => return Ok(Ended::Told),
-                report = self.reports.recv() => match report {
-                    Some((_, Report::Failed(error))) => return Err(error),
-                    Some((number, Report::Lost)) => self.running[number].claim = true,
-                    None => return Ok(Ended::Told),
+                Some(said) = self.reports.recv() => tokio::select! {
+                    () = &mut stop => return Ok(Ended::Told),
+                    done = self.hear(said) => done?,
                 },
-                Some(ended) = self.feeds.join_next() => match ended {
-                    Ok(Err(error)) => return Err(error.into()),
-                    Err(error) => return Err(self.panicked(&error)),
-                    // It ends with its lanes.
-                    Ok(Ok(())) => {}
-                },
-                Some(ended) = self.lanes.join_next() => {
-                    if let Err(error) = ended {
-                        return Err(self.panicked(&error));
-                    }
-                    // It has said why; the report comes next.
-                }
                 beat = beats.next() => match beat {
                     Some(beat) => tokio::select! {
                         () = &mut stop => return Ok(Ended::Told),
@@ -271,6 +306,10 @@ impl Keeper {
                     }
                 }
                 _ = observe.tick() => {
+                    tokio::select! {
+                        () = &mut stop => return Ok(Ended::Told),
+                        done = self.see_to_troubles() => done?,
+                    }
                     self.observe().await;
                     if let Some(target) = target
                         && self.is_at_end(target).await?
@@ -280,101 +319,6 @@ impl Keeper {
                 }
             }
         }
-    }
-
-    fn panicked(&self, error: &tokio::task::JoinError) -> RunError {
-        let name = self.plan.name.clone();
-        let problem = format!("a part of it panicked ({error}); correct its code and start again");
-        RunError::Set { name, problem }
-    }
-
-    /// What a heartbeat has found out.
-    async fn look_after(&mut self, beat: &Beat) -> Result<(), RunError> {
-        for running in &self.running {
-            let beat = beat.consumers.iter().find(|beat| beat.consumer == running.consumer.name);
-            let now = beat.map(|beat| &beat.identity);
-            running.consumer.still_is(self.log.hash_rule(), now)?;
-        }
-        self.check_log().await?;
-        self.look_after_set(beat).await?;
-        let report = self.report().text();
-        if let Some(heartbeat) = &self.heartbeat {
-            heartbeat.say(report);
-        }
-        for beat in &beat.consumers {
-            let found = self.running.iter().position(|run| run.consumer.name == beat.consumer);
-            let Some(number) = found else { continue };
-            let running = &mut self.running[number];
-            if running.paused != beat.paused {
-                running.paused = beat.paused;
-                tracing::info!(consumer = beat.consumer, paused = beat.paused, "pause");
-                if self.plan.catch_up && beat.paused {
-                    return Err(paused(&beat.consumer));
-                }
-                running.tell_all(|_| Order::Pause(beat.paused));
-            }
-            if running.generation.is_some_and(|generation| generation != beat.generation) {
-                running.claim = true;
-            }
-            // What others have freed, or left behind; and whatever else is not held, whyever.
-            running.claim |= running.lacks_slots() || !running.holds(beat.owned);
-            if beat.wants_reset {
-                self.reset(number).await?;
-            }
-            if beat.asked {
-                self.pass_on_asked(number).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn reset(&mut self, number: usize) -> Result<(), RunError> {
-        let running = &mut self.running[number];
-        let consumer = Arc::clone(&running.consumer);
-        match consumer.reset(&self.tables).await {
-            Ok(done) => {
-                if done {
-                    tracing::info!(
-                        consumer = consumer.name,
-                        "replays from where it was put back to"
-                    );
-                }
-                running.claim = true;
-            }
-            Err(RunError::Store(error)) if error.is_transient() => {
-                tracing::warn!(consumer = consumer.name, %error, "cannot replay yet");
-            }
-            Err(error) => {
-                // Asked again it would fail again: it is withdrawn, and `status` says why.
-                tracing::error!(consumer = consumer.name, %error, "cannot replay");
-                running.claim = true;
-                let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
-                if let Err(away) = self.tables.commit(withdraw).await {
-                    tracing::warn!(consumer = consumer.name, error = %away, "cannot withdraw a replay");
-                }
-                if self.plan.catch_up {
-                    // What somebody asked for is not done.
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn pass_on_asked(&mut self, number: usize) -> Result<(), RunError> {
-        let running = &self.running[number];
-        let parked = match self.tables.parked(&running.consumer.name).await {
-            Ok(parked) => parked,
-            Err(error) if error.is_transient() => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        for key in parked {
-            let Some(asked) = key.asked else { continue };
-            if let Some(lane) = running.lane_of(key.slot) {
-                let _ = running.lanes[lane].send(Order::Asked { key: key.key, asked });
-            }
-        }
-        Ok(())
     }
 
     /// What this worker says of itself.
@@ -423,9 +367,10 @@ impl Keeper {
             running.want(&SlotSet::empty(), &Weights::even(), false);
             running.tell_all(|_| Order::Stop);
         }
-        let mut lanes = std::mem::take(&mut self.lanes);
-        let all = async { while lanes.join_next().await.is_some() {} };
-        let finish = tokio::time::timeout(grace, all);
+        let lanes = self.running.iter_mut().map(|running| std::mem::take(&mut running.lane_tasks));
+        let mut lanes: Vec<JoinSet<()>> = lanes.collect();
+        let all = lanes.iter_mut().map(async |lanes| while lanes.join_next().await.is_some() {});
+        let finish = tokio::time::timeout(grace, join_all(all));
         let announce = tokio::time::timeout(limit, self.announce_leave());
         let (finished, announced) = tokio::join!(finish, announce);
         if let Ok(Err(error)) = announced {
@@ -433,21 +378,19 @@ impl Keeper {
         }
         if finished.is_err() {
             tracing::warn!(?grace, "handlers did not finish in time; what they did is rolled back");
-            lanes.shutdown().await;
+            for lanes in &mut lanes {
+                lanes.shutdown().await;
+            }
         }
-        self.feeds.shutdown().await;
+        for running in &mut self.running {
+            running.feed_task.shutdown().await;
+        }
         if tokio::time::timeout(limit, self.leave()).await.is_err() {
             tracing::warn!(?limit, "cannot release its cursors in time; the lease will");
         }
         self.heartbeat = None;
         self.membership.life = None;
     }
-}
-
-/// A catch-up would wait for ever.
-fn paused(consumer: &str) -> RunError {
-    let problem = "it is paused, so it would never catch up; resume it first".to_owned();
-    RunError::refused(consumer, problem)
 }
 
 fn new_worker(plan: &Plan) -> Worker {

@@ -36,6 +36,8 @@ ALTER TABLE {ns}_consumers ADD COLUMN outage_since_us INTEGER;
 -- How often it was tried since, and not before when it is tried again.
 ALTER TABLE {ns}_consumers ADD COLUMN probes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE {ns}_consumers ADD COLUMN probe_us INTEGER;
+-- Whose event failed: its owner tries again.
+ALTER TABLE {ns}_consumers ADD COLUMN outage_slot INTEGER;
 
 -- What was done about a dead task already, so that its key went on: the tasks that were enqueued instead
 -- of it, as JSON. NULL: it waits for somebody.

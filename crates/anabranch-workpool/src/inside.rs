@@ -94,7 +94,8 @@ impl<P: Pool> Lane<'_, P> {
                     // Whoever waits for its turn lets go, too.
                     () = self.holding.news() => continue,
                 };
-                let batch = self.queue.take(self.inside.settings.batch_size);
+                let at_once = self.holding.at_once(self.inside.settings.batch_size);
+                let batch = self.queue.take(at_once);
                 self.run_batch(batch).await?;
                 drop(permit);
                 // Orders come in between.
@@ -297,11 +298,18 @@ pub(crate) async fn fail(
             &gave_up,
         );
         tracing::warn!(pool, key, task = %id, error, ?verdict, "a task has failed");
-        if matches!(verdict, Verdict::Stop) {
-            return Err(holding.refuse(format!(
-                "task {id} of key `{key}` failed ({error}), and its policy is to stop; correct it, then \
-                 start again: it goes on with this task"
-            )));
+        let mut is_stopped = holding.fails(task.slot, task.attempts + 1, error);
+        if !is_stopped && matches!(verdict, Verdict::Stop) {
+            let error = format!("task {id} of key `{key}` failed: {error}");
+            let remedy = "its policy is to stop: correct it, and it goes on with this task";
+            holding.stop_at(task.slot, &error, remedy);
+            is_stopped = true;
+        }
+        if is_stopped {
+            // It stays as it is in the table, and is read again when the pool goes on.
+            reader.sight.hold(key);
+            reader.sight.look_again();
+            return Ok(Failed::Held);
         }
         holding.is_failing(error);
         let mut tx = holding.begin();

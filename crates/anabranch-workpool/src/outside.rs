@@ -93,8 +93,9 @@ impl<P: OutsidePool> Lane<'_, P> {
             if holding.is_stopping() && self.running.is_empty() {
                 return Ok(());
             }
-            self.start(holding.log().limits().data_bytes);
-            let waits_for_room = self.queue.has_turn();
+            self.start(holding);
+            let may_start = self.running.len() < holding.at_once(usize::MAX);
+            let waits_for_room = self.queue.has_turn() && may_start;
             tokio::select! {
                 Some(ended) = self.running.join_next() => self.ended.extend(ended.ok()),
                 Some(save) = self.saves.recv() => self.store(holding, vec![save]).await?,
@@ -106,8 +107,9 @@ impl<P: OutsidePool> Lane<'_, P> {
     }
 
     /// Starts what can be started.
-    fn start(&mut self, limit: usize) {
-        while self.queue.has_turn() {
+    fn start(&mut self, holding: &Holding) {
+        let limit = holding.log().limits().data_bytes;
+        while self.queue.has_turn() && self.running.len() < holding.at_once(usize::MAX) {
             let permits = Arc::clone(&self.outside.permits);
             let Ok(permit) = permits.try_acquire_owned() else { return };
             match self.queue.take(1).pop() {

@@ -102,7 +102,7 @@ impl Consumer {
     }
 
     /// The refusal of a version whose place a newer one has taken.
-    pub(super) fn is_outdated(&self, newer: u32) -> RunError {
+    pub(crate) fn is_outdated(&self, newer: u32) -> RunError {
         let own = self.settings.version;
         RunError::refused(
             self.own_name(),

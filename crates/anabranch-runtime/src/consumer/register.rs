@@ -38,6 +38,7 @@ impl Consumer {
             strategy: identity.strategy.clone(),
             version: self.settings.version,
             paused: false,
+            outage: None,
             reset_to: None,
             problem: None,
             is_set_up: true,

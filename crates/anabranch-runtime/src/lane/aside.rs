@@ -84,6 +84,15 @@ impl Parking {
         self.keys.values().filter_map(|parked| parked.due).min()
     }
 
+    /// One of the keys that are tried again by themselves: each time that is asked for, another one.
+    pub(super) fn retrying_in_turn(&self, turn: i64) -> Option<String> {
+        let retrying = self.keys.iter().filter(|(_, parked)| parked.due.is_some());
+        let mut keys: Vec<&String> = retrying.map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        let place = usize::try_from(turn).unwrap_or_default() % keys.len().max(1);
+        keys.get(place).map(|key| (*key).clone())
+    }
+
     pub(super) fn due(&self) -> Option<String> {
         let now = Instant::now();
         let due = |parked: &Parked| parked.due.is_some_and(|due| due <= now);

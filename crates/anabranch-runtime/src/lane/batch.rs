@@ -116,7 +116,7 @@ impl Lane {
             }
             self.set_aside(&mut batch);
             let lacks_key = self.first_without_key(&batch.events);
-            let at_once = if self.singly > 0 { 1 } else { at_most };
+            let at_once = if self.singly > 0 || self.trying { 1 } else { at_most };
             let count = batch.events.len().min(at_once).min(lacks_key.unwrap_or(usize::MAX));
             if count == 0 && lacks_key == Some(0) {
                 let error = self.missing_key(&batch.events[0]);
@@ -128,7 +128,9 @@ impl Lane {
             match self.transact(&batch, count, Vec::new()).await {
                 Outcome::Committed { events } => {
                     at_most = usize::MAX;
-                    self.failing_keys = if events > 0 { 0 } else { self.failing_keys };
+                    if events > 0 {
+                        self.has_worked();
+                    }
                     self.singly = self.singly.saturating_sub(events);
                     batch.events.drain(..events);
                     if batch.events.is_empty() {

@@ -19,6 +19,13 @@ use std::time::{Duration, Instant};
 
 /// How many parked events are tried in one transaction.
 const DRAIN: usize = 64;
+/// What to do about a handler that fails for all keys.
+const BROKEN: &str = "a hundred keys failed one after the other, or everything since the last outage, so \
+                      it is the handler that is broken, or something that it needs: correct that, and it \
+                      goes on; `anabranch parked list NAME` shows the keys that failed";
+/// What to do about an event that must not be passed.
+const STOPS: &str =
+    "its policy is to stop: correct the handler or the event, and it goes on with this event";
 
 /// The first events behind a key.
 struct Behind {
@@ -44,6 +51,10 @@ impl Lane {
         if self.policy() == Failure::Stop {
             return self.try_or_stop(batch, event, error, may_retry).await;
         }
+        if self.trying && may_retry {
+            self.has_failed(&failed, error, BROKEN);
+            return Ok(ControlFlow::Break(()));
+        }
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
         let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
@@ -59,12 +70,16 @@ impl Lane {
                 &error,
                 retry_in,
             );
+            if event > 0 {
+                // What stands before it in the batch has worked.
+                self.failing_keys = 0;
+                self.failing.clear();
+            }
             self.failing_keys += 1;
-            if self.failing_keys >= MAX_FAILING_KEYS {
-                let remedy = "a hundred keys failed one after the other, so it is the handler that \
-                              is broken: correct it and start again, then `anabranch parked retry NAME --all`; \
-                              `anabranch parked list NAME` shows the keys";
-                return Err(self.stopped(&failed, error, remedy));
+            self.failing.insert(key.clone());
+            if self.failing_keys >= MAX_FAILING_KEYS && !self.trying {
+                self.has_failed(&failed, error, BROKEN);
+                return Ok(ControlFlow::Break(()));
             }
             let tables = &self.setup.tables;
             let attempt = Attempt { key: &key, slot, attempts: 1, error: &error, retry_in };
@@ -87,7 +102,9 @@ impl Lane {
         loop {
             match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
                 Outcome::Committed { events } if events == prefix.events.len() => {
-                    self.failing_keys = if events > 0 { 0 } else { self.failing_keys };
+                    if events > 0 {
+                        self.has_worked();
+                    }
                     break;
                 }
                 Outcome::Committed { events } => drop(prefix.events.drain(..events)),
@@ -137,8 +154,7 @@ impl Lane {
         may_retry: bool,
     ) -> Result<ControlFlow<()>, RunError> {
         let retry = self.setup.consumer.settings.retry;
-        let remedy =
-            "correct the handler or the event, then start again: it goes on with this event";
+        let may_retry = may_retry && !self.trying;
         let (mut error, mut attempt) = (error, 1);
         while let Some(wait) = retry.delay(attempt, random()).filter(|_| may_retry) {
             let consumer = &self.setup.consumer.name;
@@ -153,6 +169,7 @@ impl Lane {
             }
             match self.transact(batch, event + 1, Vec::new()).await {
                 Outcome::Committed { events } => {
+                    self.has_worked();
                     batch.events.drain(..events);
                     return Ok(ControlFlow::Continue(()));
                 }
@@ -170,10 +187,12 @@ impl Lane {
         if event > 0 {
             self.transact(batch, event, Vec::new()).await;
         }
-        Err(self.stopped(&batch.events[event], error, remedy))
+        let failed = batch.events[event].clone();
+        self.has_failed(&failed, error, STOPS);
+        Ok(ControlFlow::Break(()))
     }
 
-    fn stopped(&self, event: &Event, error: String, remedy: &'static str) -> RunError {
+    pub(super) fn stopped(&self, event: &Event, error: String, remedy: &'static str) -> RunError {
         RunError::Stopped {
             consumer: self.setup.consumer.name.clone(),
             position: event.position().get(),
@@ -240,10 +259,10 @@ impl Lane {
     }
 
     /// Handles the events behind a key in order, until they are done or the first fails again.
-    async fn drain(&mut self, key: &str) -> Result<(), RunError> {
+    pub(super) async fn drain(&mut self, key: &str) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let drain = if self.handler.is_external() { 1 } else { DRAIN };
-        let mut at_most = drain;
+        let mut at_most = if self.trying { 1 } else { drain };
         while let Some(parked) = self.parking.keys.get(key).copied() {
             if self.stopping || self.must_shed() {
                 // The rest is done by whoever has the slot then, perhaps this lane.
@@ -292,6 +311,7 @@ impl Lane {
                     tracing::info!(consumer = name, key, "a key that had failed is done");
                 }
                 Outcome::Committed { .. } => {
+                    self.has_worked();
                     at_most = drain;
                     self.parking.put(key, Parked { attempts: 0, ..parked });
                 }
@@ -307,6 +327,13 @@ impl Lane {
                     at_most = events.len() / 2
                 }
                 Outcome::Failed { error, .. } => {
+                    self.failing.insert(key.to_owned());
+                    if let Some(first) = events.first()
+                        && self.blames_handler(parked.attempts + 1)
+                    {
+                        self.has_failed(&first.clone(), error, BROKEN);
+                        return Ok(());
+                    }
                     let first = events.first().map(Event::position).unwrap_or_default();
                     return self.failed_again(key, parked, (first, true), &error).await;
                 }

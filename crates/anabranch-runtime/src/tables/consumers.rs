@@ -1,6 +1,7 @@
 //! The consumers of a log: register, pause, ask for a reset.
 
 use super::Tables;
+use super::outages::StoredOutage;
 use super::parked::plain;
 use anabranch_core::cursor::Change;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
@@ -15,6 +16,8 @@ pub(crate) struct Registered {
     pub(crate) strategy: String,
     pub(crate) version: u32,
     pub(crate) paused: bool,
+    /// Why and since when it has stopped by itself.
+    pub(crate) outage: Option<StoredOutage>,
     pub(crate) reset_to: Option<Position>,
     /// What could not be done for it.
     pub(crate) problem: Option<String>,
@@ -37,9 +40,10 @@ impl Tables {
 
     fn select_registered(&self, name: Option<&str>, lock: &str) -> Statement {
         let select = format!(
-            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up, slots \
+            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up, slots{} \
              FROM {} \
              WHERE name = $1 OR $1 = '' ORDER BY name{lock}",
+            self.outage_columns(),
             self.consumers
         );
         Statement::query(select, params![name.unwrap_or_default()])
@@ -52,6 +56,7 @@ impl Tables {
             strategy: self.column(row, "strategy")?,
             version: self.column(row, "version")?,
             paused: self.column(row, "paused")?,
+            outage: self.outage(row)?,
             reset_to: self.column(row, "reset_to")?,
             problem: self.column(row, "problem")?,
             is_set_up: self.column(row, "is_set_up")?,
@@ -102,9 +107,14 @@ impl Tables {
         Statement::fence(update, params![name, true, kind, *version], 1)
     }
 
-    /// The statement that pauses or resumes a consumer.
+    /// The statement that pauses or resumes a consumer. One that is resumed tries again what has stopped
+    /// it. Older logs have no such columns.
     pub(crate) fn pause(&self, consumer: &str, paused: bool) -> Statement {
-        let update = format!("UPDATE {} SET paused = $2 WHERE name = $1", self.consumers);
+        let outage = match self.database.require_newest_schema() {
+            Ok(()) if !paused => format!(", {}", Self::NO_OUTAGE),
+            _ => String::new(),
+        };
+        let update = format!("UPDATE {} SET paused = $2{outage} WHERE name = $1", self.consumers);
         Statement::fence(update, params![consumer, paused], 1)
     }
 

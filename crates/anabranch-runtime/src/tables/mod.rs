@@ -13,6 +13,7 @@
 //! | `imports` | positions of runners that were there before |
 //! | `workers` | leases and heartbeats |
 //! | `replica_sets` | generations and assignments: who should own what |
+//! | `outages` | consumers that stopped by themselves |
 //! | `parked` | keys that failed, and the events behind them |
 //! | `pools` | tasks of pools, as a status counts them |
 
@@ -20,6 +21,7 @@ pub(crate) mod consumers;
 pub(crate) mod cursors;
 pub(crate) mod identity;
 pub(crate) mod imports;
+pub(crate) mod outages;
 pub(crate) mod parked;
 pub(crate) mod pools;
 pub(crate) mod replica_sets;

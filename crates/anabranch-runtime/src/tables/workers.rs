@@ -1,6 +1,7 @@
 //! Leases and heartbeats. Time is the database's, never this machine's.
 
 use super::Tables;
+use super::outages::StoredOutage;
 use super::replica_sets::LEAVING;
 use crate::identity::Stored;
 use crate::report::Report;
@@ -9,7 +10,7 @@ use anabranch_core::generation::Rollout;
 use anabranch_core::{SlotSet, StoreError};
 use anabranch_store::database::{End, Statement, Topic};
 use anabranch_store::params;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One process that runs a replica set.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Worker {
 /// What a heartbeat finds out.
 #[derive(Clone, Debug)]
 pub(crate) struct Beat {
+    /// When it was begun: what this worker has written since is not in it.
+    pub(crate) begun: Instant,
     pub(crate) generation: i64,
     pub(crate) rollout: Rollout,
     /// The oldest generation of which a living member may still hold something.
@@ -43,6 +46,8 @@ pub(crate) struct ConsumerBeat {
     /// What identifies it now.
     pub(crate) identity: Stored,
     pub(crate) paused: bool,
+    /// Whether it has stopped by itself.
+    pub(crate) outage: Option<StoredOutage>,
     pub(crate) generation: i64,
     pub(crate) wants_reset: bool,
     /// Whether somebody asked for something about a parked key.
@@ -114,7 +119,7 @@ impl Tables {
         let renew = Statement::fence(renew, values, 1);
         let look = format!(
             "SELECT name, kind, strategy, version, partition, scope, wanted_scope, beyond_log, \
-             paused, generation, \
+             paused{outage}, generation, \
              reset_to IS NOT NULL AS wants_reset, \
              EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked, \
              (SELECT count(*) FROM {cursors} AS c WHERE c.consumer = name AND c.owner = $1) \
@@ -124,9 +129,11 @@ impl Tables {
             self.consumers,
             places(2, consumers.len()),
             cursors = self.cursors,
+            outage = self.outage_columns(),
         );
         let values = std::iter::once((&worker.id).into()).chain(consumers.iter().map(Into::into));
         let look = Statement::query(look, values.collect());
+        let begun = Instant::now();
         let mut session = self.database.control();
         let statements = vec![renew, self.look_at_set(&worker.replica_set), look];
         let answers = match session.run(statements, End::Commit).await {
@@ -145,6 +152,7 @@ impl Tables {
                 consumer: self.column(row, "name")?,
                 identity: self.stored(row)?,
                 paused: self.column(row, "paused")?,
+                outage: self.outage(row)?,
                 generation: self.column(row, "generation")?,
                 wants_reset: self.column(row, "wants_reset")?,
                 asked: self.column(row, "asked")?,
@@ -154,6 +162,7 @@ impl Tables {
         let consumers = consumers.rows.iter().map(consumer).collect::<Result<_, StoreError>>()?;
         let rollout: String = self.column(set, "rollout")?;
         Ok(Some(Beat {
+            begun,
             generation: self.column(set, "generation")?,
             rollout: rollout.parse().unwrap_or_default(),
             settled: self.column::<Option<i64>>(set, "settled")?.unwrap_or(i64::MAX),

@@ -28,7 +28,8 @@ impl Keeper {
         let running = &self.running[number];
         let furthest = cursors.iter().map(|cursor| cursor.position).max();
         let Some(furthest) = furthest.filter(|_| !running.has_rows()) else { return Ok(true) };
-        self.is_in_log(&[(running.consumer.name.as_str(), furthest)]).await
+        let Some(drawn) = self.drawn().await? else { return Ok(false) };
+        self.is_in_log(&running.consumer.name, furthest, drawn).await.map(|()| true)
     }
 
     /// Compares where the lanes stand with the log, now and then.
@@ -36,56 +37,88 @@ impl Keeper {
         if self.log_checked.elapsed() < CHECK {
             return Ok(());
         }
-        self.check_keys().await?;
-        let furthest: Vec<(&str, Position)> = self
+        for (number, error) in self.changed_keys().await {
+            self.is_broken(number, error)?;
+        }
+        let furthest: Vec<(usize, Position)> = self
             .running
             .iter()
-            .filter(|running| !running.has_rows() && running.held() > 0)
-            .map(|running| {
+            .enumerate()
+            .filter(|(_, running)| running.is_up() && !running.has_rows() && running.held() > 0)
+            .map(|(number, running)| {
                 let lanes = running.stats.iter();
                 let furthest = lanes.map(|lane| lane.furthest.load(Ordering::Relaxed)).max();
-                (running.consumer.name.as_str(), Position::new(furthest.unwrap_or(0)))
+                (number, Position::new(furthest.unwrap_or(0)))
             })
             .collect();
-        if furthest.is_empty() || self.is_in_log(&furthest).await? {
-            self.log_checked = Instant::now();
+        if !furthest.is_empty() {
+            let Some(drawn) = self.drawn().await? else { return Ok(()) };
+            for (number, position) in furthest {
+                let name = self.running[number].consumer.name.clone();
+                if let Err(error) = self.is_in_log(&name, position, drawn).await {
+                    self.is_broken(number, error)?;
+                }
+            }
         }
+        self.log_checked = Instant::now();
         Ok(())
     }
 
-    /// Compares the keys of what others have handled with what this program's functions answer.
+    /// The same for keys, at the end of a run.
     pub(super) async fn check_keys(&mut self) -> Result<(), RunError> {
-        for running in &mut self.running {
+        match self.changed_keys().await.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Compares the keys of what others have handled with what this program's functions answer: the
+    /// consumers whose do not.
+    async fn changed_keys(&mut self) -> Vec<(usize, RunError)> {
+        let mut changed = Vec::new();
+        for (number, running) in self.running.iter_mut().enumerate() {
+            if !running.is_up() {
+                continue;
+            }
             let (consumer, checked) = (&running.consumer, &mut running.checked_keys);
             match key_samples::check(consumer, &self.log, &self.tables, checked).await {
+                Ok(()) => {}
                 Err(RunError::Store(error)) if error.is_transient() => {
                     tracing::warn!(%error, "cannot compare keys yet");
                 }
-                done => done?,
+                Err(error) => changed.push((number, error)),
             }
         }
-        Ok(())
+        changed
     }
 
-    /// Whether nobody stands beyond the last position ever drawn. It is read after the positions: they
-    /// never lie beyond it then, unless it has fallen back.
-    async fn is_in_log(&self, standing: &[(&str, Position)]) -> Result<bool, RunError> {
-        let drawn = match self.log.store().drawn().await {
-            Ok(drawn) => drawn,
+    /// The last position ever drawn; nothing if the database is away. It is read after the positions of
+    /// cursors: they never lie beyond it then, unless it has fallen back.
+    async fn drawn(&self) -> Result<Option<Position>, RunError> {
+        match self.log.store().drawn().await {
+            Ok(drawn) => Ok(Some(drawn)),
             Err(error) if error.is_transient() => {
                 tracing::warn!(%error, "cannot compare its cursors with the log yet");
-                return Ok(false);
+                Ok(None)
             }
-            Err(error) => return Err(error.into()),
-        };
-        match standing.iter().find(|(_, position)| *position > drawn) {
-            Some((consumer, position)) => {
-                let (consumer, position) = ((*consumer).to_owned(), *position);
-                // The log may grow past it again, and what is there then would look handled.
-                self.tables.commit(vec![self.tables.is_beyond(&consumer, drawn)]).await?;
-                Err(RunError::BeyondLog { consumer, position, drawn })
-            }
-            None => Ok(true),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Refuses a consumer that stands beyond the last position ever drawn.
+    async fn is_in_log(
+        &self,
+        consumer: &str,
+        position: Position,
+        drawn: Position,
+    ) -> Result<(), RunError> {
+        if position <= drawn {
+            return Ok(());
+        }
+        // The log may grow past it again, and what is there then would look handled.
+        if let Err(error) = self.tables.commit(vec![self.tables.is_beyond(consumer, drawn)]).await {
+            tracing::warn!(consumer, %error, "cannot write down that it stands beyond the log");
+        }
+        Err(RunError::BeyondLog { consumer: consumer.to_owned(), position, drawn })
     }
 }

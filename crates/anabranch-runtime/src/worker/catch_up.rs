@@ -17,7 +17,12 @@ const ASK: Duration = Duration::from_secs(5);
 impl Keeper {
     /// Whether its own lanes have done all they can, as far as they know: cheap.
     pub(super) fn seems_at_end(&self, target: Position) -> bool {
-        self.running.iter().all(|running| running.is_done(target) && running.is_settled())
+        self.up().all(|running| running.is_done(target) && running.is_settled())
+    }
+
+    /// Those that can still go on.
+    fn up(&self) -> impl Iterator<Item = &Running> {
+        self.running.iter().filter(|running| running.is_up())
     }
 
     /// Whether the end is reached; not yet, if the database is away.
@@ -31,7 +36,7 @@ impl Keeper {
     /// Whether everything up to a position is handled or parked, here or by those who hold it, and
     /// nothing that somebody asked for is left.
     async fn is_done_or_others_are(&self, target: Position) -> Result<bool, StoreError> {
-        for running in &self.running {
+        for running in self.up() {
             // Rows say nothing of how far those of others are done.
             if (running.is_alone() || running.has_rows()) && running.is_done(target) {
                 continue;
@@ -48,7 +53,7 @@ impl Keeper {
             }
         }
         // After the cursors: what they have passed is handled, or in these tables.
-        for running in &self.running {
+        for running in self.up() {
             let (name, slots) = (&running.consumer.name, &running.universe);
             let is_unsettled = match running.has_rows() {
                 true => {

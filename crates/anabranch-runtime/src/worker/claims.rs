@@ -12,7 +12,8 @@ impl Keeper {
     /// Claims what is wanted and free, and hands it to the lanes.
     pub(super) async fn claim_all(&mut self) -> Result<(), RunError> {
         for number in 0..self.running.len() {
-            if !self.running[number].claim {
+            if !self.running[number].claim || !self.running[number].is_up() {
+                self.running[number].claim = false;
                 continue;
             }
             let running = &self.running[number];
@@ -26,16 +27,29 @@ impl Keeper {
                 Ok(held) => held,
                 Err(RunError::Store(error)) if error.is_transient() => {
                     tracing::warn!(consumer = name, %error, "cannot claim yet");
-                    return Ok(());
+                    continue;
                 }
                 // Gone since the last heartbeat; the next one says so.
                 Err(RunError::Store(StoreError::Corrupt { .. })) if self.is_gone(&name).await => {
-                    return Ok(());
+                    continue;
                 }
-                Err(error) => return Err(error),
+                // Or has another version since, of which this program knows.
+                Err(RunError::Refused { .. }) if self.has_new_version(number) => {
+                    self.running[number].claim = false;
+                    continue;
+                }
+                Err(error) => {
+                    self.is_broken(number, error)?;
+                    continue;
+                }
             };
-            if !self.stands_in_log(number, &held.cursors).await? {
-                return Ok(());
+            match self.stands_in_log(number, &held.cursors).await {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(error) => {
+                    self.is_broken(number, error)?;
+                    continue;
+                }
             }
             let running = &mut self.running[number];
             running.claim = false;

@@ -162,7 +162,7 @@ impl Keeper {
     }
 
     /// Tells the consumers what they should hold now.
-    fn reconcile(&mut self) {
+    pub(super) fn reconcile(&mut self) {
         let membership = &self.membership;
         let nothing = SlotSet::empty();
         let slots = if membership.may_hold { &membership.assigned } else { &nothing };

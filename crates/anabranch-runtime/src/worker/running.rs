@@ -1,22 +1,23 @@
 //! One consumer as it runs here: its feed and its lanes, and which slots each of them should hold.
 
 use super::Plan;
+use super::trouble::Trouble;
 use crate::consumer::Consumer;
 use crate::feed::{Feed, FeedStats};
 use crate::holding::{self, HoldingSetup};
 use crate::key_samples::Checked;
-use crate::lane::{Lane, LaneSetup, LaneStats, Order, Report};
+use crate::lane::{Lane, LaneSetup, LaneStats, Order, Reporter, Said};
 use crate::replica_set::ConsumerProgress;
 use crate::report::{Doing, LaneReport};
 use crate::rows::Work;
 use crate::tables::Tables;
 use anabranch_core::cursor::Cursor;
-use anabranch_core::{Position, Slot, SlotSet, StoreError, Weights, plan};
+use anabranch_core::{Position, Slot, SlotSet, Weights, plan};
 use anabranch_store::Log;
 use anabranch_store::database::Who;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -25,6 +26,8 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// One consumer as it runs here.
 pub(super) struct Running {
+    /// By which its lanes name it: it keeps it when others are gone.
+    pub(super) number: usize,
     pub(super) consumer: Arc<Consumer>,
     /// What this process may ever hold of it.
     pub(super) universe: SlotSet,
@@ -37,6 +40,11 @@ pub(super) struct Running {
     /// How many slots it wants.
     pub(super) wanted: usize,
     pub(super) lanes: Vec<mpsc::UnboundedSender<Order>>,
+    pub(super) lane_tasks: JoinSet<()>,
+    /// The feed ends with the lanes.
+    pub(super) feed_task: JoinSet<()>,
+    /// How often they were started: what those of a former life say does not count.
+    pub(super) life: u64,
     pub(super) stats: Vec<Arc<LaneStats>>,
     pub(super) feed: Arc<FeedStats>,
     pub(super) waiting_for: Vec<String>,
@@ -46,6 +54,16 @@ pub(super) struct Running {
     pub(super) claim: bool,
     /// Keys of handled events that its function answers with, too.
     pub(super) checked_keys: Checked,
+    /// What keeps it from running here.
+    pub(super) trouble: Option<Trouble>,
+    /// When this worker last wrote about an outage: what was read before may not tell of it.
+    pub(super) written: Instant,
+    /// How often in a row it could not run here.
+    pub(super) tries: u32,
+    /// Since when its lanes run.
+    pub(super) begun: Instant,
+    /// Whether it has been registered by this worker.
+    pub(super) is_known: bool,
 }
 
 /// What a consumer is started with.
@@ -56,43 +74,63 @@ pub(super) struct Start<'a> {
     pub(super) plan: &'a Plan,
     pub(super) worker: &'a str,
     pub(super) moved: &'a Arc<Notify>,
+    pub(super) reports: &'a mpsc::UnboundedSender<Said>,
+}
+
+/// The tasks of a consumer in one of its lives, and how to talk to them.
+struct Lanes {
+    orders: Vec<mpsc::UnboundedSender<Order>>,
+    keep: Vec<watch::Sender<Arc<SlotSet>>>,
+    lane_tasks: JoinSet<()>,
+    feed_task: JoinSet<()>,
 }
 
 impl Start<'_> {
-    /// Starts the feed and the lanes of a consumer; what they hold comes with the first claim.
-    pub(super) fn consumer(
-        &self,
-        consumer: &Arc<Consumer>,
-        (lane_tasks, feed_tasks): (&mut JoinSet<()>, &mut JoinSet<Result<(), StoreError>>),
-        reports: &mpsc::UnboundedSender<(usize, Report)>,
-    ) -> Running {
-        let count = self.plan.lanes;
-        let feed_stats = Arc::new(FeedStats::default());
-        let (mut lanes, mut stats, mut keep) = (Vec::new(), Vec::new(), Vec::new());
+    /// Starts the feed and the lanes of a consumer whose former ones have ended; what they hold comes with
+    /// the first claim.
+    pub(super) fn lanes_of(&self, running: &mut Running) {
+        running.life += 1;
+        running.begun = Instant::now();
+        running.generation = None;
+        running.waiting_for.clear();
+        running.homes.fill(SlotSet::empty());
+        running.lane_slots.fill(SlotSet::empty());
+        running.checked_keys = Checked::default();
+        running.stats.iter().for_each(|lane| lane.ended());
+        let Lanes { orders, keep, lane_tasks, feed_task } = self.spawn(running);
+        (running.lanes, running.keep) = (orders, keep);
+        (running.lane_tasks, running.feed_task) = (lane_tasks, feed_task);
+        let paused = running.paused;
+        running.tell_all(|_| Order::Pause(paused));
+    }
+
+    fn spawn(&self, running: &Running) -> Lanes {
+        let (consumer, count) = (&running.consumer, self.plan.lanes);
+        let (mut orders, mut keep) = (Vec::new(), Vec::new());
+        let (mut lane_tasks, mut feed_task) = (JoinSet::new(), JoinSet::new());
         let mut kits = Vec::new();
-        for _ in 0..count {
-            let (orders, received) = mpsc::unbounded_channel();
+        for stats in &running.stats {
+            let (sender, received) = mpsc::unbounded_channel();
             let (keep_sender, kept) = watch::channel(Arc::new(SlotSet::empty()));
-            let lane_stats = Arc::new(LaneStats::default());
-            kits.push((received, kept, Arc::clone(&lane_stats)));
-            lanes.push(orders);
-            stats.push(lane_stats);
+            kits.push((received, kept, Arc::clone(stats)));
+            orders.push(sender);
             keep.push(keep_sender);
         }
         let kits = kits.into_iter().enumerate();
         let who = |number| Who::lane(self.worker, &consumer.name, number);
         let idle = self.plan.tuning.lease / 2;
+        let (of, life, reports) = (self.number, running.life, self.reports.clone());
+        let reporter = Reporter { of, life, reports };
         match &consumer.work {
             Work::Events(code) => {
                 let (queues, chunks): (Vec<_>, Vec<_>) =
                     (0..count).map(|_| mpsc::unbounded_channel()).unzip();
-                let poll = (self.plan.tuning.poll, Arc::clone(&feed_stats));
+                let poll = (self.plan.tuning.poll, Arc::clone(&running.feed));
                 let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), queues, poll);
-                feed_tasks.spawn(feed.run());
+                feed_task.spawn(feed.run(reporter.clone()));
                 for ((number, (orders, keep, stats)), chunks) in kits.zip(chunks) {
                     let setup = LaneSetup {
                         number,
-                        of: self.number,
                         log: self.log.clone(),
                         tables: self.tables.clone(),
                         consumer: Arc::clone(consumer),
@@ -102,7 +140,7 @@ impl Start<'_> {
                         orders,
                         keep,
                         who: who(number),
-                        reports: reports.clone(),
+                        reporter: reporter.clone(),
                         stats,
                         idle,
                         moved: Arc::clone(self.moved),
@@ -114,16 +152,15 @@ impl Start<'_> {
                 for (number, (orders, keep, stats)) in kits {
                     let setup = HoldingSetup {
                         number,
-                        of: self.number,
                         log: self.log.clone(),
                         tables: self.tables.clone(),
                         consumer: Arc::clone(consumer),
                         orders,
                         keep,
                         who: who(number),
-                        reports: reports.clone(),
+                        reporter: reporter.clone(),
                         stats,
-                        counts: Arc::clone(&feed_stats),
+                        counts: Arc::clone(&running.feed),
                         idle,
                         poll: self.plan.tuning.poll,
                         moved: Arc::clone(self.moved),
@@ -132,30 +169,56 @@ impl Start<'_> {
                 }
             }
         }
-        let asked = self.plan.fixed.clone().unwrap_or_else(SlotSet::all);
-        Running {
+        Lanes { orders, keep, lane_tasks, feed_task }
+    }
+}
+
+impl Running {
+    /// A consumer that does not run yet.
+    pub(super) fn of(number: usize, consumer: &Arc<Consumer>, plan: &Plan) -> Self {
+        let count = plan.lanes;
+        let asked = plan.fixed.clone().unwrap_or_else(SlotSet::all);
+        let keep = (0..count).map(|_| watch::channel(Arc::new(SlotSet::empty())).0);
+        Self {
+            number,
             consumer: Arc::clone(consumer),
             universe: consumer.partition.slots().intersection(&asked),
             lane_slots: vec![SlotSet::empty(); count],
             homes: vec![SlotSet::empty(); count],
-            keep,
+            keep: keep.collect(),
             wanted: 0,
-            lanes,
-            stats,
-            feed: feed_stats,
+            lanes: Vec::new(),
+            lane_tasks: JoinSet::new(),
+            feed_task: JoinSet::new(),
+            life: 0,
+            stats: (0..count).map(|_| Arc::default()).collect(),
+            feed: Arc::default(),
             waiting_for: Vec::new(),
             generation: None,
             paused: false,
             claim: false,
             checked_keys: Checked::default(),
+            trouble: None,
+            written: Instant::now(),
+            tries: 0,
+            begun: Instant::now(),
+            is_known: false,
         }
     }
-}
 
-impl Running {
     /// Whether its work is in tables of its own, and not in the log.
     pub(super) fn has_rows(&self) -> bool {
         self.consumer.has_rows()
+    }
+
+    /// Whether its lanes run, though perhaps they are paused.
+    pub(super) fn is_up(&self) -> bool {
+        !matches!(self.trouble, Some(Trouble::Broken(_) | Trouble::Moving))
+    }
+
+    /// Whether its lanes run, or will in a moment.
+    pub(super) fn goes_on(&self) -> bool {
+        !matches!(self.trouble, Some(Trouble::Broken(_)))
     }
 
     pub(super) fn tell_all(&self, order: impl Fn(usize) -> Order) {
@@ -167,7 +230,8 @@ impl Running {
     /// It should hold these slots from now on. What it holds beyond them its lanes let go at their
     /// next commit; what it lacks has to be claimed.
     pub(super) fn want(&mut self, assigned: &SlotSet, weights: &Weights, is_fixed: bool) {
-        let slots = self.universe.intersection(assigned);
+        let nothing = SlotSet::empty();
+        let slots = self.universe.intersection(if self.is_up() { assigned } else { &nothing });
         let known = self.homes.iter().fold(SlotSet::empty(), |sum, home| sum.union(home));
         let at_home: Vec<SlotSet> =
             self.homes.iter().map(|home| home.intersection(&slots)).collect();
@@ -178,7 +242,7 @@ impl Running {
         for (keep, slots) in self.keep.iter().zip(&self.lane_slots) {
             keep.send_replace(Arc::new(slots.clone()));
         }
-        self.wanted = if is_fixed { self.universe.len() } else { slots.len() };
+        self.wanted = if is_fixed && self.is_up() { self.universe.len() } else { slots.len() };
         self.claim |= self.lacks_slots();
     }
 
@@ -297,6 +361,7 @@ impl Running {
             retrying: sum(|lane| lane.retrying.load(Ordering::Relaxed) as u64) as usize,
             waiting_for: self.waiting_for.clone(),
             paused: self.paused,
+            trouble: self.trouble.as_ref().map(Trouble::reason),
         }
     }
 }

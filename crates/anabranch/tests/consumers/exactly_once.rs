@@ -67,7 +67,7 @@ async fn rescaling_fixed_partitions_loses_and_doubles_nothing(db: Db) {
                 false => Err(HandlerError::new("not today")),
             };
             let recorder = recorder.clone().worker(partition.to_string()).hook(hook);
-            let set = ReplicaSet::new("s").projection(recorder).partition(partition);
+            let set = ReplicaSet::new("s").projection(recorder).partition(partition).fail_fast();
             let ended = start(&log, set).ended().await;
             assert!(matches!(ended, Err(RunError::Stopped { .. })), "{ended:?}");
         }

@@ -216,7 +216,7 @@ async fn stop_stops_before_the_event(db: Db) {
     let recorder = db.recorder("orders").hook(hook).settings(Settings::default().retry(retry));
     let table = recorder.table.clone();
     let set = || ReplicaSet::new("s").projection(recorder.clone());
-    let error = start(&log, set()).ended().await.unwrap_err();
+    let error = start(&log, set().fail_fast()).ended().await.unwrap_err();
     let RunError::Stopped { position, .. } = &error else { panic!("{error}") };
     assert_eq!(*position, 34);
     let message = error.to_string();
@@ -289,7 +289,8 @@ async fn a_broken_handler_stops_instead_of_parking_everything(db: Db) {
     let log = db.log().await;
     fill(&log, 0..500, 1..=1).await;
     let recorder = db.recorder("orders").hook(|_| Err(HandlerError::new("no such table")));
-    let error = start(&log, ReplicaSet::new("s").projection(recorder)).ended().await.unwrap_err();
+    let set = ReplicaSet::new("s").projection(recorder).fail_fast();
+    let error = start(&log, set).ended().await.unwrap_err();
     assert!(error.to_string().contains("it is the handler that is broken"), "{error}");
     assert!(Consumers::of(&log).parked("orders").await.unwrap().len() < 100);
 }

@@ -6,6 +6,7 @@ mod catch_ups;
 mod emptied_logs;
 mod ended_transactions;
 mod exactly_once;
+mod fail_apart;
 mod failures;
 mod fence;
 mod gates;

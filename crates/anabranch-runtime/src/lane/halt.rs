@@ -1,0 +1,115 @@
+//! A handler that fails whatever the key: the lane stops calling it, and tries it with one event when it is
+//! told to.
+//!
+//! What is tried may fail again, and then leaves no trace: neither is its key set aside, nor does the try
+//! count as an attempt. It is the handler that is tried, and not the event. Therefore the tries take
+//! turns: the next event, then a key that was set aside, so that one bad event cannot keep the consumer
+//! stopped for ever.
+
+use super::{Lane, MAX_FAILING_KEYS, Probed, Report};
+use crate::run_error::RunError;
+use anabranch_core::{Event, Failure};
+use std::sync::atomic::Ordering;
+
+/// If so many keys fail and nothing has worked since, none of them is parked: it is the handler.
+const FEW: usize = 10;
+
+impl Lane {
+    /// Stops or goes on. The first failure after that stops it again, unless something works before.
+    pub(super) fn halt(&mut self, halted: bool) {
+        if self.halted && !halted {
+            self.failing_keys = MAX_FAILING_KEYS - 1;
+        }
+        self.halted = halted;
+        if !halted {
+            self.probe = None;
+        }
+    }
+
+    /// The handler fails: it is not called any more, and what was read is read again later.
+    pub(super) fn has_failed(&mut self, event: &Event, error: String, remedy: &'static str) {
+        let (_, slot) = self.key_of(event);
+        let error = self.stopped(event, error, remedy);
+        self.read_again();
+        match std::mem::take(&mut self.trying) {
+            true => self.setup.reporter.say(Report::Probed(Probed::Failed(error))),
+            false => {
+                self.halted = true;
+                self.setup.reporter.say(Report::Halted { error, slot });
+            }
+        }
+    }
+
+    /// Drops what it has in memory, and asks for its cursors: they stand before what was not handled.
+    fn read_again(&mut self) {
+        self.forget();
+        self.setup.reporter.say(Report::Lost);
+    }
+
+    /// Something was handled: if that was the try, the consumer goes on.
+    pub(super) fn has_worked(&mut self) {
+        self.failing_keys = 0;
+        self.failing.clear();
+        if std::mem::take(&mut self.trying) {
+            self.halted = false;
+            self.setup.reporter.say(Report::Probed(Probed::Worked));
+        }
+    }
+
+    /// Whether a key that has failed again, so many times by now, is not to blame for it: it is a try, the
+    /// first failure after an outage, or the key would be parked like all others.
+    pub(super) fn blames_handler(&self, attempts: u32) -> bool {
+        let retry = self.setup.consumer.settings.retry;
+        let is_last = attempts > 1 && retry.delay(attempts, 0.0).is_none();
+        self.trying
+            || self.failing_keys >= MAX_FAILING_KEYS - 1
+            || (is_last && self.policy() == Failure::Park && self.failing.len() >= FEW)
+    }
+
+    /// What a lane does while its handler is not called: it looks what there is, and tries it if told to.
+    pub(super) async fn wait_halted(&mut self) -> Result<(), RunError> {
+        self.take_queued();
+        if !self.pending.has_events() {
+            self.look_only();
+        }
+        self.say_what_it_could_try();
+        if let Some(before) = self.probe.take() {
+            self.try_one(before).await?;
+            self.say_what_it_could_try();
+        }
+        Ok(())
+    }
+
+    fn say_what_it_could_try(&self) {
+        let can_try = self.pending.has_events() || self.parking.retrying() > 0;
+        self.setup.stats.can_try.store(can_try, Ordering::Relaxed);
+    }
+
+    /// Tries one event: the next one, or the first of a key that was set aside.
+    async fn try_one(&mut self, before: i64) -> Result<(), RunError> {
+        self.trying = true;
+        let tenure = self.parts.tenure();
+        let aside = self.parking.retrying_in_turn(before / 2);
+        let aside = aside.filter(|_| self.policy() != Failure::Stop);
+        if before % 2 == 1
+            && let Some(key) = &aside
+        {
+            self.drain(key).await?;
+        }
+        while self.trying && !self.stopping && !self.must_shed() && self.pending.has_events() {
+            self.handle_next().await?;
+        }
+        if self.trying
+            && !self.stopping
+            && let Some(key) = &aside
+        {
+            self.drain(key).await?;
+        }
+        if std::mem::take(&mut self.trying) {
+            let is_over = self.stopping || self.must_shed() || tenure != self.parts.tenure();
+            let probed = if is_over { Probed::Over } else { Probed::Nothing };
+            self.setup.reporter.say(Report::Probed(probed));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! What others may see of a lane: how far it is, what it holds, what it does.
+
+use crate::report::Doing;
+use anabranch_core::cursor::Parts;
+use anabranch_core::{SlotSet, StoreError};
+use anabranch_store::Backoff;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// What others may see of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct LaneStats {
+    /// Events handled and committed.
+    pub(crate) handled: AtomicU64,
+    /// Everything up to here is done; 0 while it holds nothing.
+    pub(crate) position: AtomicU64,
+    /// Where the furthest of its cursors stands; 0 while it holds none.
+    pub(crate) furthest: AtomicU64,
+    /// How many slots it holds.
+    pub(crate) slots: AtomicUsize,
+    /// How many keys are parked: they wait for somebody.
+    pub(crate) parked: AtomicUsize,
+    /// How many keys are tried again by themselves.
+    pub(crate) retrying: AtomicUsize,
+    /// How many batches were committed.
+    pub(crate) batches: AtomicU64,
+    /// How often it was fenced.
+    pub(crate) losses: AtomicU64,
+    /// Whether there is something that it could try.
+    pub(crate) can_try: AtomicBool,
+    doing: Mutex<State>,
+}
+
+/// What a lane does, since when, and with which cursors.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) doing: Doing,
+    pub(crate) since: Instant,
+    /// By id and epoch.
+    pub(crate) cursors: Vec<(i64, i64)>,
+    pub(crate) slots: Arc<SlotSet>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        let (cursors, slots) = (Vec::new(), Arc::new(SlotSet::empty()));
+        Self { doing: Doing::Idle, since: Instant::now(), cursors, slots }
+    }
+}
+
+impl LaneStats {
+    pub(crate) fn state(&self) -> State {
+        self.doing.lock().map(|state| state.clone()).unwrap_or_default()
+    }
+
+    /// The lane was fenced.
+    pub(crate) fn fenced(&self, consumer: &str, lane: usize) {
+        tracing::info!(consumer, lane, "fenced: its cursors have another owner");
+        self.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The lane waits for a database that is away: for how long.
+    pub(crate) fn waits(
+        &self,
+        consumer: &str,
+        lane: usize,
+        outage: &mut Backoff,
+        error: &StoreError,
+    ) -> Duration {
+        let wait = outage.wait();
+        if outage.complains() {
+            tracing::warn!(consumer, lane, %error, "a lane waits");
+        }
+        self.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
+        wait
+    }
+
+    /// The lane has ended: it holds nothing, and does nothing.
+    pub(crate) fn ended(&self) {
+        self.position.store(0, Ordering::Relaxed);
+        self.furthest.store(0, Ordering::Relaxed);
+        self.parked.store(0, Ordering::Relaxed);
+        self.retrying.store(0, Ordering::Relaxed);
+        self.can_try.store(false, Ordering::Relaxed);
+        self.holds(&Parts::default());
+        self.does(Doing::Idle, true);
+    }
+
+    /// Says what the lane holds.
+    pub(crate) fn holds(&self, parts: &Parts) {
+        let slots = parts.slots();
+        self.slots.store(slots.len(), Ordering::Relaxed);
+        if let Ok(mut state) = self.doing.lock() {
+            state.cursors = parts.rows();
+            if *state.slots != slots {
+                state.slots = Arc::new(slots);
+            }
+        }
+    }
+
+    /// Says what the lane does. Whoever fails or waits does so since the first time, until something
+    /// works.
+    pub(crate) fn does(&self, doing: Doing, has_worked: bool) {
+        let Ok(mut state) = self.doing.lock() else { return };
+        let is_trouble =
+            |doing: &Doing| matches!(doing, Doing::Failing { .. } | Doing::Waiting { .. });
+        if has_worked || !is_trouble(&state.doing) {
+            state.since = Instant::now();
+        }
+        if has_worked || !is_trouble(&state.doing) || is_trouble(&doing) {
+            state.doing = doing;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What a lane is told, and what it says.
+
+use crate::run_error::RunError;
+use crate::tables::parked::Asked;
+use anabranch_core::{Cursor, Slot, StoreError};
+use anabranch_store::database::Who;
+use tokio::sync::mpsc;
+
+/// What a lane is told.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// These cursors are yours; those that you know already may be among them. How often the lane had
+    /// been fenced when they were claimed: what was claimed before the last time may not be its own.
+    Take { cursors: Vec<Cursor>, losses: u64 },
+    /// Nothing is yours any more.
+    Forget,
+    /// You work for this worker from now on.
+    Serve(Who),
+    /// Stop or go on with taking events, since somebody wants it.
+    Pause(bool),
+    /// Stop or go on with calling the handler, since it fails. The first failure after that stops it again.
+    Halt(bool),
+    /// Try one event, though it is stopped: so many were tried before.
+    Probe(i64),
+    /// Somebody wants something of a parked key.
+    Asked { key: String, asked: Asked },
+    /// Finish the batch and end.
+    Stop,
+}
+
+/// What a lane, or the feed of its consumer, says.
+#[derive(Debug)]
+pub(crate) enum Report {
+    /// It was fenced, or cannot know what it holds: tell it.
+    Lost,
+    /// Its handler fails, so it has stopped calling it, with an event of this slot.
+    Halted { error: RunError, slot: Slot },
+    /// What became of the event that it was to try.
+    Probed(Probed),
+    /// It cannot go on, and has ended.
+    Failed(RunError),
+    /// The feed cannot go on, and has ended.
+    FeedFailed(StoreError),
+    /// It has ended.
+    Ended,
+}
+
+/// What became of a try.
+#[derive(Debug)]
+pub(crate) enum Probed {
+    /// An event was handled.
+    Worked,
+    /// It failed again.
+    Failed(RunError),
+    /// There was nothing to try.
+    Nothing,
+    /// Nobody knows: the lane was fenced, or told to release what it was to try.
+    Over,
+}
+
+/// What somebody said: which consumer of the set, and in which of its lives.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) of: usize,
+    pub(crate) life: u64,
+    pub(crate) report: Report,
+}
+
+/// Where a lane says what happens to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reporter {
+    pub(crate) of: usize,
+    pub(crate) life: u64,
+    pub(crate) reports: mpsc::UnboundedSender<Said>,
+}
+
+impl Reporter {
+    pub(crate) fn say(&self, report: Report) {
+        let Self { of, life, reports } = self;
+        // Nobody listens any more if the run is over.
+        let _ = reports.send(Said { of: *of, life: *life, report });
+    }
+}

@@ -1,0 +1,120 @@
+//! What a heartbeat finds out: what others have changed, and what somebody asks for.
+
+use super::Keeper;
+use crate::lane::Order;
+use crate::run_error::RunError;
+use crate::tables::workers::Beat;
+use std::sync::Arc;
+
+impl Keeper {
+    /// What a heartbeat has found out.
+    pub(super) async fn look_after(&mut self, beat: &Beat) -> Result<(), RunError> {
+        // From the last one on: one that is not run any more is taken out.
+        for number in (0..self.running.len()).rev() {
+            let running = &self.running[number];
+            let name = &running.consumer.name;
+            let found = beat.consumers.iter().find(|beat| beat.consumer == *name);
+            if found.is_none() && beat.begun < running.begun {
+                // It has looked for the name that it had before.
+                continue;
+            }
+            let now = found.map(|beat| &beat.identity);
+            let still_is = running.consumer.still_is(self.log.hash_rule(), now);
+            if let Err(error) = still_is {
+                self.has_changed(number, now, error).await?;
+            }
+        }
+        self.check_log().await?;
+        self.look_after_set(beat).await?;
+        let report = self.report().text();
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.say(report);
+        }
+        let begun = beat.begun;
+        for beat in &beat.consumers {
+            let found = self.running.iter().position(|run| run.consumer.name == beat.consumer);
+            let Some(number) = found else { continue };
+            let running = &mut self.running[number];
+            if running.paused != beat.paused {
+                running.paused = beat.paused;
+                tracing::info!(consumer = beat.consumer, paused = beat.paused, "pause");
+                running.tell_all(|_| Order::Pause(beat.paused));
+            }
+            if self.plan.catch_up && beat.paused {
+                self.is_broken(number, paused(&beat.consumer))?;
+            }
+            self.follow_outage(number, beat.outage.as_ref(), begun)?;
+            let running = &mut self.running[number];
+            if !running.is_up() {
+                continue;
+            }
+            if running.generation.is_some_and(|generation| generation != beat.generation) {
+                running.claim = true;
+            }
+            // What others have freed, or left behind; and whatever else is not held, whyever.
+            running.claim |= running.lacks_slots() || !running.holds(beat.owned);
+            if beat.wants_reset {
+                self.reset(number).await?;
+            }
+            if beat.asked {
+                self.pass_on_asked(number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn reset(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let consumer = Arc::clone(&running.consumer);
+        match consumer.reset(&self.tables).await {
+            Ok(done) => {
+                if done {
+                    tracing::info!(
+                        consumer = consumer.name,
+                        "replays from where it was put back to"
+                    );
+                }
+                running.claim = true;
+            }
+            Err(RunError::Store(error)) if error.is_transient() => {
+                tracing::warn!(consumer = consumer.name, %error, "cannot replay yet");
+            }
+            Err(error) => {
+                // Asked again it would fail again: it is withdrawn, and `status` says why.
+                tracing::error!(consumer = consumer.name, %error, "cannot replay");
+                running.claim = true;
+                let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
+                if let Err(away) = self.tables.commit(withdraw).await {
+                    tracing::warn!(consumer = consumer.name, error = %away, "cannot withdraw a replay");
+                }
+                if self.plan.catch_up {
+                    // What somebody asked for is not done.
+                    return self.is_broken(number, error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn pass_on_asked(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &self.running[number];
+        let parked = match self.tables.parked(&running.consumer.name).await {
+            Ok(parked) => parked,
+            Err(error) if error.is_transient() => return Ok(()),
+            Err(error) => return self.is_broken(number, error.into()),
+        };
+        for key in parked {
+            let Some(asked) = key.asked else { continue };
+            if let Some(lane) = running.lane_of(key.slot) {
+                let _ = running.lanes[lane].send(Order::Asked { key: key.key, asked });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A catch-up would wait for ever.
+fn paused(consumer: &str) -> RunError {
+    let problem = "it is paused, so it would never catch up; resume it first".to_owned();
+    RunError::refused(consumer, problem)
+}

@@ -1,0 +1,242 @@
+//! A consumer whose handler fails wherever it runs: stopped everywhere, and tried with one event now and then.
+//!
+//! Its row says so, and every worker learns it with its next heartbeat: lanes keep their slots and call no
+//! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
+//! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
+//! nobody. One event that is handled ends the outage for all. Nothing to try ends it, too, and so does a
+//! time in which nobody has tried: the first failure after that begins it again.
+
+use super::Keeper;
+use super::trouble::Trouble;
+use crate::lane::{Order, Probed};
+use crate::run_error::RunError;
+use crate::tables::outages::StoredOutage;
+use anabranch_core::Slot;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// After so many leases any worker tries what the one whose turn it is has not tried.
+const ANYBODY: u32 = 4;
+
+/// An outage, as this worker knows it.
+pub(super) struct Outage {
+    pub(super) reason: String,
+    slot: Slot,
+    /// How often it was tried.
+    probes: i64,
+    /// When it is tried next.
+    due: Instant,
+    /// A lane of this worker tries it.
+    is_trying: bool,
+    /// It is over, and that is not written down yet.
+    is_over: bool,
+}
+
+impl Outage {
+    fn of(stored: &StoredOutage) -> Self {
+        let StoredOutage { reason, slot, probes, .. } = stored.clone();
+        let due = due(stored.next);
+        Self { reason, slot, probes, due, is_trying: false, is_over: false }
+    }
+}
+
+impl Keeper {
+    /// The handler of a consumer fails here.
+    pub(super) async fn has_halted(
+        &mut self,
+        number: usize,
+        error: RunError,
+        slot: Slot,
+    ) -> Result<(), RunError> {
+        if self.plan.fail_fast {
+            return Err(error);
+        }
+        let running = &mut self.running[number];
+        if running.trouble.is_some() {
+            // Another lane has said so.
+            return Ok(());
+        }
+        running.tell_all(|_| Order::Halt(true));
+        running.trouble = Some(Trouble::Halted { error, slot });
+        self.write_down_halt(number).await
+    }
+
+    /// Says that a consumer has stopped; once the database hears it.
+    pub(super) async fn write_down_halt(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let name = running.consumer.name.clone();
+        let (error, slot) = match running.trouble.take() {
+            Some(Trouble::Halted { error, slot }) => (error, slot),
+            trouble => {
+                running.trouble = trouble;
+                return Ok(());
+            }
+        };
+        if self.plan.catch_up {
+            return self.is_broken(number, error);
+        }
+        let (reason, pause) = (error.reason(), self.plan.tuning.pause_after(0));
+        match self.tables.begin_outage(&name, (&reason, slot), pause).await {
+            Ok(is_first) => {
+                if is_first {
+                    tracing::error!(consumer = name, %error, "has stopped by itself");
+                }
+                let written = Instant::now();
+                let (probes, due, is_trying, is_over) = (0, written + pause, false, false);
+                let outage = Outage { reason, slot, probes, due, is_trying, is_over };
+                self.running[number].written = written;
+                self.running[number].trouble = Some(Trouble::Outage(outage));
+            }
+            Err(away) if away.is_transient() => {
+                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+            }
+            Err(refused) => self.is_broken(number, refused.into())?,
+        }
+        Ok(())
+    }
+
+    /// What a heartbeat says about the outage of a consumer.
+    pub(super) fn follow_outage(
+        &mut self,
+        number: usize,
+        stored: Option<&StoredOutage>,
+        begun: Instant,
+    ) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let consumer = running.consumer.name.clone();
+        if begun < running.written {
+            // It may not know what this worker has written since.
+            return Ok(());
+        }
+        match (stored, &mut running.trouble) {
+            (_, Some(Trouble::Broken(_) | Trouble::Moving))
+            | (None, None | Some(Trouble::Halted { .. })) => {}
+            (Some(stored), Some(Trouble::Outage(outage))) => {
+                let Outage { is_trying, is_over, .. } = *outage;
+                *outage = Outage { is_trying, is_over, ..Outage::of(stored) };
+            }
+            (Some(stored), None | Some(Trouble::Halted { .. })) => {
+                if self.plan.catch_up || self.plan.fail_fast {
+                    let problem = format!("it has stopped by itself: {}", stored.reason);
+                    return self.is_broken(number, RunError::refused(&consumer, problem));
+                }
+                let reason = &stored.reason;
+                tracing::warn!(consumer, reason, "is stopped: its handler fails everywhere");
+                running.tell_all(|_| Order::Halt(true));
+                running.trouble = Some(Trouble::Outage(Outage::of(stored)));
+            }
+            (None, Some(Trouble::Outage(_))) => {
+                tracing::info!(consumer, "goes on: its handler works again, or is tried again");
+                running.trouble = None;
+                running.tell_all(|_| Order::Halt(false));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next try, if it is this worker's, and writes down what is over.
+    pub(super) async fn see_to_outage(&mut self, number: usize) -> Result<(), RunError> {
+        let lease = self.plan.tuning.lease;
+        let running = &mut self.running[number];
+        let (name, has_rows) = (running.consumer.name.clone(), running.has_rows());
+        let Some(Trouble::Outage(outage)) = &running.trouble else { return Ok(()) };
+        if outage.is_over {
+            return self.end_outage(number).await;
+        }
+        if running.paused || outage.is_trying {
+            return Ok(());
+        }
+        let (slot, probes, due) = (outage.slot, outage.probes, outage.due);
+        let holds = |lane: &usize| running.stats[*lane].state().slots.contains(slot);
+        let lane = running.lane_of(slot).filter(holds);
+        // Rows are looked for when they are tried.
+        let can_try =
+            |lane: &usize| has_rows || running.stats[*lane].can_try.load(Ordering::Relaxed);
+        let tries = lane.filter(can_try);
+        let patience = match (lane, tries) {
+            (_, Some(_)) => Duration::ZERO,
+            (Some(_), None) => lease,
+            (None, _) => lease * ANYBODY,
+        };
+        if Instant::now() < due + patience {
+            return Ok(());
+        }
+        let pause = self.plan.tuning.pause_after(u32::try_from(probes + 1).unwrap_or(u32::MAX));
+        let taken = self.tables.take_probe(&name, probes, pause).await;
+        let running = &mut self.running[number];
+        let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
+        outage.due = Instant::now() + pause;
+        match taken {
+            Ok(true) => {
+                outage.probes = probes + 1;
+                running.written = Instant::now();
+                tracing::info!(consumer = name, probes = outage.probes, "tries one event");
+                match tries {
+                    Some(lane) => {
+                        outage.is_trying = true;
+                        let _ = running.lanes[lane].send(Order::Probe(probes));
+                    }
+                    None => outage.is_over = true,
+                }
+            }
+            // The next heartbeat says how it stands.
+            Ok(false) => outage.due = Instant::now() + self.plan.tuning.pause_after(0),
+            Err(error) if error.is_transient() => outage.due = Instant::now(),
+            Err(error) => self.is_broken(number, error.into())?,
+        }
+        Ok(())
+    }
+
+    /// What has become of a try.
+    pub(super) async fn has_probed(
+        &mut self,
+        number: usize,
+        probed: Probed,
+    ) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let name = running.consumer.name.clone();
+        let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
+        outage.is_trying = false;
+        match probed {
+            Probed::Over => Ok(()),
+            Probed::Worked | Probed::Nothing => {
+                outage.is_over = true;
+                self.end_outage(number).await
+            }
+            Probed::Failed(error) => {
+                tracing::warn!(consumer = name, %error, "tried one event in vain");
+                outage.reason = error.reason();
+                if let Err(error) = self.tables.probed_in_vain(&name, &error.reason()).await {
+                    tracing::debug!(consumer = name, %error, "cannot write down what it said");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn end_outage(&mut self, number: usize) -> Result<(), RunError> {
+        let name = self.running[number].consumer.name.clone();
+        match self.tables.end_outage(&name).await {
+            Ok(is_first) => {
+                if is_first {
+                    tracing::info!(consumer = name, "goes on everywhere");
+                }
+                self.running[number].written = Instant::now();
+                self.running[number].trouble = None;
+                self.running[number].tell_all(|_| Order::Halt(false));
+                Ok(())
+            }
+            Err(error) if error.is_transient() => Ok(()),
+            Err(error) => self.is_broken(number, error.into()),
+        }
+    }
+}
+
+/// When something is due that the database's clock speaks of.
+fn due(next: Result<Duration, Duration>) -> Instant {
+    let now = Instant::now();
+    match next {
+        Ok(wait) => now + wait,
+        Err(late) => now.checked_sub(late).unwrap_or(now),
+    }
+}
