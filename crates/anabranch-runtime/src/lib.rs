@@ -80,7 +80,7 @@ pub use incomplete::{Incomplete, Left};
 pub use offsets::{Offset, Offsets, Rescale};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;
-pub use reason::Reason;
+pub use reason::{Reason, UnableWorker};
 pub use rebuild::{
     ChangedColumn, ColumnDifference, Rebuild, RebuildError, SwitchPreview, TableColumn,
     TableDifference, VersionState,
@@ -93,9 +93,10 @@ pub use run_error::RunError;
 pub use scope::Scope;
 pub use scope_change::ScopeChange;
 pub use settings::{Settings, Start};
-pub use status::{ConsumerStatus, CursorStatus, Outage, Owner, WorkerStatus};
+pub use status::{ConsumerStatus, CursorStatus, Outage, Owner, RunnerStatus, WorkerStatus};
 pub use subscriber::{Delivery, Guarantee, Subscriber};
-pub use tables::replica_sets::{Generation, GenerationMember};
+pub use tables::generations::{Generation, GenerationMember};
+pub use tables::runners::Runner;
 pub use tuning::Tuning;
 pub use tx::{Mark, Tx};
 pub use view::{View, ViewColumn, ViewReader};

@@ -8,6 +8,8 @@
 //! | `trouble` | what keeps one consumer from running here, while the others go on |
 //! | `succession` | a new version that takes the place of the old one |
 //! | `outage` | a consumer whose handler fails wherever it runs: stopped, and tried now and then |
+//! | `ability` | what it runs, and is able to run |
+//! | `weighing` | how heavy its slots are |
 //! | `claims` | what is wanted and free, handed to the lanes |
 //! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
@@ -16,6 +18,7 @@
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
 
+mod ability;
 mod beats;
 mod beyond;
 mod catch_up;
@@ -28,6 +31,7 @@ mod peers;
 mod running;
 mod succession;
 mod trouble;
+mod weighing;
 
 use crate::consumer::{Consumer, leave_out_outdated};
 use crate::lane::{Order, Said};

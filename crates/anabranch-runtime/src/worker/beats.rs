@@ -9,9 +9,9 @@ use std::sync::Arc;
 impl Keeper {
     /// What a heartbeat has found out.
     pub(super) async fn look_after(&mut self, beat: &Beat) -> Result<(), RunError> {
-        // From the last one on: one that is not run any more is taken out.
-        for number in (0..self.running.len()).rev() {
-            let running = &self.running[number];
+        for number in 0..self.running.len() {
+            // One may make room for another meanwhile.
+            let Some(running) = self.running.get(number) else { break };
             let name = &running.consumer.name;
             let found = beat.consumers.iter().find(|beat| beat.consumer == *name);
             if found.is_none() && beat.begun < running.begun {
@@ -43,7 +43,7 @@ impl Keeper {
             if self.plan.catch_up && beat.paused {
                 self.is_broken(number, paused(&beat.consumer))?;
             }
-            self.follow_outage(number, beat.outage.as_ref(), begun)?;
+            self.follow_outage(number, beat.outage.as_ref(), begun).await?;
             let running = &mut self.running[number];
             if !running.is_up() {
                 continue;

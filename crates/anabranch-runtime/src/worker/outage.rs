@@ -1,6 +1,8 @@
-//! A consumer whose handler fails wherever it runs: stopped everywhere, and tried with one event now and then.
+//! A consumer whose handler fails: handed over to workers where it succeeds; if it fails wherever it runs,
+//! stopped everywhere, and tried with one event now and then.
 //!
-//! Its row says so, and every worker learns it with its next heartbeat: lanes keep their slots and call no
+//! A worker that hands it over says that it is unable to run it, and tries it again after growing pauses: the
+//! first failure then hands it over again. If nobody is able, that is an *outage*. The consumer's row says so, and every worker learns it with its next heartbeat: lanes keep their slots and call no
 //! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
 //! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
 //! nobody. One event that is handled ends the outage for all. Nothing to try ends it, too, and so does a
@@ -9,12 +11,17 @@
 use super::Keeper;
 use super::trouble::Trouble;
 use crate::lane::{Order, Probed};
+use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
-use anabranch_core::Slot;
+use crate::tables::replica_sets::LEAVING;
+use crate::tables::runners::Runner;
+use anabranch_core::{Slot, StoreError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+/// A worker that has handed a consumer over waits at most so many times the longest pause between tries.
+const HANDED_OVER: u32 = 5;
 /// After so many leases any worker tries what the one whose turn it is has not tried.
 const ANYBODY: u32 = 4;
 
@@ -72,8 +79,23 @@ impl Keeper {
                 return Ok(());
             }
         };
+        let is_able_elsewhere = match self.is_able_elsewhere(&name).await {
+            Ok(is_able) => is_able,
+            Err(away) if away.is_transient() => {
+                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+                return Ok(());
+            }
+            Err(refused) => return self.is_broken(number, refused.into()),
+        };
+        if is_able_elsewhere {
+            return self.hand_over(number, error, slot).await;
+        }
         if self.plan.catch_up {
             return self.is_broken(number, error);
+        }
+        if !self.say_able(number, None).await? {
+            self.running[number].trouble = Some(Trouble::Halted { error, slot });
+            return Ok(());
         }
         let (reason, pause) = (error.reason(), self.plan.tuning.pause_after(0));
         match self.tables.begin_outage(&name, (&reason, slot), pause).await {
@@ -95,8 +117,77 @@ impl Keeper {
         Ok(())
     }
 
+    /// Whether another worker of the set runs a consumer and is able to.
+    async fn is_able_elsewhere(&self, consumer: &str) -> Result<bool, StoreError> {
+        let is_able = |runner: &Runner| runner.consumer == consumer && runner.unable.is_none();
+        let workers = self.tables.workers().await?;
+        Ok(workers.iter().any(|worker| {
+            worker.is_alive
+                && worker.id != self.worker.id
+                && worker.replica_set == self.plan.name
+                && worker.runs != LEAVING
+                && worker.consumers.iter().any(is_able)
+        }))
+    }
+
+    /// Lets others run a consumer that fails here.
+    async fn hand_over(
+        &mut self,
+        number: usize,
+        error: RunError,
+        slot: Slot,
+    ) -> Result<(), RunError> {
+        let reason = format!("its handler fails here: {}", Doing::cut(&error.reason()));
+        let is_said = self.say_able(number, Some(reason)).await?;
+        let tuning = self.plan.tuning;
+        let running = &mut self.running[number];
+        running.trouble = Some(match is_said {
+            false => Trouble::Halted { error, slot },
+            true => {
+                tracing::error!(consumer = running.consumer.name, %error, "is handed over");
+                let longest = tuning.probes.1 * HANDED_OVER;
+                let pause = tuning.probes(tuning.probes.0, longest).pause_after(running.tries);
+                running.tries = running.tries.saturating_add(1);
+                Trouble::HandedOver { error, slot, again: Instant::now() + pause }
+            }
+        });
+        Ok(())
+    }
+
+    /// Tries a consumer again that was handed over: its first failure hands it over again.
+    pub(super) async fn try_here(&mut self, number: usize) -> Result<(), RunError> {
+        if !self.say_able(number, None).await? {
+            return Ok(());
+        }
+        let running = &mut self.running[number];
+        running.trouble = None;
+        running.on_probation = Some(running.handled());
+        running.tell_all(|_| Order::Halt(false));
+        Ok(())
+    }
+
+    /// A consumer that was handed over stops everywhere once nobody is able to run it.
+    async fn see_to_heirs(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        let name = running.consumer.name.clone();
+        if self.is_able_elsewhere(&name).await.unwrap_or(true) {
+            return Ok(());
+        }
+        let running = &mut self.running[number];
+        match running.trouble.take() {
+            Some(Trouble::HandedOver { error, slot, .. }) => {
+                running.trouble = Some(Trouble::Halted { error, slot });
+                self.write_down_halt(number).await
+            }
+            trouble => {
+                running.trouble = trouble;
+                Ok(())
+            }
+        }
+    }
+
     /// What a heartbeat says about the outage of a consumer.
-    pub(super) fn follow_outage(
+    pub(super) async fn follow_outage(
         &mut self,
         number: usize,
         stored: Option<&StoredOutage>,
@@ -108,14 +199,20 @@ impl Keeper {
             // It may not know what this worker has written since.
             return Ok(());
         }
+        let is_handed_over = matches!(running.trouble, Some(Trouble::HandedOver { .. }));
+        if stored.is_some() && is_handed_over && !self.say_able(number, None).await? {
+            return Ok(());
+        }
+        let running = &mut self.running[number];
         match (stored, &mut running.trouble) {
             (_, Some(Trouble::Broken(_) | Trouble::Moving))
             | (None, None | Some(Trouble::Halted { .. })) => {}
+            (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
             (Some(stored), Some(Trouble::Outage(outage))) => {
                 let Outage { is_trying, is_over, .. } = *outage;
                 *outage = Outage { is_trying, is_over, ..Outage::of(stored) };
             }
-            (Some(stored), None | Some(Trouble::Halted { .. })) => {
+            (Some(stored), _) => {
                 if self.plan.catch_up || self.plan.fail_fast {
                     let problem = format!("it has stopped by itself: {}", stored.reason);
                     return self.is_broken(number, RunError::refused(&consumer, problem));

@@ -12,6 +12,7 @@ use crate::report::{Doing, LaneReport};
 use crate::rows::Work;
 use crate::tables::Tables;
 use anabranch_core::cursor::Cursor;
+use anabranch_core::generation::Rollout;
 use anabranch_core::{Position, Slot, SlotSet, Weights, plan};
 use anabranch_store::Log;
 use anabranch_store::database::Who;
@@ -50,6 +51,10 @@ pub(super) struct Running {
     pub(super) waiting_for: Vec<String>,
     pub(super) generation: Option<i64>,
     pub(super) paused: bool,
+    /// Why this process cannot run it for the time being; it can if there is none.
+    pub(super) unable: Option<String>,
+    /// Whether it may hold anything of the current generation yet.
+    pub(super) may_hold: bool,
     /// Claim again as soon as can be.
     pub(super) claim: bool,
     /// Keys of handled events that its function answers with, too.
@@ -60,6 +65,8 @@ pub(super) struct Running {
     pub(super) written: Instant,
     /// How often in a row it could not run here.
     pub(super) tries: u32,
+    /// How much its lanes had handled when it was last tried here: more ends the probation.
+    pub(super) on_probation: Option<u64>,
     /// Since when its lanes run.
     pub(super) begun: Instant,
     /// Whether it has been registered by this worker.
@@ -196,11 +203,14 @@ impl Running {
             waiting_for: Vec::new(),
             generation: None,
             paused: false,
+            unable: None,
+            may_hold: plan.rollout == Rollout::Cooperative,
             claim: false,
             checked_keys: Checked::default(),
             trouble: None,
             written: Instant::now(),
             tries: 0,
+            on_probation: None,
             begun: Instant::now(),
             is_known: false,
         }
@@ -219,6 +229,18 @@ impl Running {
     /// Whether its lanes run, or will in a moment.
     pub(super) fn goes_on(&self) -> bool {
         !matches!(self.trouble, Some(Trouble::Broken(_)))
+    }
+
+    /// How many events its lanes have handled.
+    pub(super) fn handled(&self) -> u64 {
+        self.stats.iter().map(|lane| lane.handled.load(Ordering::Relaxed)).sum()
+    }
+
+    /// It works here again, if it has handled something since it was tried.
+    pub(super) fn end_probation(&mut self) {
+        if self.on_probation.is_some_and(|before| self.handled() > before) {
+            (self.on_probation, self.tries) = (None, 0);
+        }
     }
 
     pub(super) fn tell_all(&self, order: impl Fn(usize) -> Order) {
@@ -351,7 +373,7 @@ impl Running {
         let position = position.map(|at| if self.has_rows() { at.min(head.get()) } else { at });
         ConsumerProgress {
             name: self.consumer.name.clone(),
-            handled: sum(|lane| lane.handled.load(Ordering::Relaxed)),
+            handled: self.handled(),
             batches: sum(|lane| lane.batches.load(Ordering::Relaxed)),
             position: position.unwrap_or(0),
             head: head.get(),

@@ -7,6 +7,7 @@ use crate::consumer::Consumer;
 use crate::identity::Stored;
 use crate::lane::Order;
 use crate::run_error::RunError;
+use crate::tables::runners::Runner;
 use anabranch_core::{SlotSet, Weights};
 use std::sync::Arc;
 
@@ -33,16 +34,18 @@ impl Keeper {
             None => None,
         };
         match version {
-            Some(version) if consumer.is_beside() && version == consumer.settings.version => {
+            Some(version) if now.is_none() && version == consumer.settings.version => {
                 self.moves(number);
                 Ok(())
             }
             Some(version) if self.new_version_of(&consumer) == Some(version) => {
-                self.retire(number);
+                self.moves(number);
                 Ok(())
             }
             Some(version) if version > consumer.settings.version => {
-                self.is_broken(number, consumer.is_outdated(version))
+                self.is_broken(number, consumer.is_outdated(version))?;
+                // Others are to own its slots at once.
+                self.see_to_broken(number).await
             }
             _ => self.is_broken(number, error),
         }
@@ -59,27 +62,18 @@ impl Keeper {
         new.filter(|_| !old.is_rebuild).map(|new| new.settings.version)
     }
 
-    /// The old version of a consumer is not run here any more, since this program has the new one too. Its
-    /// cursors are gone, so whatever its lanes do is fenced.
-    fn retire(&mut self, number: usize) {
-        let consumer = self.plan.consumers.remove(number);
-        self.running.remove(number);
-        tracing::info!(
-            consumer = consumer.name,
-            version = consumer.settings.version,
-            "a new version has taken the place of this one"
-        );
-        self.tell_heartbeat();
-    }
-
-    /// A consumer goes on under its own name, once its lanes have ended: they have lost their cursors.
+    /// A consumer is about to go on under its own name, or to make room for one that does. Its lanes have
+    /// lost their cursors, and end.
     fn moves(&mut self, number: usize) {
         let running = &mut self.running[number];
         if matches!(running.trouble, Some(Trouble::Moving)) {
             return;
         }
         let (consumer, version) = (running.consumer.own_name(), running.consumer.settings.version);
-        tracing::info!(consumer, version, "it has taken the place of the old version");
+        match running.consumer.is_beside() {
+            true => tracing::info!(consumer, version, "takes the place of the old version"),
+            false => tracing::info!(consumer, version, "makes room for the new version"),
+        }
         running.trouble = Some(Trouble::Moving);
         running.want(&SlotSet::empty(), &Weights::even(), false);
         running.claim = false;
@@ -102,35 +96,82 @@ impl Keeper {
     pub(super) async fn see_to_move(&mut self, number: usize) -> Result<(), RunError> {
         let running = &mut self.running[number];
         while running.lane_tasks.try_join_next().is_some() {}
+        let consumer = Arc::clone(&running.consumer);
+        if !consumer.is_beside() {
+            return self.see_to_heir(number, &consumer);
+        }
         if !running.lane_tasks.is_empty() {
             // A handler is still at work.
             return Ok(());
         }
         running.feed_task.abort_all();
-        let consumer = Arc::clone(&running.consumer);
-        match consumer.take_place(&self.log, &self.tables).await {
-            Ok(placed) => {
-                let running = &mut self.running[number];
-                (running.trouble, running.tries) = (None, 0);
-                self.is_called(number, placed);
-                self.start_lanes(number);
-                self.reconcile();
-                Ok(())
-            }
+        let placed = match consumer.take_place(&self.log, &self.tables).await {
+            Ok(placed) => placed,
             // Tried again in a moment.
-            Err(RunError::Store(error)) if error.is_transient() => Ok(()),
+            Err(RunError::Store(error)) if error.is_transient() => return Ok(()),
             Err(error) => {
                 self.running[number].trouble = None;
-                self.is_broken(number, error)
+                return self.is_broken(number, error);
             }
-        }
+        };
+        let Some(number) = self.is_called(number, placed).await? else { return Ok(()) };
+        let running = &mut self.running[number];
+        (running.trouble, running.tries) = (None, 0);
+        tracing::info!(consumer = running.consumer.name, "serves the new version");
+        self.start_lanes(number);
+        self.reconcile();
+        Ok(())
     }
 
-    /// A consumer has another name here from now on, or the same.
-    pub(super) fn is_called(&mut self, number: usize, placed: Arc<Consumer>) {
-        self.plan.consumers[number] = Arc::clone(&placed);
-        self.running[number].consumer = placed;
+    /// An old version, whose new one this program has too, makes room for it. If that cannot run, somebody
+    /// must know.
+    fn see_to_heir(&mut self, number: usize, old: &Consumer) -> Result<(), RunError> {
+        let is_heir = |run: &super::Running| {
+            run.consumer.is_rebuild && run.consumer.own_name() == old.name && run.goes_on()
+        };
+        if self.running.iter().any(is_heir) {
+            return Ok(());
+        }
+        let Some(version) = self.new_version_of(old) else { return Ok(()) };
+        self.running[number].trouble = None;
+        self.is_broken(number, old.is_outdated(version))
+    }
+
+    /// A consumer has another name here from now on, or the same. An old version that had the name makes
+    /// room for it, so its place among the others may be another one, too; none if the database does not hear
+    /// of it yet.
+    pub(super) async fn is_called(
+        &mut self,
+        number: usize,
+        placed: Arc<Consumer>,
+    ) -> Result<Option<usize>, RunError> {
+        let was = self.running[number].consumer.name.clone();
+        if was != placed.name {
+            let (consumer, version) = (placed.name.clone(), Some(placed.settings.version));
+            let runner = Runner { consumer, version, unable: None };
+            let (set, worker) = (&self.plan.name, &self.worker.id);
+            match self.tables.set_runner(set, worker, &was, &runner).await {
+                Ok(()) => {}
+                Err(error) if error.is_transient() => {
+                    tracing::warn!(%error, "cannot say under which name it runs yet");
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            self.running[number].unable = None;
+        }
+        let (number, name) = (self.running[number].number, placed.name.clone());
+        self.running.retain(|run| run.number == number || run.consumer.name != name);
+        let place = self.running.iter().position(|run| run.number == number).unwrap_or_default();
+        self.running[place].consumer = placed;
+        self.plan.consumers = self.running.iter().map(|run| Arc::clone(&run.consumer)).collect();
         self.tell_heartbeat();
+        match self.follow().await {
+            // The next heartbeat tells of the new generation.
+            Err(RunError::Store(error)) if error.is_transient() => {}
+            done => done?,
+        }
+        Ok(Some(place))
     }
 
     /// Tells the heartbeat which consumers to look at.

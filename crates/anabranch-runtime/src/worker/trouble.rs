@@ -9,6 +9,7 @@ use super::running::Start;
 use super::{Keeper, Outage};
 use crate::consumer::Consumer;
 use crate::lane::{Order, Report, Said};
+use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use anabranch_core::{Slot, SlotSet, Weights};
@@ -21,6 +22,8 @@ use tokio::task::JoinHandle;
 pub(super) enum Trouble {
     /// Its handler has failed here, with an event of this slot, and nobody knows yet.
     Halted { error: RunError, slot: Slot },
+    /// Its handler fails here, and others run it; it is tried here again at this time.
+    HandedOver { error: RunError, slot: Slot, again: Instant },
     /// It fails wherever it runs.
     Outage(Outage),
     /// It cannot run here as it is.
@@ -44,7 +47,7 @@ impl Trouble {
     /// In words, for those who watch.
     pub(super) fn reason(&self) -> String {
         match self {
-            Self::Halted { error, .. } => error.reason(),
+            Self::Halted { error, .. } | Self::HandedOver { error, .. } => error.reason(),
             Self::Outage(outage) => outage.reason.clone(),
             Self::Broken(broken) => broken.error.to_string(),
             Self::Moving => "it is about to serve under its own name".to_owned(),
@@ -89,6 +92,10 @@ impl Keeper {
         let again = since + tuning.pause_after(running.tries);
         let (is_released, registering) = (false, None);
         let broken = Broken { error, since, again, is_released, registering };
+        if self.heartbeat.is_none() {
+            // It joins with that; else others are told in a moment.
+            running.unable = Some(Doing::cut(&broken.error.to_string()));
+        }
         running.trouble = Some(Trouble::Broken(broken));
         running.tries = running.tries.saturating_add(1);
         running.want(&SlotSet::empty(), &Weights::even(), false);
@@ -116,9 +123,16 @@ impl Keeper {
     /// Does what can be done about consumers that do not run, a little at a time.
     pub(super) async fn see_to_troubles(&mut self) -> Result<(), RunError> {
         for number in 0..self.running.len() {
-            match &self.running[number].trouble {
-                None => {}
+            // One may make room for another meanwhile.
+            let Some(running) = self.running.get_mut(number) else { break };
+            match &running.trouble {
+                None => running.end_probation(),
                 Some(Trouble::Halted { .. }) => self.write_down_halt(number).await?,
+                Some(Trouble::HandedOver { again, .. }) => {
+                    if *again <= Instant::now() && !self.plan.catch_up {
+                        self.try_here(number).await?;
+                    }
+                }
                 Some(Trouble::Outage(_)) => self.see_to_outage(number).await?,
                 Some(Trouble::Broken(_)) => self.see_to_broken(number).await?,
                 Some(Trouble::Moving) => self.see_to_move(number).await?,
@@ -128,7 +142,13 @@ impl Keeper {
     }
 
     /// Waits for its lanes to end, and then for its turn to be registered anew.
-    async fn see_to_broken(&mut self, number: usize) -> Result<(), RunError> {
+    pub(super) async fn see_to_broken(&mut self, number: usize) -> Result<(), RunError> {
+        let reason = self.running[number].trouble.as_ref().map(Trouble::reason);
+        if self.running[number].unable.is_none()
+            && !self.say_able(number, reason.map(|reason| Doing::cut(&reason))).await?
+        {
+            return Ok(());
+        }
         let (worker, tables, log) = (&self.worker.id, &self.tables, &self.log);
         let running = &mut self.running[number];
         while running.lane_tasks.try_join_next().is_some() {}
@@ -167,10 +187,10 @@ impl Keeper {
             Some(task) => task.await.unwrap_or_else(|_| Err(RunError::panicked(&consumer.name))),
         };
         match registered {
-            Ok(placed) => {
-                self.is_called(number, placed);
-                self.starts_again(number).await
-            }
+            Ok(placed) => match self.is_called(number, placed).await? {
+                Some(number) => self.starts_again(number).await,
+                None => Ok(()),
+            },
             Err(error) => {
                 broken.again = Instant::now() + self.plan.tuning.pause_after(running.tries);
                 running.tries = running.tries.saturating_add(1);
@@ -185,11 +205,30 @@ impl Keeper {
 
     /// It is as it should be again: new lanes take over.
     async fn starts_again(&mut self, number: usize) -> Result<(), RunError> {
+        if !self.say_able(number, None).await? {
+            return Ok(());
+        }
         tracing::info!(consumer = self.running[number].consumer.name, "runs again");
         self.running[number].trouble = None;
         self.start_lanes(number);
         self.reconcile();
         Ok(())
+    }
+
+    /// Says whether it is able to run a consumer; `false` if the database does not hear it yet.
+    pub(super) async fn say_able(
+        &mut self,
+        number: usize,
+        unable: Option<String>,
+    ) -> Result<bool, RunError> {
+        match self.set_able(number, unable).await {
+            Ok(()) => Ok(true),
+            Err(RunError::Store(error)) if error.is_transient() => {
+                tracing::warn!(%error, "cannot say what it is able to run yet");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Starts the lanes of a consumer that is registered.

@@ -214,10 +214,10 @@ async fn a_pool_may_go_on_without_a_dead_task(db: Db) {
     let dead = tasks.status(ids[1].id).await.unwrap().unwrap();
     assert_eq!(dead.error.as_deref(), Some("the task panicked: a bad moment"));
     worker.stop().await;
-    // The third policy stops the replica set.
+    // The third policy stops the pool, and the set if that is wanted.
     let settings = PoolSettings::default().retry(Retry::never().then(Failure::Stop));
     tasks.enqueue(NewTask::new("key-0", &2)).await.unwrap();
-    let worker = start(&log, ReplicaSet::new("work").pool(ledger.settings(settings)));
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.settings(settings)).fail_fast());
     let error = worker.ended().await.unwrap_err().to_string();
     assert!(error.contains("its policy is to stop") && error.contains("key-0"), "{error}");
 }

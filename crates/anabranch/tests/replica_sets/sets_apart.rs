@@ -24,7 +24,7 @@ async fn a_set_that_fails_leaves_the_other_alone(db: Db) {
     let bad =
         db.recorder("analytics").settings(stop).hook(|_| Err(HandlerError::new("it is broken")));
     let critical = start(&log, ReplicaSet::new("critical").projection(good));
-    let analytics = start(&log, ReplicaSet::new("analytics").projection(bad));
+    let analytics = start(&log, ReplicaSet::new("analytics").projection(bad).fail_fast());
     fill(&log, 0..10, 1..=5).await;
     let error = analytics.ended().await.unwrap_err();
     assert!(error.to_string().contains("it is broken"), "{error}");
