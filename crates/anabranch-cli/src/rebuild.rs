@@ -53,8 +53,7 @@ pub(crate) struct Switch {
 
 /// Throw away what was built of the new version, with its tables
 ///
-/// The old version is not touched. A program that still has the new version begins to build it anew, so stop
-/// or replace its workers first.
+/// The old version is not touched. A program with the new version that starts afterwards builds it anew.
 #[derive(Args)]
 pub(crate) struct Abandon {
     #[command(flatten)]
@@ -165,10 +164,7 @@ impl Abandon {
         let next = format!("{}.next", self.versions.name);
         let status = Consumers::of(&log).status(&next).await?;
         if is_run(&status) {
-            bail!(
-                "`{next}` is being built; stop its workers first, or they begin anew (`anabranch status \
-                 {next}`)"
-            );
+            bail!("`{next}` is being built; stop its workers first (`anabranch status {next}`)");
         }
         let consequence = format!(
             "version {} of `{}`, built up to position {}, would be gone with its tables",

@@ -39,6 +39,10 @@ pub(super) fn preview(preview: &SwitchPreview, comparison: &str) {
             eprintln!("    no worker runs it");
         }
         for worker in workers {
+            // Only a worker of the last version does not say which version it runs.
+            let is_old = worker.consumers.iter().any(|runner| runner.version.is_none());
+            let then =
+                if is_old { "ends, since it is of the last version of Anabranch" } else { then };
             eprintln!("    worker {}: {then}", in_words(worker));
         }
     }

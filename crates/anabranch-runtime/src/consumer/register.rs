@@ -243,9 +243,7 @@ impl Consumer {
         let Some(now) = now else {
             return Err(RunError::refused(
                 &self.name,
-                "it was forgotten, or has taken the place of the old version; run it under its own \
-                 name"
-                    .to_owned(),
+                "it was forgotten; start the program again to let it begin anew".to_owned(),
             ));
         };
         match self.identity(log_rule).compare(now) {

@@ -22,9 +22,10 @@ pub struct SwitchPreview {
     /// The consumer.
     pub consumer: String,
     /// What serves it now. Its workers are refused for this consumer after the switch, and go on with
-    /// their others.
+    /// their others; those of the last version of Anabranch end.
     pub old: VersionState,
-    /// What takes its place. Its workers serve it after the switch.
+    /// What takes its place. Its workers serve it after the switch; those of the last version of Anabranch
+    /// end.
     pub new: VersionState,
     /// How the columns of each table differ. Rows are not compared here; see
     /// [`compare`](Rebuild::compare).
@@ -54,9 +55,7 @@ impl Rebuild {
         let cursors = self.tables.cursors(name).await?;
         let position = cursors.iter().map(|cursor| cursor.position).min().unwrap_or_default();
         let mut workers = self.tables.workers().await?;
-        workers.retain(|worker| {
-            worker.is_alive && worker.report.consumers.iter().any(|consumer| consumer == name)
-        });
+        workers.retain(|worker| worker.is_alive && worker.runs(name).is_some());
         Ok(VersionState { version: registered.version, position, workers })
     }
 }

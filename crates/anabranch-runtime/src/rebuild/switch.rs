@@ -31,7 +31,8 @@ impl Rebuild {
     }
 
     /// Throws away what was built of the new version, in one transaction: its tables, how far it is, and
-    /// its parked keys. The old version is not touched. Workers that still build it begin anew.
+    /// its parked keys. The old version is not touched. Workers that still build it are
+    /// refused for it, and begin anew when they are started again.
     pub async fn abandon(&self) -> Result<(), RebuildError> {
         let next_name = self.next_name();
         if self.tables.registered(Some(&next_name)).await?.is_empty() {

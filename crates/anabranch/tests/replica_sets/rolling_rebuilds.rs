@@ -198,6 +198,17 @@ async fn a_rolling_deploy_pauses_nobody_and_ends_nobody(db: Db) {
     assert_eq!(fleet.versions().await, [2]);
     assert!(Consumers::of(log).status("orders.next").await.is_err());
     until_shared(log, "other", 4).await;
+    // The old ones are refused for this consumer only.
+    let workers = Consumers::of(log).workers().await.unwrap();
+    for worker in &workers {
+        let orders = worker.runs("orders").unwrap();
+        let is_new = new_ids.contains(&worker.id);
+        assert_eq!(orders.version, Some(if is_new { 2 } else { 1 }), "{worker:?}");
+        let refused = orders.unable.as_deref().unwrap_or_default();
+        assert_eq!(refused.contains("version 2 has taken the place"), !is_new, "{refused}");
+        assert_eq!(worker.runs("other").unwrap().unable, None);
+        assert!(worker.runs("orders.next").is_none(), "{worker:?}");
+    }
     assert!(old.iter().chain([&first_new, &second_new]).all(|worker| !worker.has_ended()));
 
     // One that joins with the same program just serves.
