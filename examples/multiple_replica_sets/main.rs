@@ -57,7 +57,8 @@ fn sets(name: &str, broken: &Arc<AtomicBool>) -> Outcome<ReplicaSet> {
         CRITICAL => Ok(ReplicaSet::new(CRITICAL).projection(Ledger(CRITICAL)).lanes(4)),
         ANALYTICS => {
             let analytics = Analytics { ledger: Ledger(ANALYTICS), broken: Arc::clone(broken) };
-            Ok(ReplicaSet::new(ANALYTICS).projection(analytics))
+            // The program wants to know, and decides itself when it goes on.
+            Ok(ReplicaSet::new(ANALYTICS).projection(analytics).fail_fast())
         }
         other => Err(format!("there is no set `{other}`").into()),
     }

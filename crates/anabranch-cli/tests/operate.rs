@@ -130,6 +130,30 @@ async fn a_paused_consumer_stands_still_until_it_is_resumed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_that_stopped_by_itself_says_so_and_is_resumed() {
+    for bench in [Bench::sqlite().strict(), Bench::postgres(postgres()).strict()] {
+        let log = bench.log().await;
+        bench.break_orders(true);
+        let running = bench.start(&log).await;
+        bench.fill(&log, 1..=3, 1).await;
+        let status = || lines(&bench.command(&["status", NAME, "--json"])).remove(0);
+        until("it has stopped", async || status()["outage"]["probes"].as_u64() > Some(0)).await;
+        let status = status();
+        let state = status["state"].as_str().unwrap();
+        assert!(state.starts_with("stopped by itself") && state.contains("; tried "), "{state}");
+        assert!(state.contains("order 1 is broken in call"), "{state}");
+        assert_eq!(status["cursors"][0]["reasons"][0]["reason"], "outage", "{status}");
+        let text = stdout(&bench.command(&["status", NAME]));
+        assert!(text.contains("stopped by itself") && text.contains("next in"), "{text}");
+        bench.break_orders(false);
+        said(&bench.command(&["resume", NAME]));
+        until("it goes on", async || bench.handled(&log).await == 3).await;
+        until("it says so", async || bench.status(&log).await.outage.is_none()).await;
+        running.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_replay_is_done_by_the_next_worker() {
     let bench = Bench::sqlite();
     let log = bench.log().await;

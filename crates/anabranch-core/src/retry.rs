@@ -13,7 +13,7 @@ pub enum Failure {
     Park,
     /// Leave it out and go on.
     Skip,
-    /// Stop the consumer before it.
+    /// Stop the consumer before it: nothing passes it, and it is tried until it works.
     Stop,
 }
 

@@ -140,7 +140,8 @@ impl Consumers {
         self.on_existing(name, self.tables.pause(name, true)).await
     }
 
-    /// Goes on after a [`pause`](Self::pause).
+    /// Goes on after a [`pause`](Self::pause). One that has stopped by itself
+    /// ([`outage`](ConsumerStatus::outage)) is tried again at once.
     pub async fn resume(&self, name: &str) -> Result<(), StoreError> {
         self.on_existing(name, self.tables.pause(name, false)).await
     }

@@ -229,12 +229,12 @@ impl Holding {
             Some(Order::Forget) => self.forget(),
             Some(Order::Serve(who)) => self.setup.who = who,
             Some(Order::Pause(paused)) => self.paused = paused,
-            Some(Order::Halt(halted)) => {
-                if self.halted && !halted {
-                    // The first failure stops it again.
-                    self.failing_keys = MAX_FAILING_KEYS - 1;
+            Some(Order::Halt) => self.halted = true,
+            Some(Order::GoOn { patience }) => {
+                if std::mem::take(&mut self.halted) {
+                    self.failing_keys = MAX_FAILING_KEYS.saturating_sub(patience);
                 }
-                (self.halted, self.trying) = (halted, false);
+                self.trying = false;
             }
             Some(Order::Probe(_)) => self.trying = self.halted,
             // What is wanted of single rows is written into them.

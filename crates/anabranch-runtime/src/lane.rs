@@ -22,6 +22,7 @@ mod stats;
 mod transact;
 mod words;
 
+pub(crate) use halt::FEW;
 pub(crate) use stats::LaneStats;
 pub(crate) use words::{Order, Probed, Report, Reporter, Said};
 
@@ -221,7 +222,8 @@ impl Lane {
             Order::Forget => self.forget(),
             Order::Serve(who) => self.setup.who = who,
             Order::Pause(paused) => self.paused = paused,
-            Order::Halt(halted) => self.halt(halted),
+            Order::Halt => self.halted = true,
+            Order::GoOn { patience } => self.go_on(patience),
             Order::Probe(before) => self.probe = Some(before),
             Order::Asked { key, asked } => {
                 if !self.asked.iter().any(|(known, _)| *known == key) {

@@ -44,7 +44,7 @@ pub enum RunError {
     /// A setting is wrong.
     #[error(transparent)]
     Invalid(#[from] InputError),
-    /// A handler failed, and its policy is to stop.
+    /// A handler failed, and its policy is to stop; or it failed for all keys.
     #[error("consumer `{consumer}` stopped at position {position} ({event}): {error}; {remedy}")]
     Stopped {
         /// Which consumer.

@@ -135,13 +135,12 @@ async fn register(
             Err(error) => refused.push(Some(error)),
         }
     }
-    if plan.fail_fast || refused.iter().all(Option::is_some) {
-        if let Some(error) = refused.iter_mut().find_map(Option::take) {
-            return Err(error);
-        }
+    let ends = plan.fail_fast || refused.iter().all(Option::is_some);
+    if let Some(error) = refused.iter_mut().filter(|_| ends).find_map(Option::take) {
+        return Err(error);
     }
-    if plan.catch_up {
-        // Whoever lets it catch up wants it to be tried now.
+    if plan.catch_up || plan.fail_fast {
+        // It is to be tried now, and to end if that fails.
         for consumer in &plan.consumers {
             tables.end_outage(&consumer.name).await?;
         }

@@ -57,7 +57,7 @@ pub(crate) enum Verdict {
     Park,
     /// It is dead and its key goes on.
     GoOn,
-    /// The replica set stops.
+    /// The pool stops.
     Stop,
 }
 

@@ -298,11 +298,11 @@ pub(crate) async fn fail(
             &gave_up,
         );
         tracing::warn!(pool, key, task = %id, error, ?verdict, "a task has failed");
-        let mut is_stopped = holding.fails(task.slot, task.attempts + 1, error);
+        let said = format!("task {id} of key `{key}` failed: {error}");
+        let mut is_stopped = holding.fails(task.slot, task.attempts + 1, &said);
         if !is_stopped && matches!(verdict, Verdict::Stop) {
-            let error = format!("task {id} of key `{key}` failed: {error}");
             let remedy = "its policy is to stop: correct it, and it goes on with this task";
-            holding.stop_at(task.slot, &error, remedy);
+            holding.stop_at(task.slot, &said, remedy);
             is_stopped = true;
         }
         if is_stopped {

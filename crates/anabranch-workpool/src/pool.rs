@@ -123,8 +123,9 @@ impl Default for PoolSettings {
 impl PoolSettings {
     /// How often a failing task is tried, and what happens then: its key is held until somebody
     /// [retries or discards](crate::Tasks::retry) it ([`Failure::Park`], the default), the key goes on
-    /// without it ([`Failure::Skip`]), or the replica set stops ([`Failure::Stop`]). While it waits for
-    /// its next attempt it holds back the later tasks of its key, and nobody else.
+    /// without it ([`Failure::Skip`]), or the pool stops, and is tried with this task now and
+    /// then ([`Failure::Stop`]). While it waits for its next attempt it holds back the later tasks of its
+    /// key, and nobody else.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self

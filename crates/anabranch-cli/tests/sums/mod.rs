@@ -3,7 +3,7 @@
 use crate::process;
 use anabranch::prelude::*;
 use anabranch::{
-    ConsumerProgress, ConsumerStatus, Consumers, HandlerError, Namespace, Progress, Retry,
+    ConsumerProgress, ConsumerStatus, Consumers, Failure, HandlerError, Namespace, Progress, Retry,
 };
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -95,6 +95,12 @@ impl Bench {
     pub fn patient(mut self) -> Self {
         let hour = Duration::from_secs(3600);
         self.sums.retry = Retry::default().first(hour).longest(hour);
+        self
+    }
+
+    /// What fails must not be passed.
+    pub fn strict(mut self) -> Self {
+        self.sums.retry = Retry::never().then(Failure::Stop);
         self
     }
 

@@ -109,6 +109,13 @@ impl Lane {
         self.parts.merge(&batch.parts);
         let mut at_most = usize::MAX;
         loop {
+            // A shutdown does not wait for the rest of a batch.
+            while let Ok(order) = self.setup.orders.try_recv() {
+                self.obey(order).await?;
+            }
+            if self.halted && !self.trying && !self.is_over(&batch) {
+                self.read_again();
+            }
             self.shed().await?;
             self.narrow(&mut batch);
             if self.is_over(&batch) {
@@ -135,13 +142,6 @@ impl Lane {
                     batch.events.drain(..events);
                     if batch.events.is_empty() {
                         self.publish();
-                        return Ok(());
-                    }
-                    // A shutdown does not wait for the rest of a batch.
-                    while let Ok(order) = self.setup.orders.try_recv() {
-                        self.obey(order).await?;
-                    }
-                    if self.is_over(&batch) {
                         return Ok(());
                     }
                 }

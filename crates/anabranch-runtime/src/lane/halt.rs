@@ -1,10 +1,9 @@
 //! A handler that fails whatever the key: the lane stops calling it, and tries it with one event when it is
 //! told to.
 //!
-//! What is tried may fail again, and then leaves no trace: neither is its key set aside, nor does the try
-//! count as an attempt. It is the handler that is tried, and not the event. Therefore the tries take
-//! turns: the next event, then a key that was set aside, so that one bad event cannot keep the consumer
-//! stopped for ever.
+//! It is the handler that is tried, and not the event: a try in vain does not count as an attempt. The tries
+//! take turns: the next event, whose key is set aside if it fails again, then a key that was set aside. So
+//! one bad event cannot keep the consumer stopped for ever.
 
 use super::{Lane, MAX_FAILING_KEYS, Probed, Report};
 use crate::run_error::RunError;
@@ -12,18 +11,15 @@ use anabranch_core::{Event, Failure};
 use std::sync::atomic::Ordering;
 
 /// If so many keys fail and nothing has worked since, none of them is parked: it is the handler.
-const FEW: usize = 10;
+pub(crate) const FEW: u32 = 10;
 
 impl Lane {
-    /// Stops or goes on. The first failure after that stops it again, unless something works before.
-    pub(super) fn halt(&mut self, halted: bool) {
-        if self.halted && !halted {
-            self.failing_keys = MAX_FAILING_KEYS - 1;
+    /// Goes on. So many keys that fail before something works stop it again.
+    pub(super) fn go_on(&mut self, patience: u32) {
+        if std::mem::take(&mut self.halted) {
+            self.failing_keys = MAX_FAILING_KEYS.saturating_sub(patience);
         }
-        self.halted = halted;
-        if !halted {
-            self.probe = None;
-        }
+        self.probe = None;
     }
 
     /// The handler fails: it is not called any more, and what was read is read again later.
@@ -41,7 +37,7 @@ impl Lane {
     }
 
     /// Drops what it has in memory, and asks for its cursors: they stand before what was not handled.
-    fn read_again(&mut self) {
+    pub(super) fn read_again(&mut self) {
         self.forget();
         self.setup.reporter.say(Report::Lost);
     }
@@ -63,7 +59,7 @@ impl Lane {
         let is_last = attempts > 1 && retry.delay(attempts, 0.0).is_none();
         self.trying
             || self.failing_keys >= MAX_FAILING_KEYS - 1
-            || (is_last && self.policy() == Failure::Park && self.failing.len() >= FEW)
+            || (is_last && self.policy() == Failure::Park && self.failing.len() >= FEW as usize)
     }
 
     /// What a lane does while its handler is not called: it looks what there is, and tries it if told to.

@@ -47,13 +47,15 @@ impl Lane {
         let failed = batch.events[event].clone();
         let (key, slot) = self.key_of(&failed);
         let retry = self.setup.consumer.settings.retry;
-        let retry_in = retry.delay(1, random()).filter(|_| may_retry);
+        let is_try = self.trying && may_retry;
+        let retry_in = match is_try {
+            // It is not what is to blame: it has all its attempts when that is cured.
+            true => Some(retry.delay(1, random()).unwrap_or_default()),
+            false => retry.delay(1, random()).filter(|_| may_retry),
+        };
+        let attempts = u32::from(!is_try);
         if self.policy() == Failure::Stop {
             return self.try_or_stop(batch, event, error, may_retry).await;
-        }
-        if self.trying && may_retry {
-            self.has_failed(&failed, error, BROKEN);
-            return Ok(ControlFlow::Break(()));
         }
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
@@ -66,7 +68,7 @@ impl Lane {
                 &consumer,
                 &key,
                 &format!("{name} at position {position}"),
-                1,
+                attempts,
                 &error,
                 retry_in,
             );
@@ -82,7 +84,7 @@ impl Lane {
                 return Ok(ControlFlow::Break(()));
             }
             let tables = &self.setup.tables;
-            let attempt = Attempt { key: &key, slot, attempts: 1, error: &error, retry_in };
+            let attempt = Attempt { key: &key, slot, attempts, error: &error, retry_in };
             extra.push(tables.park(&consumer, &attempt));
             extra.push(tables.park_events(&consumer, [(key.as_str(), position)]));
         }
@@ -133,9 +135,13 @@ impl Lane {
         }
         if !is_skipped {
             let due = retry_in.map(|wait| Instant::now() + wait);
-            self.parking.put(&key, Parked { slot, attempts: 1, due });
+            self.parking.put(&key, Parked { slot, attempts, due });
         }
         self.publish();
+        if is_try {
+            self.has_failed(&failed, error, BROKEN);
+            return Ok(ControlFlow::Break(()));
+        }
         let done =
             batch.events.is_empty() && batch.aside.iter().all(|aside| aside.position <= position);
         Ok(if done && batch.up_to == position {

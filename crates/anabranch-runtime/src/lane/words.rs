@@ -18,8 +18,10 @@ pub(crate) enum Order {
     Serve(Who),
     /// Stop or go on with taking events, since somebody wants it.
     Pause(bool),
-    /// Stop or go on with calling the handler, since it fails. The first failure after that stops it again.
-    Halt(bool),
+    /// Stop calling the handler: it fails, here or everywhere.
+    Halt,
+    /// Go on with it. If so many keys fail before something works, it is stopped again.
+    GoOn { patience: u32 },
     /// Try one event, though it is stopped: so many were tried before.
     Probe(i64),
     /// Somebody wants something of a parked key.

@@ -256,7 +256,8 @@ impl Keeper {
 
     /// Releases its cursors and is a worker no more.
     pub(super) async fn leave(&self) {
-        for running in &self.running {
+        // One that was never registered owns nothing.
+        for running in self.running.iter().filter(|running| running.is_known) {
             let name = &running.consumer.name;
             if let Err(error) = self.tables.release(name, &self.worker.id).await {
                 tracing::warn!(consumer = name, %error, "cannot release its cursors; the lease will");

@@ -6,11 +6,11 @@
 //! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
 //! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
 //! nobody. One event that is handled ends the outage for all. Nothing to try ends it, too, and so does a
-//! time in which nobody has tried: the first failure after that begins it again.
+//! time in which nobody has tried: a few failures after that begin it again.
 
 use super::Keeper;
 use super::trouble::Trouble;
-use crate::lane::{Order, Probed};
+use crate::lane::{FEW, Order, Probed};
 use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
@@ -63,7 +63,7 @@ impl Keeper {
             // Another lane has said so.
             return Ok(());
         }
-        running.tell_all(|_| Order::Halt(true));
+        running.tell_all(|_| Order::Halt);
         running.trouble = Some(Trouble::Halted { error, slot });
         self.write_down_halt(number).await
     }
@@ -162,7 +162,7 @@ impl Keeper {
         let running = &mut self.running[number];
         running.trouble = None;
         running.on_probation = Some(running.handled());
-        running.tell_all(|_| Order::Halt(false));
+        running.tell_all(|_| Order::GoOn { patience: 1 });
         Ok(())
     }
 
@@ -219,13 +219,13 @@ impl Keeper {
                 }
                 let reason = &stored.reason;
                 tracing::warn!(consumer, reason, "is stopped: its handler fails everywhere");
-                running.tell_all(|_| Order::Halt(true));
+                running.tell_all(|_| Order::Halt);
                 running.trouble = Some(Trouble::Outage(Outage::of(stored)));
             }
             (None, Some(Trouble::Outage(_))) => {
                 tracing::info!(consumer, "goes on: its handler works again, or is tried again");
                 running.trouble = None;
-                running.tell_all(|_| Order::Halt(false));
+                running.tell_all(|_| Order::GoOn { patience: FEW });
             }
         }
         Ok(())
@@ -320,7 +320,7 @@ impl Keeper {
                 }
                 self.running[number].written = Instant::now();
                 self.running[number].trouble = None;
-                self.running[number].tell_all(|_| Order::Halt(false));
+                self.running[number].tell_all(|_| Order::GoOn { patience: FEW });
                 Ok(())
             }
             Err(error) if error.is_transient() => Ok(()),

@@ -9,6 +9,7 @@ mod catch_ups;
 mod crew;
 mod dcb;
 mod elastic;
+mod fail_apart;
 mod fairness;
 mod ledger;
 mod outages;

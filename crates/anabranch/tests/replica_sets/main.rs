@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod abilities;
 mod bad_moments;
 mod crew;
 mod deaths;
 mod different_programs;
 mod elastic;
+mod endpoint;
 #[path = "../consumers/gates.rs"]
 mod gates;
 mod load;
 mod outages;
+mod outages_of_others;
 mod proxy;
 mod reasons;
 mod recreate;

@@ -1,0 +1,136 @@
+//! A pool whose tasks all fail stops alone, and goes on when what they need is back.
+
+use crate::ledger::*;
+use crate::on_both;
+use crate::support::*;
+use anabranch::prelude::*;
+use anabranch::{Consumers, Failure, HandlerError, Outage, PoolSettings, Retry, TaskState, Tuning};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+on_both!(
+    a_pool_that_is_to_stop_stops_alone_and_goes_on_when_cured,
+    a_pool_whose_tasks_all_fail_is_tried_with_one_task,
+    an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task,
+);
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn set() -> ReplicaSet {
+    let quick = Tuning::default().probes(Duration::from_millis(20), Duration::from_millis(80));
+    ReplicaSet::new("work").tuning(quick)
+}
+
+async fn tried(log: &Log, times: u64) -> Outage {
+    until(&format!("{times} tries"), async || {
+        let outage = Consumers::of(log).status("ledger").await.ok()?.outage;
+        outage.filter(|outage| outage.probes >= times)
+    })
+    .await
+}
+
+async fn a_pool_that_is_to_stop_stops_alone_and_goes_on_when_cured(db: Db) {
+    let log = db.log().await;
+    let cured = Arc::new(AtomicBool::new(false));
+    let settings = PoolSettings::default().retry(Retry::never().then(Failure::Stop));
+    let is_cured = Arc::clone(&cured);
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings).hook(move |task| {
+        match task.payload::<i64>()? == 2 && !is_cured.load(Ordering::SeqCst) {
+            true => Err(HandlerError::new("no account")),
+            false => Ok(()),
+        }
+    });
+    let orders = db.recorder("orders");
+    let worker = start(&log, set().pool(ledger.clone()).projection(orders.clone()).lanes(2));
+    let tasks = Tasks::of(&log, "ledger");
+    let ids = tasks.enqueue_all(counted(1, 3)).await.unwrap();
+    let outage = tried(&log, 3).await;
+    assert!(outage.error.contains("of key `key-0` failed: no account"), "{outage}");
+    assert_eq!(ledger.of_key(&log, "key-0").await, [1], "nothing passes it");
+    fill(&log, 0..20, 1..=1).await;
+    until("the projection to go on", async || {
+        (proof(&log, &orders.table).await.handled == 20).then_some(())
+    })
+    .await;
+    cured.store(true, Ordering::SeqCst);
+    for id in ids {
+        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
+    }
+    assert_eq!(ledger.of_key(&log, "key-0").await, [1, 2, 3]);
+    until("no outage", async || status(&log, "ledger").await.outage.is_none().then_some(())).await;
+    worker.stop().await;
+}
+
+/// Fails until it is cured, and counts.
+#[derive(Clone, Default)]
+struct Sick {
+    cured: Arc<AtomicBool>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Sick {
+    fn call(&self) -> Result<()> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        match self.cured.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err(HandlerError::new("connection refused")),
+        }
+    }
+
+    /// Sees it stopped, counts its tries, cures it and sees it done.
+    async fn is_tried_and_cured(&self, log: &Log) {
+        let tasks = Tasks::of(log, "ledger");
+        let ids = tasks.enqueue_all(counted(400, 2)).await.unwrap();
+        tried(log, 2).await;
+        let before = (tried(log, 0).await.probes, self.calls.load(Ordering::SeqCst));
+        let probes = tried(log, before.0 + 8).await.probes - before.0;
+        let calls = self.calls.load(Ordering::SeqCst) - before.1;
+        assert!(calls <= probes + 1, "{calls} calls in {probes} tries");
+        assert!(tasks.list(TaskState::Dead, 10).await.unwrap().is_empty());
+        self.cured.store(true, Ordering::SeqCst);
+        for id in ids {
+            assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
+        }
+    }
+}
+
+fn patient() -> PoolSettings {
+    let retry = Retry::default().first(Duration::from_millis(300)).attempts(50);
+    PoolSettings::default().retry(retry.longest(Duration::from_secs(1)))
+}
+
+async fn a_pool_whose_tasks_all_fail_is_tried_with_one_task(db: Db) {
+    let log = db.log().await;
+    let sick = Sick::default();
+    let call = sick.clone();
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(patient());
+    let worker = start(&log, set().pool(ledger.clone().hook(move |_| call.call())));
+    sick.is_tried_and_cured(&log).await;
+    assert_eq!(ledger.proof(&log).await, (800, 0));
+    worker.stop().await;
+}
+
+impl OutsidePool for Sick {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "ledger"
+    }
+
+    fn settings(&self) -> PoolSettings {
+        patient()
+    }
+
+    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+        self.call()
+    }
+}
+
+async fn an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task(db: Db) {
+    let log = db.log().await;
+    let sick = Sick::default();
+    let worker = start(&log, set().outside_pool(sick.clone()));
+    sick.is_tried_and_cured(&log).await;
+    worker.stop().await;
+}
