@@ -84,6 +84,18 @@ pub enum RebuildError {
         /// How many.
         keys: usize,
     },
+    /// It writes tables that were not named.
+    #[error(
+        "the new version of `{name}` also writes {}; name every table that it writes: one that is left \
+         out would keep the rows of the old version",
+        tables.join(", ")
+    )]
+    Tables {
+        /// Which consumer.
+        name: String,
+        /// The tables.
+        tables: Vec<String>,
+    },
     /// The database could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -111,6 +123,19 @@ impl Rebuild {
     fn new(log: &Log, name: &str, own: Vec<(String, String)>) -> Self {
         let tables = Tables::of(log.store().database());
         Self { log: log.clone(), tables, name: name.to_owned(), own }
+    }
+
+    /// Refuses to leave out a table that the new version is known to write.
+    async fn must_name_all(&self) -> Result<(), RebuildError> {
+        let mut tables = self.tables.own_tables(&self.next_name()).await?;
+        let is_named =
+            |table: &str| self.own.iter().any(|(own, _)| own.eq_ignore_ascii_case(table));
+        tables.retain(|table| !is_named(table));
+        tables.dedup();
+        match tables.is_empty() {
+            true => Ok(()),
+            false => Err(RebuildError::Tables { name: self.name.clone(), tables }),
+        }
     }
 
     fn next_name(&self) -> String {

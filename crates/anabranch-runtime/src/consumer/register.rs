@@ -88,6 +88,8 @@ impl Consumer {
             false => vec![tables.is_set_up(&wanted)],
         };
         begin.push(tables.keep_identity(&self.name, &identity));
+        let own = [tx.named_tables(), self.work.hooks().tables().to_vec()].concat();
+        begin.push(tables.keep_own_tables(&self.name, &own));
         self.ended(tables, "set-up", tx.commit(begin).await)?;
         if is_new && !self.has_rows() && self.settings.start == Start::Beginning {
             self.say_where_it_begins(log).await?;

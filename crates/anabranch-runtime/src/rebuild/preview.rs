@@ -36,6 +36,7 @@ impl Rebuild {
     /// What [`switch`](Self::switch) would do; refused as it would be. Changes nothing, and reads no rows
     /// of the tables.
     pub async fn preview(&self) -> Result<SwitchPreview, RebuildError> {
+        self.tables.database.require_newest_schema()?;
         self.can_switch().await?;
         Ok(SwitchPreview {
             consumer: self.name.clone(),

@@ -34,10 +34,12 @@ impl Rebuild {
     /// its parked keys. The old version is not touched. Workers that still build it are
     /// refused for it, and begin anew when they are started again.
     pub async fn abandon(&self) -> Result<(), RebuildError> {
+        self.tables.database.require_newest_schema()?;
         let next_name = self.next_name();
         if self.tables.registered(Some(&next_name)).await?.is_empty() {
             return Err(RebuildError::Missing(format!("there is no consumer `{next_name}`")));
         }
+        self.must_name_all().await?;
         let mut statements = row_watch::removal(&next_name, &self.tables).await?;
         // The tables first, as for a switch.
         let drop = |(_, next): &(String, String)| {
@@ -90,6 +92,7 @@ impl Rebuild {
             };
             partitions.push((stored.partition, stored.strategy));
         }
+        self.must_name_all().await?;
         let by_slot = partitions[0] == partitions[1];
         // The old one first: the new one may only have come further since.
         let old = self.tables.cursors(&self.name).await?;

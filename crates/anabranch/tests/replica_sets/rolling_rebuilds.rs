@@ -5,7 +5,7 @@ use crate::crew::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Rebuild};
+use anabranch::{Consumers, Rebuild, RebuildError};
 use std::collections::BTreeSet;
 
 on_both! {
@@ -190,6 +190,13 @@ async fn a_rolling_deploy_pauses_nobody_and_ends_nobody(db: Db) {
         workers.iter().map(|worker| worker.id.clone()).collect()
     };
     assert_eq!((ids(&preview.old.workers), ids(&preview.new.workers)), (old_ids, new_ids.clone()));
+
+    // A table that is left out would keep the rows of the old version.
+    let some = Rebuild::of(log, "orders", &[fleet.orders.table]);
+    for error in [some.switch().await.unwrap_err(), some.abandon().await.unwrap_err()] {
+        assert!(matches!(error, RebuildError::Tables { .. }), "{error}");
+        assert!(error.to_string().contains(fleet.orders.keys), "{error}");
+    }
 
     fleet.rebuild().switch().await.unwrap();
     // Those that built it serve it, under its own name, and nobody has ended.
