@@ -33,7 +33,7 @@ const SQL_PLACES: [&str; 14] = [
     "crates/anabranch-cli/src/chaos/",
     "crates/anabranch-runtime/src/tables/",
     "crates/anabranch-runtime/src/fold.rs",
-    "crates/anabranch-runtime/src/rebuild.rs",
+    "crates/anabranch-runtime/src/rebuild",
     "crates/anabranch-workpool/src/tables",
     "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-batch/src/",

@@ -1,8 +1,13 @@
 //! A new version of a projection, built beside the old one.
 
+mod show;
+
+use crate::confirm::Confirm;
 use crate::output;
+use crate::status::is_run;
 use crate::target::Target;
 use anabranch::{Consumers, Log, Rebuild, TableDifference};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -11,9 +16,13 @@ use std::process::ExitCode;
 pub(crate) enum RebuildVersion {
     Compare(Compare),
     Switch(Switch),
+    Abandon(Abandon),
 }
 
-/// Compare the tables of the two versions, row by row; exits with 1 if they differ
+/// Compare the rows of the two versions; exits with 1 if they differ, or cannot be compared
+///
+/// Rows are compared by the columns that both versions have; new, gone and changed columns are named. A
+/// column whose type has changed is compared by value if both types are numbers, or both are text.
 ///
 /// Both versions may go on meanwhile: what one of them has not handled yet shows as a difference.
 #[derive(Args)]
@@ -28,12 +37,30 @@ pub(crate) struct Compare {
 
 /// Put the new version in the place of the old one, in one transaction
 ///
-/// The old tables are kept under names that end in _old, until the next switch. Workers of the old
-/// version are fenced and from then on refused.
+/// Says what that means, and does it with --yes only. Workers that build the new version serve it from then
+/// on. Workers of the old version are refused for this consumer, and go on with their others. The old tables
+/// are kept under names that end in _old, until the next switch.
+///
+/// A new version that is behind is waited for, for ten seconds at most and only while it moves.
 #[derive(Args)]
 pub(crate) struct Switch {
     #[command(flatten)]
     versions: Versions,
+
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+/// Throw away what was built of the new version, with its tables
+///
+/// The old version is not touched. A program with the new version that starts afterwards builds it anew.
+#[derive(Args)]
+pub(crate) struct Abandon {
+    #[command(flatten)]
+    versions: Versions,
+
+    #[command(flatten)]
+    confirm: Confirm,
 }
 
 #[derive(Args)]
@@ -55,7 +82,7 @@ struct Tables {
     #[arg(long = "table", value_name = "TABLE", value_parser = table)]
     tables: Vec<String>,
 
-    /// It is a view, whose table is known
+    /// It is a view or rollup, whose table is known
     #[arg(long)]
     view: bool,
 }
@@ -65,6 +92,7 @@ impl RebuildVersion {
         match self {
             Self::Compare(compare) => compare.run().await,
             Self::Switch(switch) => switch.run().await,
+            Self::Abandon(abandon) => abandon.run().await,
         }
     }
 }
@@ -87,6 +115,14 @@ impl Versions {
         let tables: Vec<&str> = self.tables.tables.iter().map(String::as_str).collect();
         Rebuild::of(log, &self.name, &tables)
     }
+
+    /// The command that compares them.
+    fn comparison(&self) -> String {
+        let tables: String =
+            self.tables.tables.iter().map(|table| format!(" --table {table}")).collect();
+        let view = if self.tables.view { " --view" } else { "" };
+        format!("anabranch rebuild compare {}{tables}{view}", self.name)
+    }
 }
 
 impl Compare {
@@ -95,7 +131,7 @@ impl Compare {
         for difference in &differences {
             match self.json {
                 true => output::json(difference)?,
-                false => print(difference)?,
+                false => show::difference(difference)?,
             }
         }
         let is_same = differences.iter().all(TableDifference::is_same);
@@ -105,23 +141,42 @@ impl Compare {
 
 impl Switch {
     async fn run(self) -> anyhow::Result<ExitCode> {
-        self.versions.rebuild().await?.switch().await?;
-        let name = &self.versions.name;
-        eprintln!("`{name}` is the new version; the old tables are kept with _old in their names");
+        let rebuild = self.versions.rebuild().await?;
+        let preview = rebuild.preview().await?;
+        show::preview(&preview, &self.versions.comparison());
+        let (name, new, old) = (&self.versions.name, preview.new.version, preview.old.version);
+        let consequence =
+            format!("version {new} of `{name}` would take the place of version {old}");
+        if let Some(refusal) = self.confirm.refusal(&consequence) {
+            return Ok(refusal);
+        }
+        rebuild.switch().await?;
+        eprintln!(
+            "`{name}` is version {new} now; the old tables are kept with _old in their names"
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(difference: &TableDifference) -> anyhow::Result<()> {
-    let TableDifference { table, only_old, only_new, examples } = difference;
-    if difference.is_same() {
-        return output::line(format_args!("{table}: the same"));
+impl Abandon {
+    async fn run(self) -> anyhow::Result<ExitCode> {
+        let log = self.versions.target.connect().await?;
+        let next = format!("{}.next", self.versions.name);
+        let status = Consumers::of(&log).status(&next).await?;
+        if is_run(&status) {
+            bail!("`{next}` is being built; stop its workers first (`anabranch status {next}`)");
+        }
+        let consequence = format!(
+            "version {} of `{}`, built up to position {}, would be gone with its tables",
+            status.version, self.versions.name, status.position
+        );
+        if let Some(refusal) = self.confirm.refusal(&consequence) {
+            return Ok(refusal);
+        }
+        self.versions.of(&log).abandon().await?;
+        eprintln!("`{next}` is gone, and so are its tables");
+        Ok(ExitCode::SUCCESS)
     }
-    output::line(format_args!(
-        "{table}: {} only in the old version (-), {only_new} only in the new one (+)",
-        output::count(*only_old, "row")
-    ))?;
-    examples.iter().try_for_each(|example| output::line(format_args!("  {example}")))
 }
 
 /// The name goes into a statement as it stands.

@@ -359,31 +359,6 @@ async fn a_name_that_nobody_has_is_an_error_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_version_is_compared_and_switched_to() {
-    let bench = Bench::sqlite();
-    let log = bench.log().await;
-    bench.fill(&log, 1..=2, 2).await;
-    bench.catch_up(&log).await;
-    let table = bench.table();
-    let rebuild = |what: &str| bench.command(&["rebuild", what, NAME, "--table", table]);
-    assert!(failure(&rebuild("switch"), 1).contains("no consumer `sums.next`"));
-    bench.rebuild(&log, 2).await;
-    let compared = rebuild("compare");
-    assert_eq!(compared.status.code(), Some(1), "{compared:?}");
-    let text = String::from_utf8(compared.stdout).unwrap();
-    assert!(
-        text.contains("4 rows only in the old version (-), 4 only in the new one (+)"),
-        "{text}"
-    );
-    assert!(text.contains(r#"- position=1 order_id="1" factor=1"#), "{text}");
-    said(&rebuild("switch"));
-    let status = bench.status(&log).await;
-    assert_eq!((status.version, status.lag), (2, 0));
-    let injection = bench.command(&["rebuild", "compare", NAME, "--table", "t; DROP"]);
-    assert!(failure(&injection, 2).contains("use letters, digits and _"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_same_commands_serve_postgres() {
     let bench = Bench::postgres(postgres());
     let log = bench.log().await;
@@ -400,8 +375,6 @@ async fn the_same_commands_serve_postgres() {
     assert_eq!(lines(&bench.command(&["workers", "--json"]))[0]["replica_set"], "bench");
     running.stop().await;
     assert!(stdout(&bench.command(&["parked", "list", NAME, "--json"])).is_empty());
-    bench.rebuild(&log, 2).await;
-    said(&bench.command(&["rebuild", "switch", NAME, "--table", bench.table()]));
     said(&bench.command(&["skip-to-head", NAME, "--yes"]));
     said(&bench.command(&["forget", NAME, "--yes"]));
 }

@@ -36,7 +36,8 @@ ALTER TABLE "{ns}".consumers
     ADD COLUMN outage_since_us bigint,
     ADD COLUMN probes          bigint NOT NULL DEFAULT 0, -- how often it was tried since
     ADD COLUMN probe_us        bigint,       -- not before this it is tried again
-    ADD COLUMN outage_slot     bigint;       -- whose event failed: its owner tries again
+    ADD COLUMN outage_slot     bigint,       -- whose event failed: its owner tries again
+    ADD COLUMN own_tables      json;         -- the tables that it names, so that a switch leaves none out
 
 -- What was done about a dead task already, so that its key went on: the tasks that were enqueued instead
 -- of it, as JSON. NULL: it waits for somebody.

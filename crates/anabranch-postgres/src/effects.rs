@@ -125,6 +125,10 @@ impl Database for Effects {
         Box::new(Watch::of(&self.dialect.namespace))
     }
 
+    fn columns_of(&self, table: &str) -> Statement {
+        crate::columns::of(table)
+    }
+
     fn newest_schema(&self) -> u32 {
         MIGRATIONS.newest()
     }

@@ -21,6 +21,7 @@
 //! | `activity` | what the server's sessions do |
 //! | `value` | values as PostgreSQL writes them |
 //! | `wake` | LISTEN and NOTIFY |
+//! | `columns` | the columns of a table |
 //! | `connection` | URLs, pools, sessions |
 //! | `hosts` | which of several servers to connect to |
 //! | `tls` | encryption |
@@ -37,6 +38,7 @@
 
 mod activity;
 mod append;
+mod columns;
 mod connection;
 mod effects;
 mod error;

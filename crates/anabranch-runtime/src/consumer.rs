@@ -2,9 +2,13 @@
 //!
 //! | module | subject |
 //! |---|---|
+//! | `place` | where a new version has its place |
 //! | `register` | what is stored of it: registered, compared, put back |
 
+mod place;
 mod register;
+
+pub(crate) use place::leave_out_outdated;
 
 use crate::fold::FoldCode;
 use crate::handler::{LaneHandler, Result};
@@ -101,6 +105,8 @@ pub(crate) struct Consumer {
     pub(crate) retry: Retry,
     pub(crate) batch_size: usize,
     pub(crate) work: Work,
+    /// Whether it may be built beside an older version of it.
+    pub(crate) is_rebuild: bool,
     /// What follows the names of its tables.
     pub(crate) suffix: &'static str,
     /// Whether the rows that it writes are checked for a second slot.
@@ -162,8 +168,18 @@ impl Consumer {
             SUBSCRIBER => Retry::outside(),
             _ => Retry::default(),
         });
-        let (suffix, checks_rows) = ("", false);
-        Self { name, kind, partition, settings, retry, batch_size, work, suffix, checks_rows }
+        Self {
+            name,
+            kind,
+            partition,
+            settings,
+            retry,
+            batch_size,
+            work,
+            is_rebuild: false,
+            suffix: "",
+            checks_rows: false,
+        }
     }
 
     /// The same with another batch size, unless it has chosen one itself.
@@ -179,13 +195,6 @@ impl Consumer {
         if self.kind == PROJECTION {
             (self.checks_rows, self.batch_size) = (true, 1);
         }
-        self
-    }
-
-    /// The same, as a new version that is built beside the old one.
-    pub(crate) fn beside(mut self) -> Self {
-        self.name += NEXT.0;
-        self.suffix = NEXT.1;
         self
     }
 
@@ -210,10 +219,7 @@ impl Consumer {
     /// Refuses what can never run.
     pub(crate) fn validate(&self) -> Result<(), RunError> {
         let refuse = |problem: String| Err(RunError::refused(&self.name, problem));
-        let own = match self.suffix {
-            "" => self.name.as_str(),
-            _ => self.name.strip_suffix(NEXT.0).unwrap_or(&self.name),
-        };
+        let own = self.own_name();
         if let Err(problem) = check_name(own).and_then(|()| self.check_tables(own)) {
             return refuse(problem);
         }

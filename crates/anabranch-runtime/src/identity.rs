@@ -47,12 +47,12 @@ pub(crate) enum Difference {
     #[error(
         "it was partitioned by {was} and now is by {is}; its cursors hold slots of the old keys, so \
          events would be lost and others handled twice: give it a new name and tables of its own, \
-         or rebuild it (ReplicaSet::rebuild, with tables named by Tx::table)"
+         or raise its version and rebuild it (ReplicaSet::rebuild, with tables named by Tx::table)"
     )]
     Partition { was: String, is: String },
     #[error(
         "the database has version {was} of it and this program version {is}; run the program with \
-         that version, or rebuild it"
+         that version, or build the new one beside it (ReplicaSet::rebuild)"
     )]
     Version { was: u32, is: u32 },
     #[error("it handles ({is}) here and ({}) in the database", Scope::in_words(was))]

@@ -81,7 +81,10 @@ pub use offsets::{Offset, Offsets, Rescale};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;
 pub use reason::{Reason, UnableWorker};
-pub use rebuild::{Rebuild, RebuildError, TableDifference};
+pub use rebuild::{
+    ChangedColumn, ColumnDifference, Rebuild, RebuildError, SwitchPreview, TableColumn,
+    TableDifference, VersionState,
+};
 pub use replay::{MissingEvents, ReplayError, ReplayFrom};
 pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, told_to_stop};
 pub use rollup::{Rollup, RollupReader};

@@ -5,6 +5,7 @@ use crate::projection::Projection;
 use crate::rollup::Rollup;
 use crate::rows::RowConsumer;
 use crate::run_error::RunError;
+use crate::settings::FIRST_VERSION;
 use crate::subscriber::Subscriber;
 use crate::tuning::Tuning;
 use crate::view::View;
@@ -137,24 +138,37 @@ impl ReplicaSet {
         self
     }
 
-    /// Adds a projection as the new version of one that exists, built beside it; see
-    /// [`Rebuild`](crate::Rebuild).
+    /// Adds a projection as the new version of one that may exist: the same program before, during and
+    /// after the switch.
+    ///
+    /// What is stored decides. Beside an older version it is built under `NAME.next`, in tables that end in
+    /// `_next`; after the [switch](crate::Rebuild::switch) the same run serves it under its own name. If its
+    /// own version is stored, or none, it serves at once. If a newer one is stored, it is refused.
+    ///
+    /// A set may also have the old version, as a [`projection`](Self::projection) of the same name: then it
+    /// serves that one until the switch.
+    ///
+    /// ```
+    /// # use anabranch_runtime::{Projection, ReplicaSet};
+    /// # fn f<P: Projection>(order_summary: P) -> ReplicaSet {
+    /// // `order_summary` has settings with `version(2)`.
+    /// ReplicaSet::new("main-projections").rebuild(order_summary)
+    /// # }
+    /// ```
     pub fn rebuild(mut self, projection: impl Projection) -> Self {
-        self.consumers.push(Consumer::projection(projection).beside());
+        self.consumers.push(Consumer::projection(projection).rebuilding());
         self
     }
 
-    /// Adds a view as the new version of one that exists, built beside it; see
-    /// [`Rebuild`](crate::Rebuild).
+    /// Adds a view as the new version of one that may exist, as [`rebuild`](Self::rebuild) does.
     pub fn rebuild_view(mut self, view: impl View) -> Self {
-        self.consumers.push(Consumer::view(view).beside());
+        self.consumers.push(Consumer::view(view).rebuilding());
         self
     }
 
-    /// Adds a rollup as the new version of one that exists, built beside it; see
-    /// [`Rebuild`](crate::Rebuild).
+    /// Adds a rollup as the new version of one that may exist, as [`rebuild`](Self::rebuild) does.
     pub fn rebuild_rollup(mut self, rollup: impl Rollup) -> Self {
-        self.consumers.push(Consumer::rollup(rollup).beside());
+        self.consumers.push(Consumer::rollup(rollup).rebuilding());
         self
     }
 
@@ -275,6 +289,21 @@ impl ReplicaSet {
         worker::run(log, plan, stop).await
     }
 
+    /// Refuses a new version that could not be told from the old one.
+    fn check_rebuild(&self, consumer: &Consumer) -> Result<(), RunError> {
+        let version = consumer.settings.version;
+        let old = self.consumers.iter().filter(|old| !old.is_rebuild && old.name == consumer.name);
+        let old = old.map(|old| old.settings.version).max().unwrap_or(FIRST_VERSION);
+        if !consumer.is_rebuild || version > old {
+            return Ok(());
+        }
+        let problem = format!(
+            "it is to be built beside version {old} and has version {version}; raise the version of the \
+             new one (Settings::version)"
+        );
+        Err(RunError::refused(&consumer.name, problem))
+    }
+
     /// Refuses what can never run.
     fn plan(self, catch_up: bool) -> Result<Plan, RunError> {
         let refuse = |problem: String| Err(RunError::Set { name: self.name.clone(), problem });
@@ -294,7 +323,8 @@ impl ReplicaSet {
         let mut names = HashSet::new();
         for consumer in &self.consumers {
             consumer.validate()?;
-            if !names.insert(&consumer.name) {
+            self.check_rebuild(consumer)?;
+            if !names.insert((&consumer.name, consumer.is_rebuild)) {
                 let problem = "there are two with that name in the set; rename one".to_owned();
                 return Err(RunError::refused(&consumer.name, problem));
             }

@@ -3,6 +3,9 @@
 use crate::scope::Scope;
 use anabranch_core::Retry;
 
+/// The version of a consumer that says nothing else.
+pub(crate) const FIRST_VERSION: u32 = 1;
+
 /// Choices of a consumer. The defaults suit most.
 ///
 /// ```
@@ -29,7 +32,7 @@ impl Default for Settings {
             scope: Scope::all(),
             retry: None,
             batch_size: None,
-            version: 1,
+            version: FIRST_VERSION,
             start: Start::Beginning,
         }
     }

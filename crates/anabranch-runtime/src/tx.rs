@@ -9,8 +9,7 @@ use anabranch_store::database::{
 use anabranch_store::{Database, Row, Value};
 use std::borrow::Cow;
 use std::marker::PhantomData;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How much is queued before it is sent without waiting for the end of the batch.
@@ -52,8 +51,8 @@ pub struct Tx<'a> {
     sent: u64,
     suffix: &'static str,
     idle: Duration,
-    /// Whether it has asked for the names of its tables.
-    names_tables: AtomicBool,
+    /// The tables whose names were asked for.
+    named: Mutex<Vec<&'static str>>,
     /// The constant text that was last seen not to end the transaction, by its place.
     checked: Option<(usize, usize)>,
     lifetime: PhantomData<&'a mut ()>,
@@ -120,7 +119,7 @@ impl Tx<'_> {
             counted_from: 0,
             sent: 0,
             suffix,
-            names_tables: AtomicBool::new(false),
+            named: Mutex::default(),
             checked: None,
             lifetime: PhantomData,
         }
@@ -219,11 +218,20 @@ impl Tx<'_> {
     /// [`Rebuild`](crate::Rebuild).
     #[must_use]
     pub fn table(&self, name: &'static str) -> Cow<'static, str> {
-        self.names_tables.store(true, Ordering::Relaxed);
+        if let Ok(mut named) = self.named.lock()
+            && !named.contains(&name)
+        {
+            named.push(name);
+        }
         match self.suffix {
             "" => Cow::Borrowed(name),
             suffix => Cow::Owned(format!("{name}{suffix}")),
         }
+    }
+
+    /// The tables whose names were asked for.
+    pub(crate) fn named_tables(&self) -> Vec<&'static str> {
+        self.named.lock().map(|named| named.clone()).unwrap_or_default()
     }
 
     /// Says which event, or row, of the batch the next statements belong to: whatever the database
@@ -403,7 +411,7 @@ impl Tx<'_> {
     /// nobody has asked what the tables of the new version are called.
     pub(crate) fn writes_the_old_version(&self) -> bool {
         let is_written = self.sent > 0 || !self.queued.is_empty();
-        !self.suffix.is_empty() && is_written && !self.names_tables.load(Ordering::Relaxed)
+        !self.suffix.is_empty() && is_written && self.named_tables().is_empty()
     }
 
     /// What has failed before the end, if something has.

@@ -6,6 +6,7 @@
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
 //! | `beats` | what a heartbeat finds out: what others have changed, and what somebody asks for |
 //! | `trouble` | what keeps one consumer from running here, while the others go on |
+//! | `succession` | a new version that takes the place of the old one |
 //! | `outage` | a consumer whose handler fails wherever it runs: stopped, and tried now and then |
 //! | `ability` | what it runs, and is able to run |
 //! | `weighing` | how heavy its slots are |
@@ -28,10 +29,11 @@ mod membership;
 mod outage;
 mod peers;
 mod running;
+mod succession;
 mod trouble;
 mod weighing;
 
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, leave_out_outdated};
 use crate::lane::{Order, Said};
 use crate::replica_set::{Observer, Progress};
 use crate::run_error::RunError;
@@ -85,13 +87,14 @@ pub(crate) struct Plan {
 /// Runs a plan until `stop` resolves, something fails, or the end is reached.
 pub(crate) async fn run(
     log: &Log,
-    plan: Plan,
+    mut plan: Plan,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Progress, RunError> {
     // Connections of its own: another replica set in this process cannot use them up.
     let tables = Tables::of(log.store().database().apart()?);
     tables.database.require_newest_schema()?;
-    let refused = register(log, &tables, &plan).await?;
+    leave_out_outdated(&mut plan.consumers, &tables).await?;
+    let refused = register(log, &tables, &mut plan).await?;
     let target = match plan.catch_up {
         true => Some(log.head().await?),
         false => None,
@@ -119,12 +122,15 @@ pub(crate) async fn run(
 async fn register(
     log: &Log,
     tables: &Tables,
-    plan: &Plan,
+    plan: &mut Plan,
 ) -> Result<Vec<Option<RunError>>, RunError> {
     let mut refused = Vec::new();
-    for consumer in &plan.consumers {
-        match consumer.register(log, tables).await {
-            Ok(()) => refused.push(None),
+    for consumer in &mut plan.consumers {
+        match consumer.take_place(log, tables).await {
+            Ok(placed) => {
+                *consumer = placed;
+                refused.push(None);
+            }
             Err(RunError::Store(error)) if error.is_transient() => return Err(error.into()),
             Err(error) => refused.push(Some(error)),
         }
@@ -200,8 +206,8 @@ impl Keeper {
             deaf_since: None,
             moved: Arc::default(),
         };
-        for consumer in &keeper.plan.consumers {
-            keeper.running.push(Running::of(consumer, &keeper.plan));
+        for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
+            keeper.running.push(Running::of(number, consumer, &keeper.plan));
         }
         for (number, refused) in refused.into_iter().enumerate() {
             match refused {

@@ -38,6 +38,8 @@ ALTER TABLE {ns}_consumers ADD COLUMN probes INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE {ns}_consumers ADD COLUMN probe_us INTEGER;
 -- Whose event failed: its owner tries again.
 ALTER TABLE {ns}_consumers ADD COLUMN outage_slot INTEGER;
+-- The tables that it names, as JSON, so that a switch leaves none out.
+ALTER TABLE {ns}_consumers ADD COLUMN own_tables TEXT;
 
 -- What was done about a dead task already, so that its key went on: the tasks that were enqueued instead
 -- of it, as JSON. NULL: it waits for somebody.

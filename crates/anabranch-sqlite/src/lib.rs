@@ -8,6 +8,7 @@
 //! | `store` | [`Sqlite`]: the backend, and how it is opened |
 //! | `append` | a batch of appends inside one transaction |
 //! | `read` | one page of events |
+//! | `columns` | the columns of a table |
 //! | `connection` | pragmas, the writer thread, the pool of readers |
 //! | `files` | whether the files are still those that were opened |
 //! | `effects` | transactions of consumers |
@@ -26,6 +27,7 @@
 //! ```
 
 mod append;
+mod columns;
 mod connection;
 mod effects;
 mod error;

@@ -58,6 +58,12 @@ pub trait Database: Send + Sync {
     /// How this database finds rows that are written for two slots.
     fn row_watch(&self) -> Box<dyn RowWatch + '_>;
 
+    /// The query for the columns of a table, in order; no rows if there is none. `name`, `declared` (its
+    /// type), `family` (`number`, `text` or `other`), `place_in_key` (in the primary key, from 1; or 0), and
+    /// two expressions: `exact`, for comparing with a column of the same type, and `by_value`, for one of
+    /// another type of the same family.
+    fn columns_of(&self, table: &str) -> Statement;
+
     /// Refuses a log that was opened with [`Options::take_older`] and is older than this program: for
     /// what its schema has no room for.
     ///

@@ -177,19 +177,28 @@ impl Bench {
 
     /// Runs the projection until it is stopped. It is registered when this returns.
     pub async fn start(&self, log: &Log) -> Running {
-        self.run(log, self.set()).await
+        self.run(log, self.set().projection(self.sums.clone())).await
+    }
+
+    /// The same for a new version; it has all slots when this returns.
+    pub async fn start_rebuild(&self, log: &Log, version: u32) -> Running {
+        let next = Sums { version, ..self.sums.clone() };
+        let running = self.run(log, self.set().rebuild(next)).await;
+        until("it holds all", async || running.holds_all()).await;
+        running
     }
 
     /// The same as a fixed partition, such as `1/3`.
     pub async fn start_partition(&self, log: &Log, partition: &str) -> Running {
-        self.run(log, self.set().partition(partition.parse().unwrap())).await
+        let set = self.set().partition(partition.parse().unwrap());
+        self.run(log, set.projection(self.sums.clone())).await
     }
 
     async fn run(&self, log: &Log, set: ReplicaSet) -> Running {
         let progress = Arc::new(Mutex::new(Progress::default()));
         let (seen, log) = (Arc::clone(&progress), log.clone());
         let observe = move |now: &Progress| *seen.lock().unwrap() = now.clone();
-        let set = set.projection(self.sums.clone()).observe(observe);
+        let set = set.observe(observe);
         let (stop, stopped) = oneshot::channel::<()>();
         let run = async move {
             let told = async { drop(stopped.await) };

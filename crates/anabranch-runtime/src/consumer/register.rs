@@ -50,6 +50,7 @@ impl Consumer {
             Start::Head => log.head().await?,
         };
         let mut tx = Tx::begin(&tables.database, self.suffix);
+        self.must_be_newer(tables, &mut tx).await?;
         let slots = self.partition.slots();
         let (found, is_new) = tables.register(tx.session(), &wanted, &slots).await?;
         if found.is_set_up && !is_new {
@@ -87,6 +88,8 @@ impl Consumer {
             false => vec![tables.is_set_up(&wanted)],
         };
         begin.push(tables.keep_identity(&self.name, &identity));
+        let own = [tx.named_tables(), self.work.hooks().tables().to_vec()].concat();
+        begin.push(tables.keep_own_tables(&self.name, &own));
         self.ended(tables, "set-up", tx.commit(begin).await)?;
         if is_new && !self.has_rows() && self.settings.start == Start::Beginning {
             self.say_where_it_begins(log).await?;
@@ -120,7 +123,8 @@ impl Consumer {
                 self.ended(tables, "asking for another scope", tx.commit(want).await)?;
                 return Err(self.scope_refused(log, tables, (&was, &is)).await?);
             }
-            Err(difference) => return Err(RunError::refused(&self.name, difference.to_string())),
+            Err(Difference::Version { was, is }) if was > is => return Err(self.is_outdated(was)),
+            Err(difference) => return Err(self.differs(&difference)),
         }
         let mut keep = Vec::new();
         if stored.wanted_scope.is_some() {
@@ -165,6 +169,18 @@ impl Consumer {
             problem += &replay;
         }
         Ok(RunError::refused(&self.name, problem))
+    }
+
+    fn differs(&self, difference: &Difference) -> RunError {
+        let problem = match self.is_beside() {
+            false => difference.to_string(),
+            true => format!(
+                "another program has begun to build it: {difference}. Let that program finish, or throw \
+                 away what it has built (`anabranch rebuild abandon {}`), and it is begun anew",
+                self.own_name()
+            ),
+        };
+        RunError::refused(&self.name, problem)
     }
 
     fn failed(&self, what: &str, error: &str) -> RunError {
@@ -229,20 +245,12 @@ impl Consumer {
         let Some(now) = now else {
             return Err(RunError::refused(
                 &self.name,
-                "it was forgotten, or has taken the place of the old version; run it under its own \
-                 name"
-                    .to_owned(),
+                "it was forgotten; start the program again to let it begin anew".to_owned(),
             ));
         };
         match self.identity(log_rule).compare(now) {
             Ok(()) => Ok(()),
-            Err(Difference::Version { was, is }) => Err(RunError::refused(
-                &self.name,
-                format!(
-                    "version {was} has taken the place of version {is}; run the program with that \
-                     version"
-                ),
-            )),
+            Err(Difference::Version { was, .. }) => Err(self.is_outdated(was)),
             Err(Difference::Scope { was, is }) => Err(RunError::refused(
                 &self.name,
                 format!(

@@ -8,7 +8,7 @@ use crate::key_samples::KeySample;
 use crate::scope::Scope;
 use anabranch_core::{Position, StoreError};
 use anabranch_store::database::{Expect, InsertRows, Session, Statement, Work};
-use anabranch_store::{Row, params};
+use anabranch_store::{Row, Value, params};
 
 impl Tables {
     fn select_identity(&self, consumer: &str) -> Statement {
@@ -57,6 +57,25 @@ impl Tables {
         );
         let values = params![consumer, &identity.partition, identity.scope.text()];
         Statement::fence(update, values, 1)
+    }
+
+    /// The statement that stores which tables a consumer has named.
+    pub(crate) fn keep_own_tables(&self, consumer: &str, own: &[&str]) -> Statement {
+        let update = format!("UPDATE {} SET own_tables = $2 WHERE name = $1", self.consumers);
+        let own = (!own.is_empty()).then(|| Value::Json(serde_json::json!(own).to_string()));
+        Statement::new(update, params![consumer, own])
+    }
+
+    /// The tables that a consumer has named; none if that is not known.
+    pub(crate) async fn own_tables(&self, consumer: &str) -> Result<Vec<String>, StoreError> {
+        let select = format!(
+            "SELECT CAST(own_tables AS text) AS own_tables FROM {} WHERE name = $1",
+            self.consumers
+        );
+        let rows = self.query(Statement::query(select, params![consumer])).await?;
+        let own = rows.first().map(|row| self.column::<Option<String>>(row, "own_tables"));
+        let own = own.transpose()?.flatten();
+        Ok(own.and_then(|own| serde_json::from_str(&own).ok()).unwrap_or_default())
     }
 
     /// Whether somebody has asked for a replay, in an open transaction.

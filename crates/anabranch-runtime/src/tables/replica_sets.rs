@@ -2,6 +2,7 @@
 
 use super::Tables;
 use super::locked_sets::LockedSet;
+use super::runners::Runner;
 use anabranch_core::generation::{Assignments, Next, Rollout};
 use anabranch_core::plan::Assignment;
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
@@ -112,6 +113,30 @@ impl Tables {
                 Some(why) => format!("{name} cannot run `{consumer}` for now: {why}"),
                 None => format!("{name} can run `{consumer}` again"),
             };
+            let reason = locked.reason(&next, Some(change));
+            statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
+        }
+        session.run(statements, End::Commit).await.map(drop).map_err(|failed| self.error(failed))
+    }
+
+    /// A worker runs one consumer in the place of another, as the new version of it does after a switch:
+    /// those who run it are to own its slots from then on.
+    pub(crate) async fn set_runner(
+        &self,
+        set: &str,
+        worker: &str,
+        old: &str,
+        new: &Runner,
+    ) -> Result<(), StoreError> {
+        let mut session = self.database.control();
+        let mut locked = self.lock_set(session.as_mut(), set).await?;
+        for known in locked.known.iter_mut().filter(|known| known.id == worker) {
+            known.runs.remove(old);
+            known.runs.insert(new.consumer.clone(), new.unable.is_none());
+        }
+        let mut statements = self.replace_runner(worker, old, new);
+        if let Some(next) = locked.next() {
+            let change = format!("{} runs `{}`, not `{old}`", locked.name(worker), new.consumer);
             let reason = locked.reason(&next, Some(change));
             statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
         }

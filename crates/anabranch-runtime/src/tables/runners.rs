@@ -64,6 +64,16 @@ impl Tables {
         Statement::new(update, params![worker, consumer, unable])
     }
 
+    /// The statements after which a worker runs one consumer in the place of another, as the new version of
+    /// it does after a switch.
+    pub(crate) fn replace_runner(&self, worker: &str, old: &str, new: &Runner) -> Vec<Statement> {
+        let delete =
+            format!("DELETE FROM {} WHERE worker = $1 AND consumer IN ($2, $3)", self.runners);
+        let delete = Statement::new(delete, params![worker, old, &new.consumer]);
+        let add = self.add_runners(worker, std::slice::from_ref(new));
+        [vec![delete], add].concat()
+    }
+
     /// The statement after which workers that are gone run nothing, whoever removed them.
     pub(crate) fn bury_runners(&self) -> Statement {
         let (runners, workers) = (&self.runners, &self.workers);

@@ -10,12 +10,18 @@ impl Keeper {
     /// What a heartbeat has found out.
     pub(super) async fn look_after(&mut self, beat: &Beat) -> Result<(), RunError> {
         for number in 0..self.running.len() {
-            let running = &self.running[number];
-            let beat = beat.consumers.iter().find(|beat| beat.consumer == running.consumer.name);
-            let now = beat.map(|beat| &beat.identity);
+            // One may make room for another meanwhile.
+            let Some(running) = self.running.get(number) else { break };
+            let name = &running.consumer.name;
+            let found = beat.consumers.iter().find(|beat| beat.consumer == *name);
+            if found.is_none() && beat.begun < running.begun {
+                // It has looked for the name that it had before.
+                continue;
+            }
+            let now = found.map(|beat| &beat.identity);
             let still_is = running.consumer.still_is(self.log.hash_rule(), now);
             if let Err(error) = still_is {
-                self.is_broken(number, error)?;
+                self.has_changed(number, now, error).await?;
             }
         }
         self.check_log().await?;

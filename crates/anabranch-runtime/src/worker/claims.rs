@@ -33,6 +33,11 @@ impl Keeper {
                 Err(RunError::Store(StoreError::Corrupt { .. })) if self.is_gone(&name).await => {
                     continue;
                 }
+                // Or has another version since, of which this program knows.
+                Err(RunError::Refused { .. }) if self.has_new_version(number) => {
+                    self.running[number].claim = false;
+                    continue;
+                }
                 Err(error) => {
                     self.is_broken(number, error)?;
                     continue;

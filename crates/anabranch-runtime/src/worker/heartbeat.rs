@@ -18,6 +18,7 @@ pub(super) struct Heartbeat {
     beats: watch::Receiver<Pulse>,
     sooner: Arc<Notify>,
     report: Arc<Mutex<String>>,
+    consumers: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }
 
@@ -49,8 +50,10 @@ impl Heartbeat {
         let sooner = Arc::new(Notify::new());
         let report = Arc::new(Mutex::new(report));
         let (signalled, said) = (Arc::clone(&sooner), Arc::clone(&report));
+        let Rhythm { worker, consumers, lease, interval } = rhythm;
+        let consumers = Arc::new(Mutex::new(consumers));
+        let looked_at = Arc::clone(&consumers);
         let task = tokio::spawn(async move {
-            let Rhythm { worker, consumers, lease, interval } = rhythm;
             let mut interval = tokio::time::interval(interval);
             interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let mut complained: Option<Instant> = None;
@@ -60,6 +63,7 @@ impl Heartbeat {
                     () = signalled.notified() => {}
                 }
                 let report = said.lock().map(|said| said.clone()).unwrap_or_default();
+                let consumers = looked_at.lock().map(|names| names.clone()).unwrap_or_default();
                 match tables.beat(&worker, lease, &consumers, &report).await {
                     Ok(Some(beat)) => {
                         if complained.take().is_some() {
@@ -85,7 +89,7 @@ impl Heartbeat {
                 tokio::time::sleep(SIGNAL_PAUSE).await;
             }
         });
-        Self { beats, sooner, report, task }
+        Self { beats, sooner, report, consumers, task }
     }
 
     /// What the next heartbeat finds out; `None` if the worker has been declared dead. An error is for good.
@@ -106,6 +110,13 @@ impl Heartbeat {
     /// Does not wait for the next one: there is something to look at.
     pub(super) fn now(&self) {
         self.sooner.notify_one();
+    }
+
+    /// Which consumers the next one looks at.
+    pub(super) fn looks_at(&self, consumers: Vec<String>) {
+        if let Ok(mut names) = self.consumers.lock() {
+            *names = consumers;
+        }
     }
 
     /// What the next one says of the worker.

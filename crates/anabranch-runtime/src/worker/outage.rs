@@ -205,7 +205,8 @@ impl Keeper {
         }
         let running = &mut self.running[number];
         match (stored, &mut running.trouble) {
-            (_, Some(Trouble::Broken(_))) | (None, None | Some(Trouble::Halted { .. })) => {}
+            (_, Some(Trouble::Broken(_) | Trouble::Moving))
+            | (None, None | Some(Trouble::Halted { .. })) => {}
             (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
             (Some(stored), Some(Trouble::Outage(outage))) => {
                 let Outage { is_trying, is_over, .. } = *outage;

@@ -27,6 +27,8 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// One consumer as it runs here.
 pub(super) struct Running {
+    /// By which its lanes name it: it keeps it when others are gone.
+    pub(super) number: usize,
     pub(super) consumer: Arc<Consumer>,
     /// What this process may ever hold of it.
     pub(super) universe: SlotSet,
@@ -182,11 +184,12 @@ impl Start<'_> {
 
 impl Running {
     /// A consumer that does not run yet.
-    pub(super) fn of(consumer: &Arc<Consumer>, plan: &Plan) -> Self {
+    pub(super) fn of(number: usize, consumer: &Arc<Consumer>, plan: &Plan) -> Self {
         let count = plan.lanes;
         let asked = plan.fixed.clone().unwrap_or_else(SlotSet::all);
         let keep = (0..count).map(|_| watch::channel(Arc::new(SlotSet::empty())).0);
         Self {
+            number,
             consumer: Arc::clone(consumer),
             universe: consumer.partition.slots().intersection(&asked),
             lane_slots: vec![SlotSet::empty(); count],
@@ -222,6 +225,11 @@ impl Running {
 
     /// Whether its lanes run, though perhaps they are paused.
     pub(super) fn is_up(&self) -> bool {
+        !matches!(self.trouble, Some(Trouble::Broken(_) | Trouble::Moving))
+    }
+
+    /// Whether its lanes run, or will in a moment.
+    pub(super) fn goes_on(&self) -> bool {
         !matches!(self.trouble, Some(Trouble::Broken(_)))
     }
 

@@ -28,6 +28,8 @@ pub(super) enum Trouble {
     Outage(Outage),
     /// It cannot run here as it is.
     Broken(Broken),
+    /// It has taken the place of the old version, and goes on under its own name in a moment.
+    Moving,
 }
 
 /// A consumer that cannot run here as it is.
@@ -38,7 +40,7 @@ pub(super) struct Broken {
     again: Instant,
     /// Whether its lanes have ended, and nothing is owned any more.
     is_released: bool,
-    registering: Option<JoinHandle<Result<(), RunError>>>,
+    registering: Option<JoinHandle<Result<Arc<Consumer>, RunError>>>,
 }
 
 impl Trouble {
@@ -48,6 +50,7 @@ impl Trouble {
             Self::Halted { error, .. } | Self::HandedOver { error, .. } => error.reason(),
             Self::Outage(outage) => outage.reason.clone(),
             Self::Broken(broken) => broken.error.to_string(),
+            Self::Moving => "it is about to serve under its own name".to_owned(),
         }
     }
 }
@@ -56,13 +59,12 @@ impl Keeper {
     /// What a lane or a feed has said.
     pub(super) async fn hear(&mut self, said: Said) -> Result<(), RunError> {
         let Said { of, life, report } = said;
-        if life != self.running[of].life {
-            return Ok(());
-        }
+        let is_it = |running: &super::Running| running.number == of && running.life == life;
+        let Some(of) = self.running.iter().position(is_it) else { return Ok(()) };
         match report {
             Report::Lost => self.running[of].claim = true,
             // It was told to, and whoever told it looks at the tasks.
-            Report::Ended => {}
+            Report::Ended => self.lane_has_ended(of).await?,
             Report::Failed(error) => self.is_broken(of, error)?,
             Report::FeedFailed(error) => self.is_broken(of, error.into())?,
             Report::Halted { error, slot } => self.has_halted(of, error, slot).await?,
@@ -100,7 +102,7 @@ impl Keeper {
         running.claim = false;
         running.waiting_for.clear();
         running.tell_all(|_| Order::Stop);
-        match self.running.iter().any(super::Running::is_up) {
+        match self.running.iter().any(super::Running::goes_on) {
             true => Ok(()),
             false => self.first_error().map_or(Ok(()), Err),
         }
@@ -121,8 +123,10 @@ impl Keeper {
     /// Does what can be done about consumers that do not run, a little at a time.
     pub(super) async fn see_to_troubles(&mut self) -> Result<(), RunError> {
         for number in 0..self.running.len() {
-            match &self.running[number].trouble {
-                None => self.running[number].end_probation(),
+            // One may make room for another meanwhile.
+            let Some(running) = self.running.get_mut(number) else { break };
+            match &running.trouble {
+                None => running.end_probation(),
                 Some(Trouble::Halted { .. }) => self.write_down_halt(number).await?,
                 Some(Trouble::HandedOver { again, .. }) => {
                     if *again <= Instant::now() && !self.plan.catch_up {
@@ -131,13 +135,14 @@ impl Keeper {
                 }
                 Some(Trouble::Outage(_)) => self.see_to_outage(number).await?,
                 Some(Trouble::Broken(_)) => self.see_to_broken(number).await?,
+                Some(Trouble::Moving) => self.see_to_move(number).await?,
             }
         }
         Ok(())
     }
 
     /// Waits for its lanes to end, and then for its turn to be registered anew.
-    async fn see_to_broken(&mut self, number: usize) -> Result<(), RunError> {
+    pub(super) async fn see_to_broken(&mut self, number: usize) -> Result<(), RunError> {
         let reason = self.running[number].trouble.as_ref().map(Trouble::reason);
         if self.running[number].unable.is_none()
             && !self.say_able(number, reason.map(|reason| Doing::cut(&reason))).await?
@@ -182,7 +187,10 @@ impl Keeper {
             Some(task) => task.await.unwrap_or_else(|_| Err(RunError::panicked(&consumer.name))),
         };
         match registered {
-            Ok(()) => self.starts_again(number).await,
+            Ok(placed) => match self.is_called(number, placed).await? {
+                Some(number) => self.starts_again(number).await,
+                None => Ok(()),
+            },
             Err(error) => {
                 broken.again = Instant::now() + self.plan.tuning.pause_after(running.tries);
                 running.tries = running.tries.saturating_add(1);
@@ -227,23 +235,27 @@ impl Keeper {
     pub(super) fn start_lanes(&mut self, number: usize) {
         let (log, tables, plan) = (&self.log, &self.tables, &self.plan);
         let (worker, moved, reports) = (&self.worker.id, &self.moved, &self.reporter);
-        let start = Start { number, log, tables, plan, worker, moved, reports };
+        let number_of = self.running[number].number;
+        let start = Start { number: number_of, log, tables, plan, worker, moved, reports };
         let running = &mut self.running[number];
         running.is_known = true;
         start.lanes_of(running);
     }
 }
 
-/// Registers a consumer again. One that was there and is not any more was forgotten, or has taken the place
-/// of an older version: it is not to begin anew by itself.
+/// Registers a consumer again. One that was there and is not any more was forgotten, unless it has taken the
+/// place of an older version: it is not to begin anew by itself.
 async fn register_again(
     consumer: Arc<Consumer>,
     log: Log,
     tables: Tables,
     is_known: bool,
-) -> Result<(), RunError> {
+) -> Result<Arc<Consumer>, RunError> {
     if is_known && tables.registered(Some(&consumer.name)).await?.is_empty() {
-        consumer.still_is(log.hash_rule(), None)?;
+        let own = tables.registered(Some(consumer.own_name())).await?;
+        if !own.iter().any(|own| own.version >= consumer.settings.version) {
+            consumer.still_is(log.hash_rule(), None)?;
+        }
     }
-    consumer.register(&log, &tables).await
+    consumer.take_place(&log, &tables).await
 }

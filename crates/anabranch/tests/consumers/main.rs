@@ -20,6 +20,7 @@ mod odd_views;
 mod offsets;
 mod outages;
 mod parked_keys;
+mod rebuilds;
 mod replays;
 mod rollups;
 mod sqlite_files;

@@ -1,16 +1,15 @@
-//! Replays, rebuilds beside the old version, pauses and skips.
+//! Replays, pauses and skips.
 
 use crate::on_both;
 use crate::support::{Db, Proof, fill, number, proof, query, start, status, until};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Rebuild, RebuildError, ReplayFrom, RunError, Start};
+use anabranch::{Consumers, ReplayFrom, Start};
 use std::sync::atomic::Ordering;
 
 on_both! {
     a_replay_while_events_arrive_ends_like_a_fresh_build,
     a_replay_without_a_hook_is_refused_and_nothing_is_lost,
     a_replay_may_begin_at_a_time,
-    a_new_version_is_built_beside_the_old_one_and_switched_to,
     pause_stops_and_resume_goes_on,
     skip_to_head_leaves_the_rest_out,
     a_consumer_may_begin_at_the_head,
@@ -110,89 +109,6 @@ async fn a_replay_may_begin_at_a_time(db: Db) {
     assert_eq!(last, log.head().await.unwrap());
     let error = consumers.replay("nobody", ReplayFrom::Start).await.unwrap_err().to_string();
     assert!(error.contains("there is no consumer `nobody`"), "{error}");
-}
-
-/// Sums by order; the second version has a mistake or not.
-#[derive(Clone)]
-struct Sums {
-    table: &'static str,
-    version: u32,
-    factor: i64,
-}
-
-impl Projection for Sums {
-    fn name(&self) -> &str {
-        "sums"
-    }
-    fn partition(&self) -> Partition {
-        Partition::entity("Order")
-    }
-    fn settings(&self) -> Settings {
-        Settings::default().version(self.version)
-    }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
-        let table = tx.table(self.table);
-        let upsert = format!(
-            "INSERT INTO {table} (id, sum) VALUES ($1, $2) \
-             ON CONFLICT (id) DO UPDATE SET sum = {table}.sum + excluded.sum"
-        );
-        tx.execute(upsert, params![event.stream_id(), event.data::<i64>()? * self.factor]).await
-    }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
-        let table = tx.table(self.table);
-        tx.execute(format!("DROP TABLE IF EXISTS {table}"), vec![]).await?;
-        tx.execute(format!("CREATE TABLE {table} (id TEXT PRIMARY KEY, sum BIGINT)"), vec![]).await
-    }
-}
-
-async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
-    let log = db.log().await;
-    fill(&log, 0..STREAMS, 1..=10).await;
-    let table: &'static str = Box::leak(db.table("sums").into_boxed_str());
-    let old = Sums { table, version: 1, factor: 1 };
-    let running = start(&log, ReplicaSet::new("s").projection(old.clone()).lanes(2));
-    let total = |table: &str| format!("SELECT coalesce(sum(sum), 0) FROM {table}");
-    until("the old version", async || (status_or(&log, "sums").await? == 0).then_some(())).await;
-    let rebuild = Rebuild::of(&log, "sums", &[table]);
-    assert!(matches!(rebuild.switch().await, Err(RebuildError::Missing(_))));
-
-    // A wrong one is seen in the comparison, and thrown away.
-    let wrong = Sums { factor: 2, version: 2, ..old.clone() };
-    ReplicaSet::new("r").rebuild(wrong).catch_up(&log).await.unwrap();
-    let differences = rebuild.compare().await.unwrap();
-    assert_eq!((differences[0].only_old, differences[0].only_new), (STREAMS, STREAMS));
-    assert!(differences[0].examples.iter().any(|row| row.starts_with("- id=")), "{differences:?}");
-    Consumers::of(&log).forget("sums.next").await.unwrap();
-
-    // A right one is the same, is not switched to while it is behind, and then in one step.
-    let new = Sums { version: 2, ..old.clone() };
-    ReplicaSet::new("r").rebuild(new.clone()).catch_up(&log).await.unwrap();
-    assert!(rebuild.compare().await.unwrap()[0].is_same());
-    // With other columns nothing is compared as if it were the same.
-    let next = format!("{table}_next");
-    query(&log, &format!("ALTER TABLE {next} ADD COLUMN extra BIGINT"), vec![]).await;
-    let error = rebuild.compare().await.unwrap_err().to_string();
-    assert!(error.contains("new are [extra], gone are []"), "{error}");
-    query(&log, &format!("ALTER TABLE {next} DROP COLUMN extra"), vec![]).await;
-    fill(&log, 0..STREAMS, 11..=11).await;
-    until("the old version goes on", async || (status_or(&log, "sums").await? == 0).then_some(()))
-        .await;
-    assert!(matches!(rebuild.switch().await, Err(RebuildError::Behind { .. })));
-    let building = start(&log, ReplicaSet::new("r").rebuild(new.clone()));
-    until("the new version", async || (status_or(&log, "sums.next").await? == 0).then_some(()))
-        .await;
-    until("the switch", async || rebuild.switch().await.is_ok().then_some(())).await;
-    assert_eq!(number(&log, &total(table)).await, (STREAMS * 66) as i64);
-    assert_eq!(status(&log, "sums").await.version, 2);
-
-    // Workers of the old version, and those that built the new one, are refused from now on.
-    let error = running.ended().await.unwrap_err();
-    assert!(matches!(&error, RunError::Refused { problem, .. } if problem.contains("version 2")));
-    let error = building.ended().await.unwrap_err();
-    assert!(error.to_string().contains("sums.next"), "{error}");
-    fill(&log, 0..STREAMS, 12..=12).await;
-    ReplicaSet::new("s").projection(new).catch_up(&log).await.unwrap();
-    assert_eq!(number(&log, &total(table)).await, (STREAMS * 78) as i64);
 }
 
 async fn status_or(log: &Log, name: &str) -> Option<u64> {

@@ -258,7 +258,7 @@ async fn a_rollup_is_replayed_and_rebuilt(db: Db) {
     assert_eq!((differences[0].only_old, differences[0].only_new), (0, 0), "{differences:?}");
     rebuild.switch().await.unwrap();
     let refused = set().catch_up(&log).await.unwrap_err().to_string();
-    assert!(refused.contains("the database has version 2"), "{refused}");
+    assert!(refused.contains("version 2 has taken the place"), "{refused}");
     assert_eq!(counted(&log, "turnover").await, (60, 0));
 }
 

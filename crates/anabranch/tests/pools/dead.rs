@@ -177,8 +177,9 @@ async fn dead_tasks_are_retried_by_what_is_true_of_them(db: Db) {
     let broken = Arc::new(AtomicBool::new(true));
     let is_broken = Arc::clone(&broken);
     let act = move |task: &Task| match (is_broken.load(Ordering::SeqCst), task.key()) {
-        (true, "odd") => Err(HandlerError::new("it's 100% odd")),
-        (true, _) => Err(HandlerError::new("Timed out")),
+        // For good, so that it is the tasks that are to blame and not the pool.
+        (true, "odd") => Err(HandlerError::for_good("it's 100% odd")),
+        (true, _) => Err(HandlerError::for_good("Timed out")),
         _ => Ok(()),
     };
     let (many, few) = (Script::new("many", act.clone()), Script::new("few", act));

@@ -126,6 +126,10 @@ impl Database for Recorder {
         self.database.row_watch()
     }
 
+    fn columns_of(&self, table: &str) -> Statement {
+        self.database.columns_of(table)
+    }
+
     fn newest_schema(&self) -> u32 {
         self.database.newest_schema()
     }

@@ -17,6 +17,7 @@ mod outages_of_others;
 mod proxy;
 mod reasons;
 mod recreate;
+mod rolling_rebuilds;
 mod sets_apart;
 #[path = "../consumers/support.rs"]
 mod support;
