@@ -4,24 +4,29 @@
 //! fails, the server refuses those after it, and answers the commit with a rollback.
 
 use crate::activity;
-use crate::connection::{Lease, Server};
+use crate::connection::Server;
 use crate::error::Failure;
-use crate::life::Life;
+use crate::keys::Classes;
+use crate::life;
+use crate::link::{Check, Life, Link};
+use crate::look_alikes;
+use crate::pool::{Growth, Pool, Use};
 use crate::ready::{OURS, Ready, Unmet};
 use crate::row_watch::Watch;
 use crate::schema::MIGRATIONS;
+use crate::session::{Connection, Lease, Lent, Purpose, lock};
+use crate::shared::{LANE_WAIT, Secured, Shared};
 use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
     Answer, Blocked, Database, Dialect, End, Expect, Failed, LifeSign, Reason, RowWatch, Session,
-    Statement, Topic, Who, Work,
+    Shortage, Statement, Topic, Who, Work,
 };
 use anabranch_store::migration::Schema;
-use deadpool_postgres::{Object, Pool};
 use futures_util::future::BoxFuture;
 use futures_util::{pin_mut, poll};
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -31,8 +36,8 @@ use tokio_postgres::Error;
 /// noticed all the same.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Sessions for heartbeats and claims, which handlers must not hold up.
-const CONTROL_SESSIONS: usize = 2;
+/// How long after a session could not be opened a worker says so.
+const SHORT_FOR: Duration = Duration::from_secs(3);
 
 /// How a transaction begins: under the name of whoever it belongs to, so that its heirs find it if it
 /// is left behind, and an operator if it waits.
@@ -46,54 +51,109 @@ fn begin(who: &Who) -> String {
 
 /// Where consumers write.
 pub(crate) struct Effects {
-    server: Server,
-    handlers: Pool,
-    /// Never in the hands of handlers.
-    control: Pool,
-    /// The most sessions of handlers.
+    shared: Arc<Shared>,
+    /// Where transactions of handlers and callers run.
+    transactions: Pool,
+    /// The most of those at the same time.
     sessions: usize,
     dialect: Dialect,
     wake: Arc<Wake>,
     schema: Schema,
+    /// Set for a worker that has what it needs.
+    secured: Mutex<Option<Secured>>,
 }
 
 impl Effects {
+    /// For callers and commands: over the sessions that read and append.
     pub(crate) fn new(
-        server: Server,
+        shared: &Arc<Shared>,
         sessions: usize,
         dialect: Dialect,
         wake: Arc<Wake>,
         schema: Schema,
-    ) -> Result<Self, StoreError> {
-        let handlers = server.pool(sessions, "")?;
-        let control = server.pool(CONTROL_SESSIONS, "")?;
-        Ok(Self { server, handlers, control, sessions, dialect, wake, schema })
+    ) -> Self {
+        let transactions = shared.work.lent_as(Use {
+            purpose: Purpose::Effects,
+            limit: sessions,
+            growth: Growth::WithRoom,
+            wait: LANE_WAIT,
+            option: "Options::sessions",
+        });
+        let (shared, secured) = (Arc::clone(shared), Mutex::default());
+        Self { shared, transactions, sessions, dialect, wake, schema, secured }
     }
 
-    fn session(&self, pool: &Pool, who: &Who) -> Box<dyn Session> {
-        let (server, pool) = (self.server.clone(), pool.clone());
-        let (wake, begin) = (Arc::clone(&self.wake), begin(who));
+    fn session(&self, source: Source, who: &Who) -> Box<dyn Session> {
+        let server = self.shared.server.clone();
+        let (wake, begin, who) = (Arc::clone(&self.wake), begin(who), who.name());
         let signal = wake.signal_statement(Topic::Workers);
-        Box::new(PostgresSession { server, pool, wake, signal, begin, open: None, tasks: false })
+        Box::new(PostgresSession {
+            server,
+            source,
+            wake,
+            who,
+            signal,
+            begin,
+            open: None,
+            tasks: false,
+        })
     }
 
-    fn life(&self) -> Life {
-        Life::new(self.server.clone(), &self.dialect.namespace)
+    fn life(&self, worker: &str) -> Life {
+        (Classes::of(&self.dialect.namespace).workers, life::key(worker))
+    }
+
+    async fn secure(&self) -> Result<(), Failure> {
+        let secured = self.shared.secure().await?;
+        self.transactions.sessions().keep(1);
+        let first = self.transactions.get("a worker that starts").await;
+        match first {
+            Ok(lease) => lease.give_back(),
+            Err(failure) => {
+                self.transactions.sessions().keep(0);
+                return Err(failure);
+            }
+        }
+        *lock(&self.secured) = Some(secured);
+        Ok(())
     }
 }
 
 impl Database for Effects {
     fn begin_as(&self, who: &Who) -> Box<dyn Session> {
-        self.session(&self.handlers, who)
+        self.session(Source::Pool(self.transactions.clone()), who)
     }
 
     fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
-        let (dialect, wake) = (self.dialect.clone(), Arc::clone(&self.wake));
-        Ok(Arc::new(Self::new(self.server.clone(), self.sessions, dialect, wake, self.schema)?))
+        Ok(Arc::new(Self {
+            shared: Arc::clone(&self.shared),
+            transactions: self.shared.lanes(self.sessions),
+            sessions: self.sessions,
+            dialect: self.dialect.clone(),
+            wake: Arc::clone(&self.wake),
+            schema: self.schema,
+            secured: Mutex::default(),
+        }))
     }
 
     fn control(&self) -> Box<dyn Session> {
-        self.session(&self.control, &Who { worker: String::new(), lane: "control".to_owned() })
+        let who = Who { worker: String::new(), lane: "control".to_owned() };
+        self.session(Source::Pool(self.shared.control.clone()), &who)
+    }
+
+    fn heartbeat(&self) -> Box<dyn Session> {
+        let who = Who { worker: String::new(), lane: "heartbeat".to_owned() };
+        self.session(Source::Link(Arc::clone(&self.shared.link)), &who)
+    }
+
+    fn secure_sessions(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { self.secure().await.map_err(|failure| failure.at(self.at())) })
+    }
+
+    fn shortage(&self) -> Option<Shortage> {
+        let (open, failure) = self.transactions.sessions().shortage(SHORT_FOR)?;
+        let error = failure.at(self.at()).to_string();
+        Some(Shortage { open, wanted: self.sessions, error })
     }
 
     fn hears(&self) -> bool {
@@ -101,20 +161,23 @@ impl Database for Effects {
     }
 
     fn show_life(&self, worker: &str) -> BoxFuture<'_, Result<LifeSign, StoreError>> {
-        let life = self.life().show(worker.to_owned());
-        Box::pin(async { Ok(Box::new(life.await?) as LifeSign) })
+        let life = self.life(worker);
+        Box::pin(async move {
+            let shown = self.shared.link.show(life).await.map_err(|error| error.at(self.at()))?;
+            Ok(Box::new(shown) as LifeSign)
+        })
     }
 
     fn death_of(&self, worker: &str) -> BoxFuture<'static, ()> {
-        Box::pin(self.life().death_of(worker.to_owned()))
+        Box::pin(Arc::clone(&self.shared.watcher).death_of(self.life(worker)))
     }
 
     fn bury<'a>(&'a self, worker: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(activity::end_sessions(&self.control, &self.server, worker))
+        Box::pin(activity::end_sessions(&self.shared.control, &self.shared.server, worker))
     }
 
     fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>> {
-        Box::pin(activity::blocked(&self.control, &self.server))
+        Box::pin(activity::blocked(&self.shared.control, &self.shared.server))
     }
 
     fn signals(&self, topic: Topic) -> watch::Receiver<u64> {
@@ -138,14 +201,39 @@ impl Database for Effects {
     }
 
     fn at(&self) -> &str {
-        &self.server.at
+        &self.shared.server.at
+    }
+}
+
+/// Where the session of a transaction comes from.
+enum Source {
+    Pool(Pool),
+    Link(Arc<Link>),
+}
+
+impl Source {
+    async fn lend(&self, who: &str) -> Lent {
+        match self {
+            Self::Pool(pool) => pool.get(who).await,
+            Self::Link(link) => link.lend().await,
+        }
+    }
+
+    /// What to make sure of together with a transaction: whether the session that shows life still does.
+    fn check(&self, lease: &Lease) -> Option<Check> {
+        match self {
+            Self::Pool(_) => None,
+            Self::Link(link) => Some(link.check(lease.session())),
+        }
     }
 }
 
 struct PostgresSession {
     server: Server,
-    pool: Pool,
+    source: Source,
     wake: Arc<Wake>,
+    /// Whose transaction it is.
+    who: String,
     /// The statement that tells all workers.
     signal: String,
     /// How a transaction begins.
@@ -161,17 +249,32 @@ impl PostgresSession {
         let at = &self.server.at;
         let (lease, begun) = match self.open.take() {
             Some(lease) => (lease, true),
-            None => (Lease::of(&self.pool).await.map_err(|e| Failed::store(e.at(at)))?, false),
+            None => {
+                let lent = self.source.lend(&self.who).await;
+                (lent.map_err(|failure| Failed::store(failure.at(at)))?, false)
+            }
         };
         let session = lease.session();
+        let mut statements = statements;
+        let check = self.source.check(&lease);
+        if check.is_some() {
+            statements.push(Check::statement());
+        }
         self.tasks |= statements.iter().any(|one| matches!(one.work, Work::Signal(Topic::Tasks)));
         let own = Own { signal: &self.signal, begin: &self.begin };
         let work = batch(session, own, &statements, begun, end);
-        let Ok(result) = tokio::time::timeout(PATIENCE, work).await else {
-            return Err(Failed::store(Failure::Silent(PATIENCE).at(at)));
+        // A heartbeat runs nobody's statements.
+        let patience = if check.is_some() { self.server.silence } else { PATIENCE };
+        let Ok(result) = tokio::time::timeout(patience, work).await else {
+            return Err(Failed::store(Failure::Silent(patience).at(at)));
         };
         match result {
-            Ok(answers) => {
+            Ok(mut answers) => {
+                if let Some(check) = check {
+                    let answer = answers.pop().unwrap_or_default();
+                    let checked = check.answered(&answer, &self.server.room);
+                    checked.map_err(|failure| Failed::store(failure.at(at)))?;
+                }
                 match end {
                     End::Commit => {
                         lease.give_back();
@@ -186,6 +289,10 @@ impl PostgresSession {
             Err(failed) => {
                 let is_local = failed.statement.is_some() && !failed.error.is_closed();
                 let failure = Failure::from(failed.error);
+                if check.is_some() && failure.is_lost_statement() {
+                    let pooled = look_alikes::pooled("a prepared statement is gone".to_owned());
+                    return Err(Failed::store(pooled.at(at)));
+                }
                 if failure.is_stale_plan() {
                     // A table has changed since it was prepared: on another session it is prepared
                     // anew.
@@ -264,7 +371,7 @@ struct Own<'a> {
 }
 
 async fn batch(
-    session: &Object,
+    session: &Connection,
     own: Own<'_>,
     statements: &[Statement],
     begun: bool,

@@ -11,6 +11,7 @@
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
+//! | `sessions` | what a worker must have before it claims anything |
 
 mod beyond;
 mod catch_up;
@@ -20,6 +21,7 @@ mod last_word;
 mod membership;
 mod peers;
 mod running;
+mod sessions;
 
 use crate::consumer::Consumer;
 use crate::lane::{Order, Report};
@@ -77,6 +79,11 @@ pub(crate) async fn run(
     // Connections of its own: another replica set in this process cannot use them up.
     let tables = Tables::of(log.store().database().apart()?);
     tables.database.require_newest_schema()?;
+    tokio::pin!(stop);
+    tokio::select! {
+        () = &mut stop => return sessions::stopped(&plan),
+        secured = sessions::secure(&tables, &plan.name) => secured?,
+    }
     for consumer in &plan.consumers {
         consumer.register(log, &tables).await?;
     }
@@ -227,7 +234,7 @@ impl Keeper {
                     }
                     // It has said why; the report comes next.
                 }
-                beat = beats.next() => match beat {
+                beat = beats.next() => match beat? {
                     Some(beat) => tokio::select! {
                         () = &mut stop => return Ok(Ended::Told),
                         done = self.look_after(&beat) => done?,
@@ -388,6 +395,7 @@ impl Keeper {
             deaf_ms: deaf.map(|deaf| deaf.as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
             weighed: self.membership.weighed,
+            shortage: self.tables.database.shortage().map(Into::into),
             lanes: self.running.iter().flat_map(Running::report).collect(),
         }
     }

@@ -127,7 +127,7 @@ impl Tables {
         );
         let values = std::iter::once((&worker.id).into()).chain(consumers.iter().map(Into::into));
         let look = Statement::query(look, values.collect());
-        let mut session = self.database.control();
+        let mut session = self.database.heartbeat();
         let statements = vec![renew, self.look_at_set(&worker.replica_set), look];
         let answers = match session.run(statements, End::Commit).await {
             Ok(answers) => answers,

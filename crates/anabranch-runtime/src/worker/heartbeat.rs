@@ -2,6 +2,7 @@
 
 use crate::tables::Tables;
 use crate::tables::workers::{Beat, Worker};
+use anabranch_core::StoreError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
@@ -27,6 +28,8 @@ enum Pulse {
     Beat(Arc<Beat>),
     /// The worker has been declared dead.
     Dead,
+    /// Its sign of life is none: nobody could tell whether it lives.
+    Refused(Arc<Mutex<Option<StoreError>>>),
 }
 
 /// What is beaten.
@@ -65,6 +68,11 @@ impl Heartbeat {
                         sender.send_replace(Pulse::Dead);
                         return std::future::pending().await;
                     }
+                    Err(error @ StoreError::Unsuitable { .. }) => {
+                        let error = Arc::new(Mutex::new(Some(error)));
+                        sender.send_replace(Pulse::Refused(error));
+                        return std::future::pending().await;
+                    }
                     Err(error) if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) => {
                         complained = Some(Instant::now());
                         tracing::warn!(worker = worker.id, %error, "a heartbeat failed");
@@ -78,15 +86,19 @@ impl Heartbeat {
     }
 
     /// What the next heartbeat finds out; `None` if the worker has been declared dead.
-    pub(super) async fn next(&mut self) -> Option<Arc<Beat>> {
+    pub(super) async fn next(&mut self) -> Result<Option<Arc<Beat>>, StoreError> {
         loop {
             if self.beats.changed().await.is_err() {
-                return None;
+                return Ok(None);
             }
             match self.beats.borrow_and_update().clone() {
                 Pulse::None => {}
-                Pulse::Beat(beat) => return Some(beat),
-                Pulse::Dead => return None,
+                Pulse::Beat(beat) => return Ok(Some(beat)),
+                Pulse::Dead => return Ok(None),
+                Pulse::Refused(error) => {
+                    let error = error.lock().ok().and_then(|mut error| error.take());
+                    return Err(error.unwrap_or(StoreError::Closed));
+                }
             }
         }
     }

@@ -1,0 +1,38 @@
+//! What a worker must have before it claims anything: the sessions that it cannot do without.
+
+use super::Plan;
+use crate::replica_set::Progress;
+use crate::run_error::RunError;
+use crate::tables::Tables;
+use anabranch_core::StoreError;
+use anabranch_store::Backoff;
+
+/// Waits until the worker has the sessions that it cannot do without. Until then it owns nothing, and those
+/// who have them run everything.
+pub(super) async fn secure(tables: &Tables, set: &str) -> Result<(), StoreError> {
+    let mut backoff = Backoff::default();
+    loop {
+        match tables.database.secure_sessions().await {
+            Ok(()) => return Ok(()),
+            Err(error @ StoreError::TooManyConnections { .. }) => {
+                if backoff.complains() {
+                    tracing::warn!(set, %error, "a worker waits for connections, and owns nothing yet");
+                }
+                tokio::time::sleep(backoff.wait()).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// It was told to stop before it had them.
+pub(super) fn stopped(plan: &Plan) -> Result<Progress, RunError> {
+    match plan.catch_up {
+        true => {
+            let problem = "it was stopped while it waited for connections, and has caught up with \
+                           nothing; give it the connections that its log line names, and start it again";
+            Err(RunError::Set { name: plan.name.clone(), problem: problem.to_owned() })
+        }
+        false => Ok(Progress { consumers: Vec::new(), has_ended: true }),
+    }
+}
