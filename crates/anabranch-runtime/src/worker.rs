@@ -80,9 +80,8 @@ pub(crate) async fn run(
     let tables = Tables::of(log.store().database().apart()?);
     tables.database.require_newest_schema()?;
     tokio::pin!(stop);
-    tokio::select! {
-        () = &mut stop => return sessions::stopped(&plan),
-        secured = sessions::secure(&tables, &plan.name) => secured?,
+    if !sessions::secure(&tables, &plan.name, stop.as_mut()).await? {
+        return sessions::stopped(&plan);
     }
     for consumer in &plan.consumers {
         consumer.register(log, &tables).await?;

@@ -6,19 +6,27 @@ use crate::run_error::RunError;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Backoff;
+use std::pin::Pin;
 
-/// Waits until the worker has the sessions that it cannot do without. Until then it owns nothing, and those
-/// who have them run everything.
-pub(super) async fn secure(tables: &Tables, set: &str) -> Result<(), StoreError> {
+/// Waits until the worker has the sessions that it cannot do without, unless it is stopped before that: says
+/// whether it has them. Until then it owns nothing, and those who have them run everything.
+pub(super) async fn secure(
+    tables: &Tables,
+    set: &str,
+    mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
+) -> Result<bool, StoreError> {
     let mut backoff = Backoff::default();
     loop {
         match tables.database.secure_sessions().await {
-            Ok(()) => return Ok(()),
+            Ok(()) => return Ok(true),
             Err(error @ StoreError::TooManyConnections { .. }) => {
                 if backoff.complains() {
                     tracing::warn!(set, %error, "a worker waits for connections, and owns nothing yet");
                 }
-                tokio::time::sleep(backoff.wait()).await;
+                tokio::select! {
+                    () = &mut stop => return Ok(false),
+                    () = tokio::time::sleep(backoff.wait()) => {}
+                }
             }
             Err(error) => return Err(error),
         }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod budget;
+mod crowds;
 mod server;
 #[path = "../consumers/support.rs"]
 mod support;
