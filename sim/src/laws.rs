@@ -7,7 +7,8 @@ use crate::log::{Log, State};
 use crate::scenario::Scenario;
 use crate::store::{Commit, Store};
 use anabranch_core::generation::{self, Rollout};
-use anabranch_core::{Position, cursor, plan};
+use anabranch_core::plan::{self, Member};
+use anabranch_core::{Position, cursor};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -193,7 +194,8 @@ impl Laws {
 
     /// Liveness: what is still missing when there are no faults any more.
     pub(crate) fn missing(&self, store: &Store, log: &Log, scenario: &Scenario) -> Option<String> {
-        let members = generation::members(&store.known());
+        let known = store.known();
+        let members: Vec<_> = generation::members(&known).into_iter().map(Member::from).collect();
         let assignment = &store.assignment;
         let planned = plan::plan(&store.universe, &members, assignment, &scenario.weights);
         if planned != *assignment || store.workers.len() != members.len() {

@@ -7,9 +7,10 @@ use crate::log::Event;
 use crate::mutant::Mutant;
 use crate::scenario::Scenario;
 use anabranch_core::cursor::{self, Change, Cursor, Move};
-use anabranch_core::generation::{self, Known, Rollout};
+use anabranch_core::generation::{self, Assignments, Known, Load, Rollout};
 use anabranch_core::plan::Assignment;
 use anabranch_core::{Position, SlotSet, Weights};
+use std::collections::BTreeMap;
 
 /// A worker, as it is stored.
 #[derive(Debug)]
@@ -151,20 +152,24 @@ impl Store {
             fixed: row.fixed.clone(),
             is_alive: self.is_good(row),
             is_leaving: row.is_leaving,
+            runs: BTreeMap::new(),
+            follows_set: false,
         });
         known.collect()
     }
 
     /// Removes the dead; if the members have changed, plans the next generation.
     fn tick(&mut self) -> Ticked {
-        let next = generation::next(&self.universe, &self.known(), &self.assignment, &self.weights);
+        let current = Assignments { set: self.assignment.clone(), apart: BTreeMap::new() };
+        let load = Load { set: self.weights.clone(), apart: BTreeMap::new() };
+        let next = generation::next(&self.universe, &self.known(), &current, &load);
         let dead = self.workers.iter().filter(|row| !self.is_good(row));
         let (died, noticed) = (dead.clone().count(), dead.filter(|row| row.is_gone).count());
         let clock = self.clock;
         self.workers.retain(|row| row.lease_until > clock && !row.is_gone);
         let ticked = Ticked { died, noticed, is_new_generation: next.is_some() };
         if let Some(next) = next {
-            self.assignment = next.assignment;
+            self.assignment = next.assignments.set;
             self.generation += 1;
         }
         ticked

@@ -2,14 +2,15 @@
 
 use crate::output::{self, Table, time};
 use crate::target::Target;
-use anabranch::Generation;
+use anabranch::{Generation, GenerationMember};
 use clap::Args;
 use std::process::ExitCode;
 
 /// Show the generations of replica sets: when slots were assigned anew, why, and who got how many
 ///
-/// The newest comes first. A generation is made whenever a worker joins, leaves or dies, and when the
-/// load of slots has become uneven.
+/// The newest comes first. A generation is made whenever a worker joins, leaves or dies, when one cannot run
+/// a consumer for the time being or can again, and when the load of slots has become uneven. A consumer that
+/// not all members could run stands behind `of NAME:`, with those who could.
 #[derive(Args)]
 pub(crate) struct Generations {
     #[command(flatten)]
@@ -58,11 +59,17 @@ impl Generations {
     }
 }
 
-/// `host:1: 2520 slots, host:2: 2520 slots`.
+/// `host:1: 2520 slots, host:2: 2520 slots; of mails: host:1: 5040 slots`.
 fn members(generation: &Generation) -> String {
     if generation.members.is_empty() {
         return "nobody".to_owned();
     }
-    let member = |m: &anabranch::GenerationMember| format!("{}: {} slots", m.place, m.slots);
-    generation.members.iter().map(member).collect::<Vec<_>>().join(", ")
+    let list = |members: &[GenerationMember]| {
+        let one = |m: &GenerationMember| format!("{}: {} slots", m.place, m.slots);
+        members.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let apart = generation.apart.iter();
+    let apart = apart.map(|(consumer, members)| format!("of {consumer}: {}", list(members)));
+    let parts = std::iter::once(list(&generation.members)).chain(apart);
+    parts.collect::<Vec<_>>().join("; ")
 }

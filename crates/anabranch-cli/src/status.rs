@@ -23,8 +23,8 @@ const POOL: &str = "pool";
 /// Pools have no position in the log: of them it counts tasks, and shows how many are open and dead.
 ///
 /// With a name also its cursors: which slots are done up to where, who owns them, and by name why one
-/// does not advance: it stands beyond the log (no lag is shown then), nobody wants it, it is about to
-/// change hands, its lane is blocked by a backend of the database, its handler fails, keys are parked or
+/// does not advance: it stands beyond the log (no lag is shown then), no worker runs it or can, it is about
+/// to change hands, its lane is blocked by a backend of the database, its handler fails, keys are parked or
 /// wait for their next attempt, no wakes arrive.
 #[derive(Args)]
 pub(crate) struct Status {
@@ -106,6 +106,7 @@ impl Status {
         if self.consumer.is_some() {
             output::line("")?;
             print_cursors(&all[0], &consumers.workers().await?)?;
+            print_runners(&all[0])?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -173,6 +174,25 @@ fn print_cursors(status: &ConsumerStatus, workers: &[WorkerStatus]) -> anyhow::R
             lag(beyond_of(cursor), cursor.lag),
             owner(&cursor.owner, workers),
             reasons(cursor),
+        ]);
+    }
+    table.print()
+}
+
+/// Who runs a consumer.
+fn print_runners(status: &ConsumerStatus) -> anyhow::Result<()> {
+    if status.runners.is_empty() {
+        return Ok(());
+    }
+    output::line("")?;
+    let mut table = Table::new(["RUN BY", "REPLICA SET", ">VERSION", ">SLOTS", "CANNOT BECAUSE"]);
+    for runner in &status.runners {
+        table.row([
+            runner.place.clone(),
+            runner.replica_set.clone(),
+            runner.version.map_or_else(|| "-".to_owned(), |version| version.to_string()),
+            runner.slots.to_string(),
+            runner.unable.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
     table.print()

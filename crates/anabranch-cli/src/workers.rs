@@ -2,10 +2,14 @@
 
 use crate::output::{self, Table, time};
 use crate::target::Target;
+use anabranch::Runner;
 use clap::Args;
 use std::process::ExitCode;
 
 /// Show the workers: the processes that run consumers
+///
+/// CONSUMERS are those that each of them runs. Workers of one replica set need not run the same: a consumer's
+/// slots belong to those who run it. One that a worker cannot run for the time being has its reason behind it.
 #[derive(Args)]
 pub(crate) struct Workers {
     #[command(flatten)]
@@ -27,8 +31,17 @@ impl Workers {
             eprintln!("there are no workers");
             return Ok(ExitCode::SUCCESS);
         }
-        let mut table =
-            Table::new(["REPLICA SET", "HOST", ">PID", "RUNS", ">LANES", "STATE", "SINCE", "ID"]);
+        let mut table = Table::new([
+            "REPLICA SET",
+            "HOST",
+            ">PID",
+            "RUNS",
+            ">LANES",
+            "STATE",
+            "SINCE",
+            "ID",
+            "CONSUMERS",
+        ]);
         for worker in workers {
             table.row([
                 worker.replica_set,
@@ -39,9 +52,19 @@ impl Workers {
                 if worker.is_alive { "alive" } else { "dead" }.to_owned(),
                 time(worker.started_us),
                 worker.id,
+                consumers(&worker.consumers),
             ]);
         }
         table.print()?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// `orders, mails (cannot: connection refused)`.
+fn consumers(runners: &[Runner]) -> String {
+    let one = |runner: &Runner| match &runner.unable {
+        Some(why) => format!("{} (cannot: {why})", runner.consumer),
+        None => runner.consumer.clone(),
+    };
+    runners.iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -71,14 +71,7 @@ async fn status_says_how_far_consumers_are_and_who_runs_them() {
         words(&text)[3..],
         [
             ["SLOTS", "COUNT", "POSITION", "LAG", "OWNER", "REASON"],
-            [
-                "all",
-                "5040",
-                "10",
-                "1",
-                "unassigned",
-                "unassigned: no running worker wants these slots"
-            ],
+            ["all", "5040", "10", "1", "unassigned", "unassigned: no living worker runs it"],
         ]
     );
     let json = &lines(&bench.command(&["status", "--json"]))[0];

@@ -1,9 +1,15 @@
-//! Generations of a replica set: when its members change, who should own which slots from then on.
+//! Generations of a replica set: when its members change, or what they can run, who should own which slots
+//! from then on.
+//!
+//! One assignment holds for all consumers that every member runs. A consumer that some of them do not run, or
+//! cannot run for the time being, has one of its own (`apart`).
 
-use crate::SlotSet;
-use crate::Weights;
+mod apart;
+
 use crate::plan::{self, Assignment, Member};
+use crate::{SlotSet, Weights};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -61,13 +67,72 @@ pub struct Known {
     pub is_alive: bool,
     /// Whether it has said that it is about to leave.
     pub is_leaving: bool,
+    /// The consumers that it runs, and whether it is able to for the time being.
+    pub runs: BTreeMap<String, bool>,
+    /// Whether its program is of the last version: of all that it runs it owns what the set's assignment
+    /// gives it, whoever else runs that.
+    pub follows_set: bool,
 }
 
-/// The next assignment.
+impl Known {
+    /// Whether it takes part: it is alive, and not about to leave.
+    fn stays(&self) -> bool {
+        self.is_alive && !self.is_leaving
+    }
+}
+
+impl From<&Known> for Member {
+    fn from(known: &Known) -> Self {
+        Self { id: known.id.clone(), fixed: known.fixed.clone() }
+    }
+}
+
+/// Who should own what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assignments {
+    /// The set's assignment: it holds for every consumer that has none of its own. Each member has an
+    /// entry.
+    pub set: Assignment,
+    /// The assignments of consumers that not all members can run.
+    pub apart: BTreeMap<String, Assignment>,
+}
+
+impl Assignments {
+    /// Who should own what of a consumer.
+    #[must_use]
+    pub fn of(&self, consumer: &str) -> &Assignment {
+        self.apart.get(consumer).unwrap_or(&self.set)
+    }
+}
+
+/// How heavy the slots are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// For all consumers that follow the set's assignment together.
+    pub set: Weights,
+    /// For consumers that have an assignment of their own, as far as that is known.
+    pub apart: BTreeMap<String, Weights>,
+}
+
+impl Load {
+    /// Every slot weighs the same.
+    #[must_use]
+    pub fn even() -> Self {
+        Self { set: Weights::even(), apart: BTreeMap::new() }
+    }
+
+    /// How heavy the slots of a consumer are.
+    #[must_use]
+    pub fn of(&self, consumer: &str) -> &Weights {
+        self.apart.get(consumer).unwrap_or(&self.set)
+    }
+}
+
+/// The next assignments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
     /// Who should own what.
-    pub assignment: Assignment,
+    pub assignments: Assignments,
     /// Members that are new.
     pub joined: Vec<String>,
     /// Members that have left by themselves.
@@ -76,95 +141,101 @@ pub struct Next {
     pub died: Vec<String>,
 }
 
-/// The next assignment, if the members are no longer those of the current one. `known` are the workers
-/// of the set, the oldest first.
+/// The next assignments, if the members are no longer those of the current ones, or what they can run has
+/// changed. `known` are the workers of the set, the oldest first.
+///
+/// Only what has to change is planned anew: the set's assignment when members come or go, that of a
+/// consumer when those who can run it do.
 ///
 /// ```
-/// use anabranch_core::generation::{Known, next};
-/// use anabranch_core::plan::Assignment;
-/// use anabranch_core::{SlotSet, Weights};
-/// let worker = |id: &str| Known {
+/// use anabranch_core::SlotSet;
+/// use anabranch_core::generation::{Assignments, Known, Load, next};
+/// let worker = |id: &str, runs: &[&str]| Known {
 ///     id: id.to_owned(), fixed: None, is_alive: true, is_leaving: false,
+///     runs: runs.iter().map(|consumer| ((*consumer).to_owned(), true)).collect(),
+///     follows_set: false,
 /// };
-/// let alone = next(&SlotSet::all(), &[worker("a")], &Assignment::new(), &Weights::even()).unwrap();
-/// assert_eq!(alone.assignment["a"].len(), 5040);
-/// let known = [worker("a"), worker("b")];
-/// let both = next(&SlotSet::all(), &known, &alone.assignment, &Weights::even()).unwrap();
-/// assert_eq!(both.assignment["b"].len(), 2520);
-/// assert_eq!(next(&SlotSet::all(), &known, &both.assignment, &Weights::even()), None);
+/// let (all, load) = (SlotSet::all(), Load::even());
+/// let known = [worker("a", &["orders", "mails"])];
+/// let alone = next(&all, &known, &Assignments::default(), &load).unwrap().assignments;
+/// assert_eq!(alone.of("orders")["a"].len(), 5040);
+/// // The second one runs only one of the two.
+/// let known = [known[0].clone(), worker("b", &["orders"])];
+/// let both = next(&all, &known, &alone, &load).unwrap().assignments;
+/// assert_eq!(both.of("orders")["b"].len(), 2520);
+/// assert_eq!(both.of("mails")["a"].len(), 5040);
+/// assert_eq!(next(&all, &known, &both, &load), None);
 /// ```
 #[must_use]
-pub fn next(
-    slots: &SlotSet,
-    known: &[Known],
-    current: &Assignment,
-    weights: &Weights,
-) -> Option<Next> {
+pub fn next(slots: &SlotSet, known: &[Known], current: &Assignments, load: &Load) -> Option<Next> {
     let members = members(known);
+    let is_member = |id: &String| members.iter().any(|member| member.id == *id);
     let joined: Vec<String> = members
         .iter()
-        .filter(|member| !current.contains_key(&member.id))
+        .filter(|member| !current.set.contains_key(&member.id))
         .map(|member| member.id.clone())
         .collect();
-    let is_member = |id: &String| members.iter().any(|member| member.id == *id);
-    let gone: Vec<&String> = current.keys().filter(|id| !is_member(id)).collect();
-    if joined.is_empty() && gone.is_empty() {
+    let gone: Vec<&String> = current.set.keys().filter(|id| !is_member(id)).collect();
+    let set = match joined.is_empty() && gone.is_empty() {
+        true if apart::suits(&current.set, &members) => current.set.clone(),
+        _ => apart::plan_set(slots, &members, &current.set, &load.set),
+    };
+    let apart = apart::plan_apart(slots, &members, &set, current, load);
+    let assignments = Assignments { set, apart };
+    if joined.is_empty() && gone.is_empty() && assignments == *current {
         return None;
     }
     let is_dead = |id: &str| known.iter().any(|worker| worker.id == id && !worker.is_alive);
     let (died, left): (Vec<_>, Vec<_>) = gone.into_iter().cloned().partition(|id| is_dead(id));
-    let assignment = plan::plan(slots, &members, current, weights);
-    Some(Next { assignment, joined, left, died })
+    Some(Next { assignments, joined, left, died })
+}
+
+/// The assignments after slots have moved for their load, and which of them did: those of consumers, by
+/// name, and the set's if there is none. Nothing if that is not worth it. `may_move` says whether one may
+/// change now; members and what they can run are those of the current assignments.
+#[must_use]
+pub fn level(
+    slots: &SlotSet,
+    known: &[Known],
+    current: &Assignments,
+    load: &Load,
+    may_move: impl Fn(Option<&str>) -> bool,
+) -> Option<(Assignments, Vec<Option<String>>)> {
+    let members = members(known);
+    let (mut levelled, mut moved) = (current.clone(), Vec::new());
+    let sharing = apart::sharing(&members);
+    if may_move(None) && plan::is_lopsided(slots, &sharing, &current.set, &load.set) {
+        levelled.set = apart::plan_set(slots, &members, &current.set, &load.set);
+        moved.push(None);
+    }
+    for (consumer, assignment) in &current.apart {
+        let (rest, able) = apart::movable(slots, &members, &current.set, consumer);
+        let weights = load.of(consumer);
+        if may_move(Some(consumer)) && plan::is_lopsided(&rest, &able, assignment, weights) {
+            let planned =
+                apart::plan_one(slots, &members, &current.set, assignment, (consumer, weights));
+            levelled.apart.insert(consumer.clone(), planned);
+            moved.push(Some(consumer.clone()));
+        }
+    }
+    if moved.is_empty() {
+        return None;
+    }
+    // Members of the last version take what the set's assignment gives them, wherever they run.
+    levelled.apart = apart::plan_apart(slots, &members, &levelled.set, &levelled, load);
+    Some((levelled, moved))
 }
 
 /// The workers that take part: alive, and not about to leave.
 #[must_use]
-pub fn members(known: &[Known]) -> Vec<Member> {
-    let staying = known.iter().filter(|worker| worker.is_alive && !worker.is_leaving);
-    staying.map(|worker| Member { id: worker.id.clone(), fixed: worker.fixed.clone() }).collect()
+pub fn members(known: &[Known]) -> Vec<&Known> {
+    known.iter().filter(|worker| worker.stays()).collect()
+}
+
+/// The living workers that run a consumer, those about to leave included.
+pub fn runners<'a>(known: &'a [Known], consumer: &'a str) -> impl Iterator<Item = &'a Known> {
+    known.iter().filter(move |worker| worker.is_alive && worker.runs.contains_key(consumer))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn worker(id: &str) -> Known {
-        Known { id: id.to_owned(), fixed: None, is_alive: true, is_leaving: false }
-    }
-
-    fn assigned(known: &[Known]) -> Assignment {
-        next(&SlotSet::all(), known, &Assignment::new(), &Weights::even()).unwrap().assignment
-    }
-
-    #[test]
-    fn says_who_joined_left_and_died() {
-        let current = assigned(&[worker("a"), worker("b"), worker("c"), worker("d")]);
-        let known = [
-            Known { is_alive: false, ..worker("a") },
-            Known { is_leaving: true, ..worker("b") },
-            worker("c"),
-            worker("e"),
-        ];
-        let next = next(&SlotSet::all(), &known, &current, &Weights::even()).unwrap();
-        assert_eq!(next.joined, ["e"]);
-        assert_eq!(next.left, ["b", "d"]);
-        assert_eq!(next.died, ["a"]);
-        assert_eq!(next.assignment.keys().collect::<Vec<_>>(), ["c", "e"]);
-    }
-
-    #[test]
-    fn the_last_one_leaves_an_empty_assignment() {
-        let current = assigned(&[worker("a")]);
-        let next = next(&SlotSet::all(), &[], &current, &Weights::even()).unwrap();
-        assert!(next.assignment.is_empty());
-    }
-
-    #[test]
-    fn only_recreate_waits_for_all() {
-        assert!(Rollout::Cooperative.may_hold(5, [1, 5]));
-        assert!(!Rollout::Recreate.may_hold(5, [4, 5]));
-        assert!(Rollout::Recreate.may_hold(5, [5, 6]));
-        assert_eq!("recreate".parse(), Ok(Rollout::Recreate));
-        assert_eq!("blue".parse::<Rollout>(), Err(()));
-    }
-}
+mod tests;

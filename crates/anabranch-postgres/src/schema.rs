@@ -49,7 +49,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
-    reads_from: 4,
+    reads_from: 5,
 };
 
 /// The statements of one log, with its namespace filled in.

@@ -24,8 +24,23 @@ pub enum Reason {
     Paused,
     /// Somebody has asked for a replay, and no worker has done it yet.
     ReplayAsked,
-    /// Nobody owns it, and no running worker wants all of its slots.
+    /// Nobody owns it: no living worker runs the consumer.
     Unassigned,
+    /// Nobody owns it: the workers that run the consumer run partitions of it that leave these slots out.
+    OutsidePartitions {
+        /// Where they run, and which partitions.
+        by: Vec<String>,
+    },
+    /// Nobody owns it yet; the next generation gives it to workers that run the consumer.
+    AwaitsGeneration {
+        /// Those workers.
+        by: Vec<String>,
+    },
+    /// Nobody who runs the consumer is able to for the time being.
+    Unable {
+        /// Where they run, and what they say.
+        by: Vec<UnableWorker>,
+    },
     /// Nobody owns it yet; a worker is about to.
     AwaitsClaim {
         /// The workers that should.
@@ -85,6 +100,23 @@ pub enum Reason {
     },
 }
 
+/// A worker that runs a consumer and cannot for the time being.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UnableWorker {
+    /// Its id.
+    pub worker: String,
+    /// Where it runs: host and process.
+    pub place: String,
+    /// Why it cannot.
+    pub why: String,
+}
+
+impl fmt::Display for UnableWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker at {} runs it but cannot just now: {}", self.place, self.why)
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: &u64| Duration::from_millis(*ms);
@@ -97,7 +129,17 @@ impl fmt::Display for Reason {
             ),
             Self::Paused => f.write_str("paused"),
             Self::ReplayAsked => f.write_str("a replay is asked for; the next worker does it"),
-            Self::Unassigned => f.write_str("unassigned: no running worker wants these slots"),
+            Self::Unassigned => f.write_str("unassigned: no living worker runs it"),
+            Self::OutsidePartitions { by } => {
+                write!(f, "unassigned: only other slots of it are run, by {}", by.join(", "))
+            }
+            Self::AwaitsGeneration { by } => {
+                write!(f, "about to be assigned, {} can run it", by.join(", "))
+            }
+            Self::Unable { by } => {
+                let by: Vec<String> = by.iter().map(ToString::to_string).collect();
+                f.write_str(&by.join("; "))
+            }
             Self::AwaitsClaim { by } => write!(f, "about to be claimed by {}", by.join(", ")),
             Self::AwaitsRelease { to } => {
                 write!(f, "to be let go to {} when its batch ends", to.join(", "))
@@ -158,6 +200,8 @@ pub(crate) fn reasons(
             if !to.is_empty() {
                 reasons.push(Reason::AwaitsRelease { to });
             }
+            // Nobody else can either, or it would be theirs.
+            reasons.extend(is_unable(worker, consumer).map(|by| Reason::Unable { by: vec![by] }));
             of_lane(now, consumer, cursor, worker, &mut reasons);
             let report = &worker.report;
             if report.deaf_ms.is_some() || (report.unannounced > 0 && behind > 0) {
@@ -178,7 +222,34 @@ pub(crate) fn reasons(
 
 fn unowned(now: &Situation, consumer: &Registered, cursor: &Cursor) -> Reason {
     let by = should_own(now, consumer, cursor, None);
-    if by.is_empty() { Reason::Unassigned } else { Reason::AwaitsClaim { by } }
+    if !by.is_empty() {
+        return Reason::AwaitsClaim { by };
+    }
+    let alive = now.workers.iter().filter(|worker| worker.is_alive);
+    let runners: Vec<&WorkerStatus> =
+        alive.filter(|worker| worker.runs(&consumer.name).is_some()).collect();
+    let wants = |worker: &&&WorkerStatus| {
+        worker.fixed.as_ref().is_none_or(|fixed| !fixed.is_disjoint(&cursor.slots))
+    };
+    let (unable, able): (Vec<_>, Vec<_>) =
+        runners.iter().filter(wants).partition(|worker| is_unable(worker, consumer).is_some());
+    let place = |worker: &&&WorkerStatus| format!("worker at {}", worker.place());
+    if runners.is_empty() {
+        Reason::Unassigned
+    } else if !able.is_empty() {
+        Reason::AwaitsGeneration { by: able.iter().map(place).collect() }
+    } else if !unable.is_empty() {
+        Reason::Unable { by: unable.iter().filter_map(|w| is_unable(w, consumer)).collect() }
+    } else {
+        let by = runners.iter().map(|worker| format!("{} ({})", place(&worker), worker.runs));
+        Reason::OutsidePartitions { by: by.collect() }
+    }
+}
+
+/// Why a worker cannot run a consumer that it runs.
+fn is_unable(worker: &WorkerStatus, consumer: &Registered) -> Option<UnableWorker> {
+    let why = worker.runs(&consumer.name)?.unable.clone()?;
+    Some(UnableWorker { worker: worker.id.clone(), place: worker.place(), why })
 }
 
 /// The living workers that should own slots of a cursor. Which set a consumer belongs to is known from
@@ -189,13 +260,14 @@ fn should_own(
     cursor: &Cursor,
     set: Option<&str>,
 ) -> Vec<String> {
-    let runs = |worker: &WorkerStatus| worker.report.consumers.contains(&consumer.name);
-    let members = now.members.iter().filter(|(name, member)| {
-        set.is_none_or(|set| set == name)
-            && !member.set.is_disjoint(&cursor.slots)
-            && now.worker(&member.worker).is_some_and(|worker| worker.is_alive && runs(worker))
-    });
-    members.map(|(_, member)| member.worker.clone()).collect()
+    let sets = now.current.iter().filter(|(name, _)| set.is_none_or(|set| set == *name));
+    let assigned = sets.flat_map(|(_, current)| current.of(&consumer.name));
+    let runs = |id: &str| {
+        let worker = now.worker(id).filter(|worker| worker.is_alive);
+        worker.is_some_and(|worker| worker.runs(&consumer.name).is_some())
+    };
+    let should = assigned.filter(|(id, slots)| !slots.is_disjoint(&cursor.slots) && runs(id));
+    should.map(|(id, _)| id.clone()).collect()
 }
 
 /// What the owner's lane has to say, or the database about it.

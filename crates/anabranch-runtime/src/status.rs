@@ -7,12 +7,14 @@ use crate::reason::{Reason, reasons};
 use crate::report::Report;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
-use crate::tables::replica_sets::GenerationMember;
+use crate::tables::runners::Runner;
 use anabranch_core::cursor::covers;
+use anabranch_core::generation::Assignments;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::Blocked;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// How a consumer stands.
 #[derive(Clone, Debug, Serialize)]
@@ -51,8 +53,27 @@ pub struct ConsumerStatus {
     pub retrying_keys: usize,
     /// How many events, or tasks, wait behind them.
     pub retrying_events: u64,
+    /// The living workers that run it, whether they own slots of it or not.
+    pub runners: Vec<RunnerStatus>,
     /// Its cursors.
     pub cursors: Vec<CursorStatus>,
+}
+
+/// A living worker that runs a consumer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunnerStatus {
+    /// The worker.
+    pub worker: String,
+    /// Its replica set.
+    pub replica_set: String,
+    /// Where it runs: host and process.
+    pub place: String,
+    /// Which version of the consumer's tables; not known of a worker of the last version.
+    pub version: Option<u32>,
+    /// Why it cannot run it for the time being; it can if there is none.
+    pub unable: Option<String>,
+    /// How many slots it owns.
+    pub slots: usize,
 }
 
 /// How a cursor stands.
@@ -82,7 +103,7 @@ pub struct CursorStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
-    /// Nobody: no running worker wants these slots.
+    /// Nobody; the reasons of the cursor say why.
     Unassigned,
     /// A worker.
     Worker(WorkerStatus),
@@ -109,22 +130,41 @@ pub struct WorkerStatus {
     pub started_us: i64,
     /// Whether its lease is good.
     pub is_alive: bool,
+    /// The consumers that it runs, and what it cannot run for the time being.
+    pub consumers: Vec<Runner>,
     /// What it says of itself.
     pub report: Report,
+    /// The slots that it asks for; a fair share if there are none.
+    #[serde(skip)]
+    pub(crate) fixed: Option<SlotSet>,
 }
 
 /// What runs, in one look: who is alive, who should own what, who waits for a lock.
 pub(crate) struct Situation {
     pub(crate) workers: Vec<WorkerStatus>,
-    /// The members of each set's current generation.
-    pub(crate) members: Vec<(String, GenerationMember)>,
+    /// The current generation of each set.
+    pub(crate) current: BTreeMap<String, Assignments>,
     pub(crate) blocked: Vec<Blocked>,
+}
+
+impl WorkerStatus {
+    /// How it runs a consumer, if it does.
+    #[must_use]
+    pub fn runs(&self, consumer: &str) -> Option<&Runner> {
+        self.consumers.iter().find(|runner| runner.consumer == consumer)
+    }
+
+    /// Where it runs: host and process.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.host, self.pid)
+    }
 }
 
 impl Situation {
     pub(crate) async fn of(tables: &Tables) -> Result<Self, StoreError> {
         Ok(Self {
-            members: tables.members().await?,
+            current: tables.current().await?,
             workers: tables.workers().await?,
             blocked: tables.database.blocked().await?,
         })
@@ -190,6 +230,7 @@ impl Situation {
             parked_events: aside.parked_events,
             retrying_keys: aside.retrying_keys,
             retrying_events: aside.retrying_events,
+            runners: self.runners(&registered.name, &cursors),
             cursors: cursors.iter().map(cursor).collect(),
             kind: registered.kind,
             strategy: registered.strategy,
@@ -199,6 +240,24 @@ impl Situation {
             problem: lost.or(registered.problem),
             name: registered.name,
         })
+    }
+
+    /// The living workers that run a consumer.
+    fn runners(&self, consumer: &str, cursors: &[Cursor]) -> Vec<RunnerStatus> {
+        let alive = self.workers.iter().filter(|worker| worker.is_alive);
+        let runner = |worker: &WorkerStatus| {
+            let runner = worker.runs(consumer)?;
+            let own = cursors.iter().filter(|cursor| cursor.owner.as_ref() == Some(&worker.id));
+            Some(RunnerStatus {
+                worker: worker.id.clone(),
+                replica_set: worker.replica_set.clone(),
+                place: worker.place(),
+                version: runner.version,
+                unable: runner.unable.clone(),
+                slots: own.map(|cursor| cursor.slots.len()).sum(),
+            })
+        };
+        alive.filter_map(runner).collect()
     }
 
     pub(crate) fn worker(&self, id: &str) -> Option<&WorkerStatus> {

@@ -4,6 +4,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `membership` | the worker as a member of its set: joining, following generations, leaving |
+//! | `ability` | what it runs, and is able to run |
+//! | `weighing` | how heavy its slots are |
 //! | `claims` | what is wanted and free, handed to the lanes |
 //! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
@@ -13,6 +15,7 @@
 //! | `peers` | watching another worker, to notice its death |
 //! | `sessions` | what a worker must have before it claims anything |
 
+mod ability;
 mod beyond;
 mod catch_up;
 mod claims;
@@ -22,6 +25,7 @@ mod membership;
 mod peers;
 mod running;
 mod sessions;
+mod weighing;
 
 use crate::consumer::Consumer;
 use crate::lane::{Order, Report};
@@ -38,6 +42,7 @@ use heartbeat::{Heartbeat, Rhythm};
 use membership::Membership;
 use peers::Peers;
 use running::{Running, Start};
+use sessions::Sessions;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -133,6 +138,7 @@ struct Keeper {
     deaf_since: Option<Instant>,
     /// Told when a lane has come further.
     moved: Arc<Notify>,
+    sessions: Sessions,
 }
 
 impl Keeper {
@@ -158,6 +164,7 @@ impl Keeper {
             log_checked: Instant::now(),
             deaf_since: None,
             moved: Arc::default(),
+            sessions: Sessions::default(),
         };
         for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
             let (log, tables, plan) = (&keeper.log, &keeper.tables, &keeper.plan);
@@ -302,6 +309,7 @@ impl Keeper {
         }
         self.check_log().await?;
         self.look_after_set(beat).await?;
+        self.look_after_sessions().await?;
         let report = self.report().text();
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.say(report);

@@ -49,7 +49,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
-    reads_from: 4,
+    reads_from: 5,
 };
 
 /// The statements of one log, with its namespace filled in.

@@ -74,10 +74,18 @@ impl fmt::Display for Deaths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn generation(at_us: i64, reason: &str) -> Generation {
         let (replica_set, reason) = ("s".to_owned(), reason.to_owned());
-        Generation { replica_set, generation: 1, at_us, reason, members: Vec::new() }
+        Generation {
+            replica_set,
+            generation: 1,
+            at_us,
+            reason,
+            members: Vec::new(),
+            apart: BTreeMap::new(),
+        }
     }
 
     fn hit(fault: Fault, worker: i64, at_us: i64) -> Incident {

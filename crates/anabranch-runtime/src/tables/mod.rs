@@ -12,18 +12,26 @@
 //! | `row_writers` | for which slot each row of a watched table was written |
 //! | `imports` | positions of runners that were there before |
 //! | `workers` | leases and heartbeats |
-//! | `replica_sets` | generations and assignments: who should own what |
+//! | `runners` | who runs what, and is able to |
+//! | `replica_sets` | making generations and assignments: who should own what |
+//! | `locked_sets` | a set as it is read for that, under its lock |
+//! | `loads` | how heavy slots are, and moving them for it |
+//! | `generations` | looking at generations |
 //! | `parked` | keys that failed, and the events behind them |
 //! | `pools` | tasks of pools, as a status counts them |
 
 pub(crate) mod consumers;
 pub(crate) mod cursors;
+pub(crate) mod generations;
 pub(crate) mod identity;
 pub(crate) mod imports;
+pub(crate) mod loads;
+mod locked_sets;
 pub(crate) mod parked;
 pub(crate) mod pools;
 pub(crate) mod replica_sets;
 pub(crate) mod row_writers;
+pub(crate) mod runners;
 pub(crate) mod workers;
 
 use anabranch_core::{Slot, StoreError};
@@ -46,6 +54,9 @@ pub(crate) struct Tables {
     pub(crate) replica_sets: String,
     pub(crate) generations: String,
     pub(crate) assignments: String,
+    pub(crate) runners: String,
+    pub(crate) consumer_assignments: String,
+    pub(crate) consumer_rates: String,
     pub(crate) parked_keys: String,
     pub(crate) parked_events: String,
     pub(crate) key_samples: String,
@@ -66,6 +77,9 @@ impl Tables {
             replica_sets: dialect.table("replica_sets"),
             generations: dialect.table("generations"),
             assignments: dialect.table("assignments"),
+            runners: dialect.table("runners"),
+            consumer_assignments: dialect.table("consumer_assignments"),
+            consumer_rates: dialect.table("consumer_rates"),
             parked_keys: dialect.table("parked_keys"),
             parked_events: dialect.table("parked_events"),
             key_samples: dialect.table("key_samples"),

@@ -2,13 +2,14 @@
 
 use super::Tables;
 use super::replica_sets::LEAVING;
+use super::runners::{self, Runner};
 use crate::identity::Stored;
 use crate::report::Report;
 use crate::status::WorkerStatus;
 use anabranch_core::generation::Rollout;
 use anabranch_core::{SlotSet, StoreError};
 use anabranch_store::database::{End, Statement, Topic};
-use anabranch_store::params;
+use anabranch_store::{Row, params};
 use std::time::Duration;
 
 /// One process that runs a replica set.
@@ -29,9 +30,8 @@ pub(crate) struct Worker {
 pub(crate) struct Beat {
     pub(crate) generation: i64,
     pub(crate) rollout: Rollout,
-    /// The oldest generation of which a living member may still hold something.
-    pub(crate) settled: i64,
-    /// Whether the members are no longer those of the current assignment.
+    /// Whether the members are no longer those of the current assignment, or it was made by one that does
+    /// not know who runs what.
     pub(crate) is_stale: bool,
     pub(crate) consumers: Vec<ConsumerBeat>,
 }
@@ -44,6 +44,9 @@ pub(crate) struct ConsumerBeat {
     pub(crate) identity: Stored,
     pub(crate) paused: bool,
     pub(crate) generation: i64,
+    /// The oldest generation of which a living worker that runs it may still hold something. Only a set
+    /// that is recreated asks.
+    pub(crate) settled: i64,
     pub(crate) wants_reset: bool,
     /// Whether somebody asked for something about a parked key.
     pub(crate) asked: bool,
@@ -57,6 +60,7 @@ impl Tables {
         &self,
         worker: &Worker,
         lease: Duration,
+        runners: &[Runner],
         report: &str,
     ) -> Result<(), StoreError> {
         let (workers, now) = (&self.workers, self.now);
@@ -81,18 +85,21 @@ impl Tables {
             ],
         );
         let set = self.create_set(&worker.replica_set, worker.rollout);
-        self.commit(vec![set, insert, self.bury()]).await.map(drop)
+        let mut statements = vec![set, insert];
+        statements.extend(self.add_runners(&worker.id, runners));
+        statements.extend(self.bury());
+        self.commit(statements).await.map(drop)
     }
 
     /// Removes workers whose lease is over and whose cursors others have taken: until then `status`
-    /// can name who held what.
-    pub(crate) fn bury(&self) -> Statement {
+    /// can name who held what. Workers that are gone run nothing.
+    pub(crate) fn bury(&self) -> [Statement; 2] {
         let (workers, cursors, now) = (&self.workers, &self.cursors, self.now);
         let delete = format!(
             "DELETE FROM {workers} WHERE lease_us < {now} AND NOT EXISTS \
              (SELECT 1 FROM {cursors} AS c WHERE c.owner = {workers}.id)"
         );
-        Statement::new(delete, vec![])
+        [Statement::new(delete, vec![]), self.bury_runners()]
     }
 
     /// Renews a lease, leaves a report, and looks after the set and its consumers; `None` if the worker
@@ -119,13 +126,15 @@ impl Tables {
              EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked, \
              (SELECT count(*) FROM {cursors} AS c WHERE c.consumer = name AND c.owner = $1) \
              AS cursors, (SELECT CAST(coalesce(sum(c.epoch), 0) AS BIGINT) FROM {cursors} AS c \
-             WHERE c.consumer = name AND c.owner = $1) AS epochs \
+             WHERE c.consumer = name AND c.owner = $1) AS epochs, {settled} AS settled \
              FROM {} WHERE name IN ({})",
             self.consumers,
-            places(2, consumers.len()),
+            places(3, consumers.len()),
             cursors = self.cursors,
+            settled = self.settled_of_consumer(),
         );
-        let values = std::iter::once((&worker.id).into()).chain(consumers.iter().map(Into::into));
+        let who = [&worker.id, &worker.replica_set].map(Into::into).into_iter();
+        let values = who.chain(consumers.iter().map(Into::into));
         let look = Statement::query(look, values.collect());
         let mut session = self.database.heartbeat();
         let statements = vec![renew, self.look_at_set(&worker.replica_set), look];
@@ -146,6 +155,7 @@ impl Tables {
                 identity: self.stored(row)?,
                 paused: self.column(row, "paused")?,
                 generation: self.column(row, "generation")?,
+                settled: self.column::<Option<i64>>(row, "settled")?.unwrap_or(i64::MAX),
                 wants_reset: self.column(row, "wants_reset")?,
                 asked: self.column(row, "asked")?,
                 owned: (self.column(row, "cursors")?, self.column(row, "epochs")?),
@@ -156,7 +166,6 @@ impl Tables {
         Ok(Some(Beat {
             generation: self.column(set, "generation")?,
             rollout: rollout.parse().unwrap_or_default(),
-            settled: self.column::<Option<i64>>(set, "settled")?.unwrap_or(i64::MAX),
             is_stale: self.column(set, "is_stale")?,
             consumers,
         }))
@@ -170,15 +179,31 @@ impl Tables {
             format!("w.replica_set = s.name AND w.lease_us > {now} AND w.runs <> '{LEAVING}'");
         let assigned = "a.replica_set = s.name AND a.generation = s.generation";
         let look = format!(
-            "SELECT s.generation, s.rollout, (SELECT min(w.settled) FROM {workers} AS w \
-             WHERE w.replica_set = s.name AND w.lease_us > {now}) AS settled, \
-             (EXISTS (SELECT 1 FROM {assignments} AS a WHERE {assigned} AND NOT EXISTS \
+            "SELECT s.generation, s.rollout, (s.planned < s.generation OR EXISTS (SELECT 1 FROM {assignments} AS a WHERE {assigned} AND NOT EXISTS \
              (SELECT 1 FROM {workers} AS w WHERE w.id = a.worker AND {member})) \
              OR EXISTS (SELECT 1 FROM {workers} AS w WHERE {member} AND NOT EXISTS \
              (SELECT 1 FROM {assignments} AS a WHERE a.worker = w.id AND {assigned}))) AS is_stale \
              FROM {sets} AS s WHERE s.name = $1"
         );
         Statement::query(look, params![set])
+    }
+
+    /// For a consumer of `$2`, the set: the oldest generation of which a living worker that runs it may hold
+    /// something. Whoever does not say what it runs may run anything.
+    fn settled_of_consumer(&self) -> String {
+        format!(
+            "CASE WHEN EXISTS (SELECT 1 FROM {sets} AS s WHERE s.name = $2 AND s.rollout = '{recreate}') \
+             THEN (SELECT min(w.settled) FROM {workers} AS w \
+             WHERE w.replica_set = $2 AND w.lease_us > {now} \
+             AND (coalesce(w.schema_version, 0) < {since} OR EXISTS (SELECT 1 FROM {runners} AS r \
+             WHERE r.worker = w.id AND r.consumer = name))) END",
+            sets = self.replica_sets,
+            recreate = Rollout::Recreate.name(),
+            workers = self.workers,
+            now = self.now,
+            since = runners::SINCE,
+            runners = self.runners,
+        )
     }
 
     /// A worker holds nothing of generations before this one.
@@ -197,14 +222,25 @@ impl Tables {
     /// All workers.
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         let select = format!(
-            "SELECT id, replica_set, host, pid, runs, lanes, started_us, report, \
+            "SELECT id, replica_set, host, pid, runs, lanes, started_us, report, fixed, schema_version, \
              lease_us > {} AS is_alive FROM {} ORDER BY started_us, id",
             self.now, self.workers
         );
         let rows = self.query(Statement::query(select, vec![])).await?;
+        let mut runners = match self.has_runners() {
+            true => self.runners_in(&self.query(self.select_runners(None)).await?)?,
+            false => runners::Runners::new(),
+        };
         let worker = |row| {
+            let (id, report): (String, String) =
+                (self.column(row, "id")?, self.column(row, "report")?);
+            let report = Report::parse(&report);
+            let consumers = match runners::says_so(self.column(row, "schema_version")?) {
+                true => runners.remove(&id).unwrap_or_default(),
+                false => runners::reported(&report),
+            };
             Ok(WorkerStatus {
-                id: self.column(row, "id")?,
+                id,
                 replica_set: self.column(row, "replica_set")?,
                 host: self.column(row, "host")?,
                 pid: self.column(row, "pid")?,
@@ -212,20 +248,28 @@ impl Tables {
                 lanes: self.column(row, "lanes")?,
                 started_us: self.column(row, "started_us")?,
                 is_alive: self.column(row, "is_alive")?,
-                report: Report::parse(&self.column::<String>(row, "report")?),
+                consumers,
+                report,
+                fixed: self.fixed_in(row)?,
             })
         };
         rows.iter().map(worker).collect()
     }
 
+    /// The slots that a worker asks for.
+    pub(super) fn fixed_in(&self, row: &Row) -> Result<Option<SlotSet>, StoreError> {
+        match self.column::<Option<Vec<u8>>>(row, "fixed")? {
+            Some(_) => self.slots_in(row, "fixed").map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Removes a worker that has released everything.
     pub(crate) async fn dismiss(&self, worker: &str) -> Result<(), StoreError> {
         let delete = format!("DELETE FROM {} WHERE id = $1", self.workers);
-        let statements = vec![
-            Statement::new(delete, params![worker]),
-            self.bury(),
-            Statement::signal(Topic::Workers),
-        ];
+        let mut statements = vec![Statement::new(delete, params![worker])];
+        statements.extend(self.bury());
+        statements.push(Statement::signal(Topic::Workers));
         self.commit(statements).await.map(drop)
     }
 }

@@ -3,10 +3,10 @@
 use super::{Keeper, new_worker};
 use crate::lane::Order;
 use crate::run_error::RunError;
-use crate::tables::replica_sets::Weighed;
+use crate::tables::replica_sets::Assigned;
 use crate::tables::workers::Beat;
 use anabranch_core::generation::{Next, Rollout};
-use anabranch_core::{Rates, SlotSet, StoreError, Weights};
+use anabranch_core::{SlotSet, StoreError, Weights};
 use anabranch_store::Backoff;
 use anabranch_store::database::{LifeSign, Who};
 use std::time::Instant;
@@ -15,23 +15,17 @@ use std::time::Instant;
 pub(super) struct Membership {
     /// Shows that the process lives.
     pub(super) life: Option<LifeSign>,
-    pub(super) generation: i64,
     rollout: Rollout,
-    /// What it should own in that generation.
-    assigned: SlotSet,
-    weights: Weights,
-    /// Whether it may own it yet.
-    may_hold: bool,
+    /// What it should own in the generation that it follows.
+    pub(super) assigned: Assigned,
     /// Of generations before this one it holds nothing, as others know.
     settled: i64,
-    members: Vec<String>,
-    leaving: Vec<String>,
     /// Workers whose process is gone, and nobody has said so yet.
     pub(super) gone: Vec<String>,
     /// Since when slots are held that others should own, or wanted that others hold.
     in_motion: Option<Instant>,
     /// Since when the load of its slots is counted.
-    counting: Instant,
+    pub(super) counting: Instant,
     /// The generation in which it has measured that.
     pub(super) weighed: Option<i64>,
 }
@@ -40,21 +34,16 @@ impl Membership {
     /// The process of another worker is gone.
     pub(super) fn is_gone(&mut self, worker: String) {
         // Who has left as it should is looked at no more.
-        self.leaving.retain(|leaving| *leaving != worker);
+        self.assigned.leaving.retain(|leaving| *leaving != worker);
         self.gone.push(worker);
     }
 
     pub(super) fn new(rollout: Rollout) -> Self {
         Self {
             life: None,
-            generation: 0,
             rollout,
-            assigned: SlotSet::empty(),
-            weights: Weights::even(),
-            may_hold: rollout == Rollout::Cooperative,
+            assigned: Assigned::none(),
             settled: 0,
-            members: Vec::new(),
-            leaving: Vec::new(),
             gone: Vec::new(),
             in_motion: None,
             counting: Instant::now(),
@@ -66,10 +55,13 @@ impl Membership {
 impl Keeper {
     /// Becomes a member: from here on it has a lease, and slots of its own.
     pub(super) async fn join(&mut self) -> Result<(), RunError> {
+        // It claims only what it can run.
+        self.tables.database.secure_sessions().await?;
         let life = self.tables.database.show_life(&self.worker.id).await?;
         self.membership.life = Some(life);
         let report = self.report().text();
-        self.tables.enlist(&self.worker, self.plan.tuning.lease, &report).await?;
+        let (lease, runners) = (self.plan.tuning.lease, self.runners());
+        self.tables.enlist(&self.worker, lease, &runners, &report).await?;
         self.start_heartbeat();
         self.tick().await?;
         Ok(())
@@ -134,52 +126,54 @@ impl Keeper {
     }
 
     /// Takes over what the current generation says.
-    async fn follow(&mut self) -> Result<(), RunError> {
+    pub(super) async fn follow(&mut self) -> Result<(), RunError> {
         let assigned = self.tables.assigned(&self.plan.name, &self.worker.id).await?;
+        if !assigned.is_complete {
+            // Made just now, by a worker that does not know who runs what. The next heartbeat sees that,
+            // and makes another: whoever followed this one would claim and release in vain.
+            return Ok(());
+        }
         let membership = &mut self.membership;
-        if assigned.generation != membership.generation {
+        if assigned.generation != membership.assigned.generation {
             membership.in_motion = Some(Instant::now());
             // What was counted is of other slots.
             membership.counting = Instant::now();
             self.running.iter().for_each(|run| run.feed.count_anew());
+            if membership.rollout == Rollout::Recreate {
+                // Not before all who run it have released what they hold of the one before, as the next
+                // heartbeat will say.
+                self.running.iter_mut().for_each(|run| run.may_hold = false);
+            }
         }
-        if assigned.generation != membership.generation && membership.rollout == Rollout::Recreate {
-            // Not before all have let go of the one before, as the next heartbeat will say.
-            membership.may_hold = false;
-        }
-        membership.generation = assigned.generation;
-        membership.assigned = assigned.slots;
-        membership.weights = assigned.weights;
-        (membership.members, membership.leaving) = (assigned.members, assigned.leaving);
+        membership.assigned = assigned;
         self.watch_peers();
         self.reconcile();
         Ok(())
     }
 
     fn watch_peers(&mut self) {
-        let Membership { members, leaving, .. } = &self.membership;
+        let Assigned { members, leaving, .. } = &self.membership.assigned;
         self.peers.watch(members, leaving, &self.worker.id);
     }
 
     /// Tells the consumers what they should hold now.
     fn reconcile(&mut self) {
-        let membership = &self.membership;
-        let nothing = SlotSet::empty();
-        let slots = if membership.may_hold { &membership.assigned } else { &nothing };
-        let is_fixed = self.plan.fixed.is_some();
+        let (nothing, is_fixed) = (SlotSet::empty(), self.plan.fixed.is_some());
         for running in &mut self.running {
-            running.want(slots, &membership.weights, is_fixed);
+            let share = self.membership.assigned.of(&running.consumer.name);
+            let slots = if running.may_hold { &share.slots } else { &nothing };
+            running.want(slots, &share.weights, is_fixed);
         }
     }
 
     /// What a heartbeat says about the set.
     pub(super) async fn look_after_set(&mut self, beat: &Beat) -> Result<(), RunError> {
-        if beat.generation < self.membership.generation {
+        if beat.generation < self.membership.assigned.generation {
             // Older than what is known already.
             return Ok(());
         }
         self.membership.rollout = beat.rollout;
-        let is_new = beat.generation != self.membership.generation;
+        let is_new = beat.generation != self.membership.assigned.generation;
         let stale = beat.is_stale || !self.membership.gone.is_empty();
         let done = match (stale, is_new) {
             (true, _) => self.tick().await,
@@ -193,9 +187,7 @@ impl Keeper {
             }
             done => done?,
         }
-        let may_hold = beat.rollout.may_hold(beat.generation, [beat.settled]);
-        if beat.generation == self.membership.generation && may_hold != self.membership.may_hold {
-            self.membership.may_hold = may_hold;
+        if beat.generation == self.membership.assigned.generation && self.may_hold(beat) {
             self.reconcile();
         }
         self.watch_peers();
@@ -204,11 +196,24 @@ impl Keeper {
         self.weigh().await
     }
 
+    /// Finds out which consumers may hold something of this generation; says whether that has changed.
+    fn may_hold(&mut self, beat: &Beat) -> bool {
+        let mut has_changed = false;
+        for running in &mut self.running {
+            let of = beat.consumers.iter().find(|of| of.consumer == running.consumer.name);
+            let Some(of) = of else { continue };
+            let may_hold = beat.rollout.may_hold(beat.generation, [of.settled]);
+            has_changed |= may_hold != running.may_hold;
+            running.may_hold = may_hold;
+        }
+        has_changed
+    }
+
     /// For `Recreate`: says that it holds nothing of older generations, once that is so.
     async fn settle(&mut self, beat: &Beat) -> Result<(), RunError> {
-        let generation = self.membership.generation;
+        let generation = self.membership.assigned.generation;
         let is_due = beat.rollout == Rollout::Recreate && self.membership.settled < generation;
-        if !is_due || self.membership.may_hold || self.running.iter().any(|run| run.held() > 0) {
+        if !is_due || self.running.iter().any(|run| run.may_hold || run.held() > 0) {
             return Ok(());
         }
         match self.tables.settle(&self.worker.id, generation).await {
@@ -233,7 +238,7 @@ impl Keeper {
         if self.membership.in_motion.is_some_and(|since| since.elapsed() >= timeout) {
             let waiting: Vec<_> =
                 self.running.iter().flat_map(|run| run.waiting_for.iter()).collect();
-            let generation = self.membership.generation;
+            let generation = self.membership.assigned.generation;
             tracing::warn!(
                 set = self.plan.name,
                 generation,
@@ -243,40 +248,6 @@ impl Keeper {
             );
             self.membership.in_motion = Some(Instant::now());
         }
-    }
-
-    /// Adds what was measured of the load of its slots, every now and then.
-    async fn weigh(&mut self) -> Result<(), RunError> {
-        let Some(every) = self.plan.tuning.rebalance else { return Ok(()) };
-        let seconds = self.membership.counting.elapsed().as_secs_f32();
-        if seconds < every.as_secs_f32() || self.membership.assigned.is_empty() {
-            return Ok(());
-        }
-        self.membership.counting = Instant::now();
-        let mut rates = Rates::default();
-        for slot in self.membership.assigned.iter() {
-            let events: u32 = self.running.iter().map(|run| run.feed.take_count(slot)).sum();
-            rates.set(slot, events as f32 / seconds);
-        }
-        let Membership { assigned, generation, .. } = &self.membership;
-        let weighed = Weighed {
-            worker: &self.worker.id,
-            generation: *generation,
-            rates: &rates,
-            of: assigned,
-            pause: every * 2,
-        };
-        match self.tables.weigh(&self.plan.name, weighed).await {
-            Ok(true) => tracing::info!(set = self.plan.name, "slots move for their load"),
-            Ok(false) => {}
-            Err(error) if error.is_transient() => {
-                tracing::warn!(%error, "cannot say how heavy slots are");
-                return Ok(());
-            }
-            Err(error) => return Err(error.into()),
-        }
-        self.membership.weighed = Some(*generation);
-        Ok(())
     }
 
     /// Says that it leaves, so that others already wait for what its lanes let go.

@@ -11,6 +11,7 @@ use crate::report::{Doing, LaneReport};
 use crate::rows::Work;
 use crate::tables::Tables;
 use anabranch_core::cursor::Cursor;
+use anabranch_core::generation::Rollout;
 use anabranch_core::{Position, Slot, SlotSet, StoreError, Weights, plan};
 use anabranch_store::Log;
 use anabranch_store::database::Who;
@@ -42,6 +43,10 @@ pub(super) struct Running {
     pub(super) waiting_for: Vec<String>,
     pub(super) generation: Option<i64>,
     pub(super) paused: bool,
+    /// Why this process cannot run it for the time being; it can if there is none.
+    pub(super) unable: Option<String>,
+    /// Whether it may hold anything of the current generation yet.
+    pub(super) may_hold: bool,
     /// Claim again as soon as can be.
     pub(super) claim: bool,
     /// Keys of handled events that its function answers with, too.
@@ -146,6 +151,8 @@ impl Start<'_> {
             waiting_for: Vec::new(),
             generation: None,
             paused: false,
+            unable: None,
+            may_hold: self.plan.rollout == Rollout::Cooperative,
             claim: false,
             checked_keys: Checked::default(),
         }

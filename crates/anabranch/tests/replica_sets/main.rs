@@ -5,6 +5,7 @@
 mod bad_moments;
 mod crew;
 mod deaths;
+mod different_programs;
 mod elastic;
 #[path = "../consumers/gates.rs"]
 mod gates;

@@ -42,7 +42,7 @@ async fn an_unassigned_slot(db: Db) {
     };
     let idle = reasons(status(&log, "orders").await);
     assert!(idle.iter().all(|(_, reasons)| *reasons == [Reason::Unassigned]), "{idle:?}");
-    // One partition of three runs: two thirds are unassigned, and say so.
+    // One partition of three runs: two thirds are unassigned, and say why.
     let fixed = start(&db.log().await, set().partition("0/3".parse().unwrap()));
     let mut partly = until("its partition", async || {
         let found = reasons(status(&log, "orders").await);
@@ -50,7 +50,12 @@ async fn an_unassigned_slot(db: Db) {
     })
     .await;
     partly.sort_by_key(|(slots, _)| *slots);
-    assert_eq!(partly, [(1680, vec![]), (3360, vec![Reason::Unassigned])]);
+    assert_eq!(partly[0], (1680, vec![]));
+    let (slots, reasons) = &partly[1];
+    let text = reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let only = format!(":{} (partition 0 of 3)", std::process::id());
+    assert!(*slots == 3360 && text.starts_with("unassigned: only other slots"), "{text}");
+    assert!(text.ends_with(&only), "{text}");
     fixed.stop().await;
 }
 

@@ -4,7 +4,7 @@ use crate::budget::{options, sessions, url_of};
 use crate::server::Server;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{Consumers, SLOTS};
+use anabranch::{Consumers, Owner, SLOTS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,13 +58,20 @@ async fn until_all_advance(log: &Log, workers: usize) -> BTreeSet<String> {
     until("all slots advance", async || {
         let status = Consumers::of(log).status("count").await.ok()?;
         let owners: BTreeSet<String> =
-            status.cursors.iter().filter_map(|cursor| cursor.owner.clone()).collect();
+            status.cursors.iter().filter_map(|cursor| owner(&cursor.owner)).collect();
         let slots: usize = status.cursors.iter().map(|cursor| cursor.slots.len()).sum();
         assert_eq!(slots, usize::from(SLOTS), "each slot once");
         let is_done = status.cursors.iter().all(|cursor| cursor.position >= head);
         (is_done && owners.len() == workers).then_some(owners)
     })
     .await
+}
+
+fn owner(owner: &Owner) -> Option<String> {
+    match owner {
+        Owner::Worker(worker) => Some(worker.id.clone()),
+        _ => None,
+    }
 }
 
 /// So many workers of four lanes, each with sessions of its own.
