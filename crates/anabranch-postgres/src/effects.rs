@@ -10,12 +10,12 @@ use crate::keys::Classes;
 use crate::life;
 use crate::link::{Check, Life, Link};
 use crate::look_alikes;
-use crate::pool::{Growth, Pool, Use};
+use crate::pool::{Pool, Use};
 use crate::ready::{OURS, Ready, Unmet};
 use crate::row_watch::Watch;
 use crate::schema::MIGRATIONS;
 use crate::session::{Connection, Lease, Lent, Purpose, lock};
-use crate::shared::{LANE_WAIT, Secured, Shared};
+use crate::shared::{READING, Secured, Shared};
 use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
@@ -29,6 +29,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_postgres::Error;
 
@@ -54,6 +55,10 @@ pub(crate) struct Effects {
     shared: Arc<Shared>,
     /// Where transactions of handlers and callers run.
     transactions: Pool,
+    /// For claims and generations, never in the hands of handlers.
+    control: Pool,
+    /// Where they run if no session can be opened for them.
+    instead: Option<Pool>,
     /// The most of those at the same time.
     sessions: usize,
     dialect: Dialect,
@@ -64,7 +69,8 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// For callers and commands: over the sessions that read and append.
+    /// For callers and commands. Where the server has no connection left, they take turns with reads and
+    /// appends.
     pub(crate) fn new(
         shared: &Arc<Shared>,
         sessions: usize,
@@ -72,15 +78,11 @@ impl Effects {
         wake: Arc<Wake>,
         schema: Schema,
     ) -> Self {
-        let transactions = shared.work.lent_as(Use {
-            purpose: Purpose::Effects,
-            limit: sessions,
-            growth: Growth::WithRoom,
-            wait: LANE_WAIT,
-            option: "Options::sessions",
-        });
-        let (shared, secured) = (Arc::clone(shared), Mutex::default());
-        Self { shared, transactions, sessions, dialect, wake, schema, secured }
+        let transactions = shared.lanes(sessions);
+        let instead = Use { purpose: Purpose::Effects, limit: sessions, ..READING };
+        let instead = Some(shared.work.lent_as(instead));
+        let (control, shared, secured) = (shared.control(), Arc::clone(shared), Mutex::default());
+        Self { shared, transactions, instead, control, sessions, dialect, wake, schema, secured }
     }
 
     fn session(&self, source: Source, who: &Who) -> Box<dyn Session> {
@@ -121,13 +123,16 @@ impl Effects {
 
 impl Database for Effects {
     fn begin_as(&self, who: &Who) -> Box<dyn Session> {
-        self.session(Source::Pool(self.transactions.clone()), who)
+        self.session(Source::Pool(self.transactions.clone(), self.instead.clone()), who)
     }
 
     fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
         Ok(Arc::new(Self {
             shared: Arc::clone(&self.shared),
             transactions: self.shared.lanes(self.sessions),
+            control: self.shared.control(),
+            // A busy set must not use up what others read and append with.
+            instead: None,
             sessions: self.sessions,
             dialect: self.dialect.clone(),
             wake: Arc::clone(&self.wake),
@@ -138,7 +143,7 @@ impl Database for Effects {
 
     fn control(&self) -> Box<dyn Session> {
         let who = Who { worker: String::new(), lane: "control".to_owned() };
-        self.session(Source::Pool(self.shared.control.clone()), &who)
+        self.session(Source::Pool(self.control.clone(), None), &who)
     }
 
     fn heartbeat(&self) -> Box<dyn Session> {
@@ -173,11 +178,11 @@ impl Database for Effects {
     }
 
     fn bury<'a>(&'a self, worker: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(activity::end_sessions(&self.shared.control, &self.shared.server, worker))
+        Box::pin(activity::end_sessions(&self.control, &self.shared.server, worker))
     }
 
     fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>> {
-        Box::pin(activity::blocked(&self.shared.control, &self.shared.server))
+        Box::pin(activity::blocked(&self.control, &self.shared.server))
     }
 
     fn signals(&self, topic: Topic) -> watch::Receiver<u64> {
@@ -207,14 +212,18 @@ impl Database for Effects {
 
 /// Where the session of a transaction comes from.
 enum Source {
-    Pool(Pool),
+    /// One pool, or another if the server has no connection left for the first.
+    Pool(Pool, Option<Pool>),
     Link(Arc<Link>),
 }
 
 impl Source {
     async fn lend(&self, who: &str) -> Lent {
         match self {
-            Self::Pool(pool) => pool.get(who).await,
+            Self::Pool(pool, instead) => match (pool.get(who).await, instead) {
+                (Err(failure), Some(instead)) if failure.is_full() => instead.get(who).await,
+                (lent, _) => lent,
+            },
             Self::Link(link) => link.lend().await,
         }
     }
@@ -222,7 +231,7 @@ impl Source {
     /// What to make sure of together with a transaction: whether the session that shows life still does.
     fn check(&self, lease: &Lease) -> Option<Check> {
         match self {
-            Self::Pool(_) => None,
+            Self::Pool(..) => None,
             Self::Link(link) => Some(link.check(lease.session())),
         }
     }
@@ -332,6 +341,19 @@ impl Session for PostgresSession {
 
     fn is_open(&self) -> bool {
         self.open.is_some()
+    }
+}
+
+impl Drop for PostgresSession {
+    /// What is open is rolled back, and its session is as good as before.
+    fn drop(&mut self) {
+        let (Some(lease), Ok(runtime)) = (self.open.take(), Handle::try_current()) else { return };
+        let server = self.server.clone();
+        runtime.spawn(async move {
+            if server.in_time(lease.session().batch_execute("ROLLBACK")).await.is_ok() {
+                lease.give_back();
+            }
+        });
     }
 }
 

@@ -9,16 +9,13 @@ use crate::error::Failure;
 use crate::session::{Connection, Lease, Lender, Lent, Permit, Purpose, lock};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 /// How soon a session that the server refused is asked for again, while others are there.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-
-/// How long to take turns before a session more is opened on a server that has some room, though not ample.
-const SOME_ROOM_AFTER: Duration = Duration::from_millis(100);
 
 /// When a session more is opened, though there are some already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +51,7 @@ pub(crate) struct Pool {
 
 /// The sessions of a pool.
 pub(crate) struct Sessions {
+    me: Weak<Self>,
     server: Server,
     state: Mutex<State>,
     /// So many stay open though they are idle.
@@ -68,7 +66,8 @@ struct State {
     /// Being opened.
     opening: usize,
     loans: u64,
-    waiting: VecDeque<oneshot::Sender<Option<Arc<Connection>>>>,
+    /// Who waits, and where to hand a session to; nothing is handed over to look again.
+    waiting: VecDeque<(String, oneshot::Sender<Option<Given>>)>,
     /// When the server last had no connection left for one more, and what it said.
     refused: Option<(Instant, Failure)>,
 }
@@ -96,7 +95,7 @@ impl State {
 
     /// Tells the first who waits to look again.
     fn wake_one(&mut self) {
-        while let Some(waiting) = self.waiting.pop_front() {
+        while let Some((_, waiting)) = self.waiting.pop_front() {
             if waiting.send(None).is_ok() {
                 return;
             }
@@ -106,7 +105,8 @@ impl State {
 
 impl Sessions {
     pub(crate) fn new(server: Server, floor: usize) -> Arc<Self> {
-        Arc::new(Self { server, state: Mutex::default(), floor: AtomicUsize::new(floor) })
+        let (state, floor) = (Mutex::default(), AtomicUsize::new(floor));
+        Arc::new_cyclic(|me| Self { me: me.clone(), server, state, floor })
     }
 
     pub(crate) fn lent_as(self: &Arc<Self>, how: Use) -> Pool {
@@ -168,21 +168,43 @@ impl Lender for Sessions {
             state.wake_one();
             return;
         }
-        let mut connection = Some(connection);
-        while let Some(waiting) = state.waiting.pop_front() {
-            match waiting.send(connection.take()) {
+        let mut connection = connection;
+        while let Some((who, waiting)) = state.waiting.pop_front() {
+            let (loan, home) = (state.lend(&who), self.me.clone());
+            match waiting.send(Some(Given { connection: Some(connection), loan, home })) {
                 Ok(()) => return,
                 // Nobody waits there any more.
-                Err(back) => connection = back,
+                Err(back) => {
+                    state.lent.remove(&loan);
+                    let Some(back) = back.and_then(|mut back| back.connection.take()) else {
+                        return;
+                    };
+                    connection = back;
+                }
             }
         }
-        state.idle.extend(connection.map(|connection| (connection, Instant::now())));
+        state.idle.push((connection, Instant::now()));
     }
 
     fn lost(&self, loan: u64) {
         let mut state = lock(&self.state);
         state.lent.remove(&loan);
         state.wake_one();
+    }
+}
+
+/// A session that is handed over to somebody who waits. If nobody takes it, it goes back.
+struct Given {
+    connection: Option<Arc<Connection>>,
+    loan: u64,
+    home: Weak<Sessions>,
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let (Some(connection), Some(home)) = (self.connection.take(), self.home.upgrade()) {
+            home.returned(self.loan, connection);
+        }
     }
 }
 
@@ -201,7 +223,7 @@ impl Drop for Opening<'_> {
 enum Next {
     Take(Arc<Connection>, u64),
     Open,
-    Wait(oneshot::Receiver<Option<Arc<Connection>>>),
+    Wait(oneshot::Receiver<Option<Given>>),
 }
 
 impl Pool {
@@ -260,8 +282,7 @@ impl Pool {
                     let left = self.how.wait.saturating_sub(started.elapsed());
                     let again = match self.how.growth {
                         Growth::After(after) => after.saturating_sub(started.elapsed()),
-                        Growth::WithRoom => SOME_ROOM_AFTER,
-                        Growth::Always => ASK_AGAIN,
+                        _ => ASK_AGAIN,
                     };
                     let again = if again.is_zero() { ASK_AGAIN } else { again };
                     let mut given = given;
@@ -272,9 +293,10 @@ impl Pool {
                         given.try_recv().ok()
                     };
                     let given = waited.map_or_else(|_| late(), Result::ok);
-                    if let Some(Some(connection)) = given {
-                        let loan = lock(&self.sessions.state).lend(who);
-                        return Ok((connection, loan));
+                    if let Some(Some(mut given)) = given
+                        && let Some(connection) = given.connection.take()
+                    {
+                        return Ok((connection, given.loan));
                     }
                     if started.elapsed() >= self.how.wait {
                         return Err(self.none_free());
@@ -294,11 +316,7 @@ impl Pool {
         let may_ask = refused.is_none_or(|(at, _)| at.elapsed() >= ASK_AGAIN);
         let grows = match self.how.growth {
             Growth::Always => may_ask,
-            Growth::WithRoom => {
-                let room = &self.sessions.server.room;
-                let is_due = started.elapsed() >= SOME_ROOM_AFTER && !room.is_tight();
-                may_ask && (room.is_ample() || is_due)
-            }
+            Growth::WithRoom => may_ask && self.sessions.server.room.is_ample(),
             Growth::After(after) => may_ask && started.elapsed() >= after,
         };
         if state.open() == 0 || grows {
@@ -306,7 +324,7 @@ impl Pool {
             return Next::Open;
         }
         let (given, receiver) = oneshot::channel();
-        state.waiting.push_back(given);
+        state.waiting.push_back((who.to_owned(), given));
         Next::Wait(receiver)
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// A process opens more sessions than it must have while fewer than so many of the server's are in use.
-const AMPLE: f64 = 2.0 / 3.0;
+const AMPLE: f64 = 0.5;
 /// From here on others may need what is idle.
 const TIGHT: f64 = 0.9;
 /// What was seen longer ago says nothing.
@@ -103,8 +103,8 @@ mod tests {
             room.saw(Seen { most: 100, reserved: 10, used });
             (room.is_ample(), room.is_tight())
         };
-        assert_eq!(at(59), (true, false));
-        assert_eq!(at(60), (false, false));
+        assert_eq!(at(44), (true, false));
+        assert_eq!(at(45), (false, false));
         assert_eq!(at(81), (false, true));
         at(20);
         room.is_full();

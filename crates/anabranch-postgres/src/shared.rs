@@ -6,9 +6,10 @@
 //! | the link | listens, notifies, shows the life of all workers, takes their heartbeats |
 //! | control | claims, generations, commands |
 //! | the watcher | watches workers of other processes |
-//! | work | reads, appends, transactions of callers; more of them while there is work and room |
+//! | work | reads and appends; more of them while there is work and ample room |
 //!
-//! The lanes of each set have sessions of their own, which nobody else can use up.
+//! The lanes of each set have sessions of their own, which nobody else can use up; so have transactions of
+//! callers.
 
 use crate::connection::Server;
 use crate::error::Failure;
@@ -27,20 +28,18 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::{OnceCell, watch};
 
-/// How long a session may be idle before it is closed, and how often that is looked at.
+/// How long a session may be idle before it is closed, less where the server has little room, and how often
+/// that is looked at.
 const IDLE: Duration = Duration::from_secs(3);
+const IDLE_IN_LITTLE_ROOM: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_millis(500);
 /// How often others are asked to close what they do not need.
 const ASK: Duration = Duration::from_secs(1);
-/// Control work is short, so the next waits for the session; one that waits for somebody's lock does not
-/// hold up the others for longer than this.
-const CONTROL_PATIENCE: Duration = Duration::from_millis(100);
-/// How many transactions of control wait for locks at the same time, at most.
-const CONTROL_LIMIT: usize = 16;
-/// How long a heartbeat or a claim waits for a session.
-const CONTROL_WAIT: Duration = Duration::from_secs(10);
+/// Control work is short, so a set waits for the session that another one uses; a claim that waits for
+/// somebody's lock does not hold up other sets for longer than this.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a lane waits for its turn: others of its set may be at work for long.
-pub(crate) const LANE_WAIT: Duration = Duration::from_secs(60);
+const LANE_WAIT: Duration = Duration::from_secs(60);
 
 /// The channel on which processes ask each other for connections, whichever logs they have.
 const WANTED: &str = "anabranch_sessions_wanted";
@@ -57,7 +56,7 @@ struct Key {
 pub(crate) struct Shared {
     pub(crate) server: Server,
     pub(crate) link: Arc<Link>,
-    pub(crate) control: Pool,
+    control: Arc<Sessions>,
     pub(crate) watcher: Arc<Watcher>,
     /// Sessions that read and append.
     pub(crate) work: Arc<Sessions>,
@@ -96,16 +95,9 @@ impl Shared {
     }
 
     fn new(server: Server) -> Self {
-        let control = Use {
-            purpose: Purpose::Effects,
-            limit: CONTROL_LIMIT,
-            growth: Growth::After(CONTROL_PATIENCE),
-            wait: CONTROL_WAIT,
-            option: "max_connections",
-        };
         Self {
             link: Arc::new(Link::new(&server)),
-            control: Sessions::new(server.clone(), 0).lent_as(control),
+            control: Sessions::new(server.clone(), 0),
             watcher: Arc::new(Watcher::new(&server)),
             work: Sessions::new(server.clone(), 1),
             lanes: Mutex::default(),
@@ -143,6 +135,17 @@ impl Shared {
         })
     }
 
+    /// The session for control, for one set: one use at a time.
+    pub(crate) fn control(&self) -> Pool {
+        self.control.lent_as(Use {
+            purpose: Purpose::Effects,
+            limit: 1,
+            growth: Growth::After(CONTROL_PATIENCE),
+            wait: LANE_WAIT,
+            option: "max_connections",
+        })
+    }
+
     /// Who wakes the readers of a log.
     pub(crate) fn wake(&self, namespace: &Namespace) -> Arc<Wake> {
         let mut wakes = lock(&self.wakes);
@@ -159,7 +162,7 @@ impl Shared {
     pub(crate) async fn secure(self: &Arc<Self>) -> Result<Secured, Failure> {
         let secured = Secured::new(self);
         self.link.ready().await?;
-        self.control.get("a worker that starts").await?.give_back();
+        self.control().get("a worker that starts").await?.give_back();
         let work = self.work.lent_as(Use { limit: 1, ..READING });
         work.get("a worker that starts").await?.give_back();
         self.watcher.ready().await?;
@@ -169,7 +172,7 @@ impl Shared {
     /// Closes what has been idle for so long, in all pools.
     fn close_idle(&self, idle_for: Duration) {
         self.work.close_idle(idle_for);
-        self.control.sessions().close_idle(idle_for);
+        self.control.close_idle(idle_for);
         let lanes: Vec<_> = lock(&self.lanes).iter().filter_map(Weak::upgrade).collect();
         lanes.iter().for_each(|lanes| lanes.close_idle(idle_for));
     }
@@ -192,7 +195,7 @@ pub(crate) struct Secured {
 impl Secured {
     fn new(shared: &Arc<Shared>) -> Self {
         shared.workers.fetch_add(1, Ordering::Relaxed);
-        shared.control.sessions().keep(1);
+        shared.control.keep(1);
         shared.watcher.stay(true);
         shared.link.listen(WANTED, &shared.wanted);
         Self { shared: Arc::clone(shared) }
@@ -204,7 +207,7 @@ impl Drop for Secured {
         let shared = &self.shared;
         shared.link.unlisten(WANTED, &shared.wanted);
         if shared.workers.fetch_sub(1, Ordering::Relaxed) == 1 {
-            shared.control.sessions().keep(0);
+            shared.control.keep(0);
             shared.watcher.stay(false);
         }
     }
@@ -220,6 +223,7 @@ async fn sweep(shared: Weak<Shared>) {
     let mut asked: Option<Instant> = None;
     loop {
         let mut is_short = false;
+        let mut idle = if room.is_tight() { IDLE_IN_LITTLE_ROOM } else { IDLE };
         tokio::select! {
             () = tokio::time::sleep(SWEEP) => {}
             () = room.wanted.notified() => is_short = true,
@@ -228,10 +232,11 @@ async fn sweep(shared: Weak<Shared>) {
                     return;
                 }
                 room.is_asked_for();
+                idle = Duration::ZERO;
             }
         }
         let Some(shared) = shared.upgrade() else { return };
-        shared.close_idle(if room.is_tight() { Duration::ZERO } else { IDLE });
+        shared.close_idle(idle);
         if is_short && asked.is_none_or(|at| at.elapsed() >= ASK) {
             asked = Some(Instant::now());
             ask(&shared).await;

@@ -3,23 +3,55 @@
 use crate::server::Server;
 use crate::support::*;
 use anabranch::Namespace;
+use anabranch::postgres::tokio_postgres::{Client, NoTls, connect};
 use anabranch::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A role of its own for each process of a test: its sessions can be told from others' by it, whatever they
-/// call themselves.
-pub fn url_of(server: &Server, process: usize) -> String {
-    server.ask(&format!("CREATE ROLE process_{process} SUPERUSER LOGIN PASSWORD 'x'"));
-    server.url_of(&format!("process_{process}"), "x")
+/// The URL of an ordinary role that owns the log.
+pub fn url_of_owner(server: &Server) -> String {
+    server.ask(
+        "CREATE ROLE app LOGIN PASSWORD 'x'; GRANT ALL ON DATABASE postgres TO app; \
+         GRANT ALL ON SCHEMA public TO app",
+    );
+    server.url_of("app", "x")
 }
 
-/// How many sessions each process has, the largest number first.
-pub fn sessions(server: &Server) -> Vec<usize> {
-    let count = "SELECT coalesce(string_agg(sessions::text, ' ' ORDER BY sessions DESC), '') FROM (\
-                 SELECT count(*) AS sessions FROM pg_stat_activity \
-                 WHERE usename LIKE 'process\\_%' GROUP BY usename) AS counted";
-    server.ask(count).split_whitespace().map(|count| count.parse().unwrap()).collect()
+/// A role of its own for each process of a test: its sessions can be told from others' by it, whatever they
+/// call themselves. What it does it does as the owner.
+pub fn url_of(server: &Server, process: usize) -> String {
+    let role = format!("process_{process}");
+    server.ask(&format!(
+        "CREATE ROLE {role} LOGIN PASSWORD 'x' IN ROLE app; ALTER ROLE {role} SET role = 'app'"
+    ));
+    server.url_of(&role, "x")
+}
+
+/// Looks at sessions over one of its own, which is there before others take them all.
+pub struct Monitor(Client);
+
+impl Monitor {
+    pub async fn of(server: &Server) -> Self {
+        let (client, connection) = connect(&server.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        Self(client)
+    }
+
+    /// How many sessions each process has, the largest number first.
+    pub async fn sessions(&self) -> Vec<i64> {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE usename LIKE 'process\\_%' \
+                     GROUP BY usename ORDER BY 1 DESC";
+        let rows = self.0.query(count, &[]).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    /// What the process with the most sessions does.
+    pub async fn busiest(&self) -> String {
+        let look = "SELECT string_agg(concat_ws(' ', pid, state, now() - backend_start, now() - state_change, left(query, 99)), E'\n') \
+                    FROM pg_stat_activity WHERE usename = (SELECT usename FROM pg_stat_activity \
+                    WHERE usename LIKE 'process\\_%' GROUP BY usename ORDER BY count(*) DESC LIMIT 1)";
+        self.0.query_one(look, &[]).await.unwrap().get(0)
+    }
 }
 
 pub fn options(namespace: &str) -> Options {
@@ -42,6 +74,7 @@ pub fn recorder(name: &str) -> Recorder {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_takes_its_lanes_at_work_and_four() {
     let server = Server::start(&["max_connections=200"]);
+    url_of_owner(&server);
     let url = url_of(&server, 0);
     let one = anabranch::connect_with(&url, &options("one")).await.unwrap();
     let two = anabranch::connect_with(&url, &options("two")).await.unwrap();
@@ -64,7 +97,11 @@ async fn a_process_takes_its_lanes_at_work_and_four() {
     .await;
     follower.next().await.unwrap().unwrap();
     // At rest: one session for each set, and four.
-    until("a process at rest takes seven", async || (sessions(&server) == [7]).then_some(())).await;
+    let monitor = Monitor::of(&server).await;
+    until("a process at rest takes seven", async || {
+        (monitor.sessions().await == [7]).then_some(())
+    })
+    .await;
     for set in sets {
         set.stop().await;
     }
