@@ -2,6 +2,7 @@
 //! it has them, and gives back what it could not open a session for within a lease.
 
 use super::{Keeper, Plan};
+use crate::lane::Order;
 use crate::replica_set::Progress;
 use crate::run_error::RunError;
 use crate::tables::Tables;
@@ -95,7 +96,7 @@ impl Keeper {
             if known.is_some() && !lacks_session(known) {
                 continue;
             }
-            match self.set_able(number, unable.clone()).await {
+            match self.set_able_by_session(number, unable.clone()).await {
                 Err(RunError::Store(error)) if error.is_transient() => {
                     tracing::warn!(%error, "cannot say what it can run yet");
                     self.sessions.said = None;
@@ -103,6 +104,23 @@ impl Keeper {
                 }
                 done => done?,
             }
+        }
+        Ok(())
+    }
+
+    /// Says it, and releases what its lanes cannot: they have no session to do it with.
+    async fn set_able_by_session(
+        &mut self,
+        number: usize,
+        unable: Option<String>,
+    ) -> Result<(), RunError> {
+        let is_unable = unable.is_some();
+        self.set_able(number, unable).await?;
+        if is_unable {
+            let running = &mut self.running[number];
+            self.tables.release(&running.consumer.name, &self.worker.id).await?;
+            // What they are in the middle of is fenced.
+            running.tell_all(|_| Order::Forget);
         }
         Ok(())
     }

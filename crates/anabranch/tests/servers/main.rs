@@ -6,6 +6,7 @@
 mod budget;
 mod crowds;
 mod server;
+mod small;
 #[path = "../consumers/support.rs"]
 mod support;
 
