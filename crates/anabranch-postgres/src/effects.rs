@@ -9,7 +9,6 @@ use crate::error::Failure;
 use crate::keys::Classes;
 use crate::life;
 use crate::link::{Check, Life, Link};
-use crate::look_alikes;
 use crate::pool::{Pool, Use};
 use crate::ready::{OURS, Ready, Unmet};
 use crate::row_watch::Watch;
@@ -298,10 +297,6 @@ impl PostgresSession {
             Err(failed) => {
                 let is_local = failed.statement.is_some() && !failed.error.is_closed();
                 let failure = Failure::from(failed.error);
-                if check.is_some() && failure.is_lost_statement() {
-                    let pooled = look_alikes::pooled("a prepared statement is gone".to_owned());
-                    return Err(Failed::store(pooled.at(at)));
-                }
                 if failure.is_stale_plan() {
                     // A table has changed since it was prepared: on another session it is prepared
                     // anew.

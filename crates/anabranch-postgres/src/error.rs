@@ -1,5 +1,6 @@
 //! What PostgreSQL's errors mean for the log.
 
+use crate::look_alikes;
 use crate::room::{Room, Seen};
 use anabranch_core::StoreError;
 use std::fmt;
@@ -135,12 +136,6 @@ impl Failure {
         })
     }
 
-    /// Whether a statement that was prepared on this session is not there, or one that was not is.
-    pub(crate) fn is_lost_statement(&self) -> bool {
-        let lost = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
-        self.code().is_some_and(|code| lost.contains(code))
-    }
-
     /// Whether a unique index refused a row.
     pub(crate) fn is_collision(&self) -> bool {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)
@@ -186,6 +181,10 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
     let Some(code) = code else {
         return without_code(at, error);
     };
+    if is_lost_statement(error) {
+        let Unsuitable { what, remedy } = look_alikes::lost_statement(source.to_string());
+        return StoreError::Unsuitable { at, what, remedy };
+    }
     match code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             StoreError::LoginRefused { at, source }
@@ -213,6 +212,16 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
         }
         _ => StoreError::Other { at, source },
     }
+}
+
+/// Whether a statement that was prepared on this session is not there, or one that was not is. The driver
+/// calls them `s0`, `s1` and so on.
+fn is_lost_statement(error: &Error) -> bool {
+    let lost = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
+    error.as_db_error().is_some_and(|said| {
+        let name = said.message().split('"').nth(1).and_then(|name| name.strip_prefix('s'));
+        lost.contains(said.code()) && name.is_some_and(|number| number.parse::<u64>().is_ok())
+    })
 }
 
 /// The driver's own errors carry no code, only causes.

@@ -36,6 +36,14 @@ pub(crate) fn pooled(found: String) -> Failure {
     Failure::Unsuitable(Unsuitable { what, remedy: DIRECT })
 }
 
+/// A statement that this program has prepared on a session is not there, or one of that name is already.
+pub(crate) fn lost_statement(said: String) -> Unsuitable {
+    let what = format!(
+        "a pooler in transaction mode stands before it, or a statement has run DISCARD or DEALLOCATE ({said})"
+    );
+    Unsuitable { what, remedy: DIRECT }
+}
+
 /// Refuses a server that will not do; otherwise returns the first session. All by plain text: prepared
 /// statements are one of the things that fail behind a pooler.
 pub(crate) async fn check(server: &Server) -> Result<Connection, Failure> {

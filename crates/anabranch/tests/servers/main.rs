@@ -5,6 +5,7 @@
 
 mod budget;
 mod crowds;
+mod poolers;
 mod server;
 mod small;
 #[path = "../consumers/support.rs"]
