@@ -85,7 +85,9 @@ impl Server {
         woken: impl Fn(&str) + Send + 'static,
     ) -> Result<Bare, Failure> {
         let patience = self.config.get_connect_timeout().copied().unwrap_or(CONNECT_WAIT);
-        let connect = tokio::time::timeout(patience, self.config.connect(self.tls.clone()));
+        // Large, and seldom.
+        let connect = Box::pin(self.config.connect(self.tls.clone()));
+        let connect = tokio::time::timeout(patience, connect);
         let Ok(connected) = connect.await else { return Err(Failure::NotThere(patience)) };
         let (client, connection) =
             connected.map_err(|error| Failure::opening(error, &self.room))?;

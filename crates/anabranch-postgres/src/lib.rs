@@ -14,7 +14,8 @@
 //! | `horizon` | up to which position everything is decided |
 //! | `read` | one page of events |
 //! | `row` | an event from a row |
-//! | `effects` | transactions of consumers, pipelined |
+//! | `effects` | where consumers write: sessions, signs of life, what the server knows |
+//! | `transaction` | transactions of consumers, pipelined |
 //! | `ready` | statements that are ready to be sent, fenced where they must be |
 //! | `row_watch` | rows that are written for two slots |
 //! | `link` | the session that listens, notifies, shows life and takes heartbeats |
@@ -64,6 +65,7 @@ mod session;
 mod shared;
 mod store;
 mod tls;
+mod transaction;
 mod value;
 mod wake;
 

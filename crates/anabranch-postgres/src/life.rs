@@ -123,22 +123,17 @@ impl Watcher {
     }
 
     /// Resolves when a worker's lock is free, and still is a moment later.
-    pub(crate) fn death_of(
-        self: Arc<Self>,
-        life: Life,
-    ) -> impl Future<Output = ()> + Send + 'static {
-        async move {
-            let (_waiting, mut dead) = {
-                let mut all = lock(&self.inner.watched);
-                let watched = all.entry(life).or_default();
-                watched.by += 1;
-                let waiting = Waiting { inner: Arc::clone(&self.inner), life };
-                (waiting, watched.dead.subscribe())
-            };
-            self.start();
-            if dead.wait_for(|dead| *dead).await.is_err() {
-                std::future::pending::<()>().await;
-            }
+    pub(crate) async fn death_of(self: Arc<Self>, life: Life) {
+        let (_waiting, mut dead) = {
+            let mut all = lock(&self.inner.watched);
+            let watched = all.entry(life).or_default();
+            watched.by += 1;
+            let waiting = Waiting { inner: Arc::clone(&self.inner), life };
+            (waiting, watched.dead.subscribe())
+        };
+        self.start();
+        if dead.wait_for(|dead| *dead).await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -393,3 +393,26 @@ impl Check {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_store::{Row, Value};
+
+    #[test]
+    fn a_session_that_is_another_or_has_lost_a_lock_is_refused() {
+        let columns: Arc<[String]> =
+            ["pid", "lives", "most", "reserved", "used"].map(str::to_owned).into();
+        let room = Room::default();
+        let said = |pid: i32, lives: i32| {
+            let values = [pid, lives, 100, 3, 50].map(Value::from).to_vec();
+            let rows = vec![Row::new(Arc::clone(&columns), values)];
+            let answered = Check { pid: 7, lives: 2 }.answered(&Answer { changed: 1, rows }, &room);
+            answered.map_err(|failure| failure.at("x").to_string())
+        };
+        assert_eq!(said(7, 2), Ok(()));
+        assert!(said(8, 2).unwrap_err().contains("began in server process 7 and is now in 8"));
+        assert!(said(7, 1).unwrap_err().contains("has 1 of its 2 locks left"));
+        assert_eq!(room.seen(), Some(Seen { most: 100, reserved: 3, used: 50 }));
+    }
+}

@@ -71,16 +71,14 @@ pub(crate) struct Shared {
     sweeper: OnceLock<Task>,
 }
 
-fn registry() -> &'static Mutex<Vec<(Key, Weak<Shared>)>> {
-    static REGISTRY: OnceLock<Mutex<Vec<(Key, Weak<Shared>)>>> = OnceLock::new();
-    REGISTRY.get_or_init(Mutex::default)
-}
+/// All that this process shares.
+static ALL: Mutex<Vec<(Key, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 impl Shared {
     /// Those of this process for a URL.
     pub(crate) fn of(url: &str, durability: Durability) -> Result<Arc<Self>, StoreError> {
         let key = Key { url: url.to_owned(), durability, runtime: Handle::current().id() };
-        let mut all = lock(registry());
+        let mut all = lock(&ALL);
         all.retain(|(_, shared)| shared.strong_count() > 0);
         let known = all.iter().find(|(known, _)| *known == key);
         if let Some(shared) = known.and_then(|(_, shared)| shared.upgrade()) {

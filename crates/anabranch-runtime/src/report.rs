@@ -41,10 +41,11 @@ pub struct ShortageReport {
     pub error: String,
 }
 
-impl From<Shortage> for ShortageReport {
-    fn from(shortage: Shortage) -> Self {
+impl ShortageReport {
+    /// For a worker with so many lanes.
+    pub(crate) fn of(shortage: &Shortage, lanes: usize) -> Self {
         let Shortage { open, wanted, error } = shortage;
-        Self { sessions: open, of: wanted, error: Doing::cut(&error) }
+        Self { sessions: *open, of: lanes.min(*wanted), error: Doing::cut(error) }
     }
 }
 

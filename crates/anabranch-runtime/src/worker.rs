@@ -30,6 +30,7 @@ mod weighing;
 use crate::consumer::Consumer;
 use crate::lane::{Order, Report};
 use crate::replica_set::{Observer, Progress};
+use crate::report::ShortageReport;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::workers::{Beat, Worker};
@@ -396,13 +397,15 @@ impl Keeper {
         self.deaf_since = (!hears).then(|| self.deaf_since.unwrap_or_else(Instant::now));
         // A listener that has just been started, or was cut, is back in a moment.
         let deaf = self.deaf_since.map(|since| since.elapsed()).filter(|deaf| *deaf >= DEAF);
+        let shortage = self.tables.database.shortage();
+        let lanes = self.plan.lanes * self.running.len();
         let unannounced = |run: &Running| run.feed.unannounced.load(Ordering::Relaxed);
         crate::report::Report {
             consumers: self.names(),
             deaf_ms: deaf.map(|deaf| deaf.as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
             weighed: self.membership.weighed,
-            shortage: self.tables.database.shortage().map(Into::into),
+            shortage: shortage.map(|short| ShortageReport::of(&short, lanes)),
             lanes: self.running.iter().flat_map(Running::report).collect(),
         }
     }
