@@ -2,6 +2,7 @@
 
 use crate::log::State;
 use crate::process::Process;
+use crate::scenario::Program;
 use crate::trace::What;
 use crate::world::{Due, World};
 use anabranch_core::Position;
@@ -142,25 +143,30 @@ impl World {
         self.record(Some(process), what, pause);
     }
 
-    /// No more faults. Somebody must be there to take every slot.
+    /// No more faults. Somebody must be there to take every slot of every consumer.
     pub(crate) fn calm(&mut self) {
         self.is_calm = true;
         self.record(None, What::Calm, 0);
         for process in &mut self.processes {
             process.paused_until = 0;
         }
-        let is_elastic = |number: usize| self.scenario.processes[number].0.is_none();
         let stays = |process: &Process| process.is_up && !process.is_leaving;
-        let mut all = self.processes.iter().enumerate();
-        if !all.any(|(number, process)| stays(process) && is_elastic(number)) {
+        let programs = self.scenario.processes.iter().zip(&self.processes);
+        let staying =
+            programs.filter(|(program, process)| program.fixed.is_none() && stays(process));
+        let elastic: Vec<&Program> = staying.map(|(program, _)| program).collect();
+        let consumers = self.scenario.consumers;
+        let is_run = |consumer: usize| elastic.iter().any(|program| program.runs[consumer]);
+        if !(0..consumers).all(is_run) {
             let down = |number: &usize| !self.processes[*number].is_up;
             let first = (0..self.processes.len()).find(down);
             let number = first.unwrap_or_else(|| {
                 self.processes.push(Process::down());
                 self.processes.len() - 1
             });
-            self.scenario.processes.resize(self.processes.len(), (None, 100));
-            self.scenario.processes[number].0 = None;
+            let whole = Program::whole(consumers);
+            self.scenario.processes.resize(self.processes.len(), whole.clone());
+            self.scenario.processes[number] = whole;
             self.start(number);
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::log::{Log, State};
 use crate::scenario::Scenario;
-use crate::store::{Commit, Store};
+use crate::store::{Commit, Store, name};
 use anabranch_core::generation::{self, Rollout};
 use anabranch_core::plan::{self, Member};
 use anabranch_core::{Position, cursor};
@@ -60,8 +60,8 @@ pub(crate) struct Laws {
     rollout: Rollout,
     /// The handlers that run, for whom and in which generation.
     runs: BTreeMap<Lane, (String, i64)>,
-    /// The latest generation in which a handler of a living worker began.
-    latest: i64,
+    /// The latest generation in which a handler of a living worker began, for each consumer.
+    latest: Vec<i64>,
 }
 
 impl Laws {
@@ -71,7 +71,8 @@ impl Laws {
         let places = vec![place; usize::from(scenario.slots)];
         let ledger = || Ledger { places: places.clone(), handled: Vec::new(), count: 0 };
         let ledgers = (0..scenario.consumers).map(|_| ledger()).collect();
-        Self { ledgers, rollout: scenario.rollout, runs: BTreeMap::new(), latest: 0 }
+        let latest = vec![0; scenario.consumers];
+        Self { ledgers, rollout: scenario.rollout, runs: BTreeMap::new(), latest }
     }
 
     /// A commit has been written: its effects are those of the owner, in order, and once.
@@ -105,10 +106,11 @@ impl Laws {
             ledger.count += 1;
         }
         let is_recreate = self.rollout == Rollout::Recreate;
-        let is_late = is_recreate && !commit.effects.is_empty() && commit.generation < self.latest;
+        let latest = self.latest[commit.consumer];
+        let is_late = is_recreate && !commit.effects.is_empty() && commit.generation < latest;
         if is_late && store.is_listed(&commit.worker) {
             let (worker, generation) = (&commit.worker, commit.generation);
-            let how = format!("{worker} commits in {generation}, others are in {}", self.latest);
+            let how = format!("{worker} commits in {generation}, others are in {latest}");
             return Violation::new("recreate", how);
         }
         self.written(store, log, commit.consumer, Some(&commit.worker))
@@ -162,17 +164,19 @@ impl Laws {
             return Ok(());
         }
         if store.is_listed(worker) {
-            for (other, at) in self.runs.values().filter(|(_, at)| *at != generation) {
+            let of_consumer = self.runs.iter().filter(|(other, _)| other.1 == lane.1);
+            for (_, (other, at)) in of_consumer.filter(|(_, (_, at))| *at != generation) {
                 if store.is_listed(other) {
                     let how = format!("{worker} begins in {generation}, {other} runs in {at}");
                     return Violation::new("recreate", how);
                 }
             }
-            if generation < self.latest {
-                let how = format!("{worker} begins in {generation} after {}", self.latest);
+            let latest = &mut self.latest[lane.1];
+            if generation < *latest {
+                let how = format!("{worker} begins in {generation} after {latest}");
                 return Violation::new("recreate", how);
             }
-            self.latest = generation;
+            *latest = generation;
         }
         self.runs.insert(lane, (worker.to_owned(), generation));
         Ok(())
@@ -195,19 +199,26 @@ impl Laws {
     /// Liveness: what is still missing when there are no faults any more.
     pub(crate) fn missing(&self, store: &Store, log: &Log, scenario: &Scenario) -> Option<String> {
         let known = store.known();
-        let members: Vec<_> = generation::members(&known).into_iter().map(Member::from).collect();
-        let assignment = &store.assignment;
-        let planned = plan::plan(&store.universe, &members, assignment, &scenario.weights);
-        if planned != *assignment || store.workers.len() != members.len() {
-            return Some(format!("the members are {members:?}, the assignment is {assignment:?}"));
-        }
-        let elastic = members.iter().filter(|member| member.fixed.is_none());
-        let loads = || elastic.clone().map(|member| assignment[&member.id].len());
-        let gap = loads().max().unwrap_or(0) - loads().min().unwrap_or(0);
-        if scenario.is_even && gap > 1 {
-            return Some(format!("the assignment is uneven: {assignment:?}"));
+        let assignments = &store.assignments;
+        let next = generation::next(&store.universe, &known, assignments, &store.load());
+        let members = generation::members(&known);
+        if next.is_some() || store.workers.len() != members.len() {
+            return Some(format!("the members are {members:?}, the assignments {assignments:?}"));
         }
         for (consumer, ledger) in self.ledgers.iter().enumerate() {
+            let assignment = assignments.of(&name(consumer));
+            let runners = members.iter().filter(|m| m.runs.contains_key(&name(consumer)));
+            let mut group: Vec<_> = runners.copied().map(Member::from).collect();
+            let planned = plan::plan(&store.universe, &group, assignment, &scenario.weights);
+            if planned != *assignment {
+                return Some(format!("{group:?} run {consumer}, the assignment is {assignment:?}"));
+            }
+            group.retain(|member| member.fixed.is_none());
+            let loads = || group.iter().map(|member| assignment[&member.id].len());
+            let gap = loads().max().unwrap_or(0) - loads().min().unwrap_or(0);
+            if scenario.is_even && gap > 1 {
+                return Some(format!("the assignment is uneven: {assignment:?}"));
+            }
             for (owner, slots) in assignment {
                 for slot in slots.iter() {
                     let place = &ledger.places[usize::from(slot.get())];

@@ -56,8 +56,8 @@ pub(crate) struct Process {
     pub(crate) generation: i64,
     /// Which lane each slot belongs to, for as long as the process lives.
     pub(crate) lane_slots: Vec<SlotSet>,
-    /// What each lane should hold.
-    pub(crate) keep: Vec<SlotSet>,
+    /// What each lane of each consumer should hold.
+    pub(crate) keep: Vec<Vec<SlotSet>>,
     pub(crate) running: Vec<Running>,
 }
 
@@ -94,7 +94,7 @@ impl Process {
             id,
             tasks: (0..tasks).map(|_| Task::default()).collect(),
             lane_slots: vec![SlotSet::empty(); scenario.lanes],
-            keep: vec![SlotSet::empty(); scenario.lanes],
+            keep: vec![vec![SlotSet::empty(); scenario.lanes]; scenario.consumers],
             running: (0..scenario.consumers).map(|_| running()).collect(),
             ..Self::down()
         }
@@ -106,17 +106,17 @@ impl Process {
 
     /// A lane, and what it should hold.
     pub(crate) fn lane_and_keep(&mut self, at: At) -> (&mut Lane, &SlotSet) {
-        (&mut self.running[at.consumer].lanes[at.lane], &self.keep[at.lane])
+        (&mut self.running[at.consumer].lanes[at.lane], &self.keep[at.consumer][at.lane])
     }
 
     /// The number of the task that feeds a lane; the lane's own follows.
     pub(crate) fn feed_task(&self, at: At) -> usize {
-        2 + 2 * (at.consumer * self.keep.len() + at.lane)
+        2 + 2 * (at.consumer * self.lane_slots.len() + at.lane)
     }
 
     /// Which lane a task is of, and whether it is the lane's own.
     pub(crate) fn lane_of(&self, process: usize, task: usize) -> (At, bool) {
-        let (number, lanes) = ((task - 2) / 2, self.keep.len());
+        let (number, lanes) = ((task - 2) / 2, self.lane_slots.len());
         (At { process, consumer: number / lanes, lane: number % lanes }, task % 2 == 1)
     }
 
@@ -128,18 +128,23 @@ impl Process {
     /// Learns what it should own: whether that is news, and whether there is something to claim.
     pub(crate) fn digest(&mut self, view: &View, weights: &Weights) -> (bool, bool) {
         self.generation = view.generation;
-        let mut keep = vec![SlotSet::empty(); self.keep.len()];
-        if view.may_hold && !view.assigned.is_empty() {
-            self.lane_slots = plan::deal(&self.lane_slots, &view.assigned, weights);
-            for (keep, lane) in keep.iter_mut().zip(&self.lane_slots) {
-                *keep = lane.intersection(&view.assigned);
+        let mut keep = vec![vec![SlotSet::empty(); self.lane_slots.len()]; self.keep.len()];
+        for (keep, (assigned, may_hold)) in
+            keep.iter_mut().zip(view.assigned.iter().zip(&view.may_hold))
+        {
+            if *may_hold && !assigned.is_empty() {
+                self.lane_slots = plan::deal(&self.lane_slots, assigned, weights);
+                for (keep, lane) in keep.iter_mut().zip(&self.lane_slots) {
+                    *keep = lane.intersection(assigned);
+                }
             }
         }
         let is_news = keep != self.keep;
         self.keep = keep;
-        let wanted: usize = self.keep.iter().map(SlotSet::len).sum();
         let mut claims = false;
-        for (running, owned) in self.running.iter_mut().zip(&view.owned) {
+        let each = self.running.iter_mut().zip(&self.keep).zip(&view.owned);
+        for ((running, keep), owned) in each {
+            let wanted: usize = keep.iter().map(SlotSet::len).sum();
             let held: usize = running.lanes.iter().map(Lane::held).sum();
             let mut cursors: Vec<_> = running.lanes.iter().flat_map(Lane::cursors).collect();
             cursors.sort_unstable();

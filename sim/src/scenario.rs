@@ -7,6 +7,24 @@ use anabranch_core::{Rates, Slot, SlotSet, Weights};
 /// The most processes that there can be at once.
 const PROCESSES: u64 = 6;
 
+/// What a process runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// The slots that it asks for.
+    pub(crate) fixed: Option<SlotSet>,
+    /// How its clock runs, in percent.
+    pub(crate) pace: u64,
+    /// Whether it runs each of the consumers.
+    pub(crate) runs: Vec<bool>,
+}
+
+impl Program {
+    /// One that takes a share of everything.
+    pub(crate) fn whole(consumers: usize) -> Self {
+        Self { fixed: None, pace: 100, runs: vec![true; consumers] }
+    }
+}
+
 /// The world of a seed.
 #[derive(Debug)]
 pub(crate) struct Scenario {
@@ -17,8 +35,7 @@ pub(crate) struct Scenario {
     pub(crate) weights: Weights,
     pub(crate) is_even: bool,
     pub(crate) rollout: Rollout,
-    /// The slots that each process asks for, and how its clock runs, in percent.
-    pub(crate) processes: Vec<(Option<SlotSet>, u64)>,
+    pub(crate) processes: Vec<Program>,
     /// How many of them begin.
     pub(crate) begin: usize,
     pub(crate) lease: u64,
@@ -52,16 +69,23 @@ impl Scenario {
         let processes = rng.between(1, largest) as usize;
         let has_fixed = rng.chance(15);
         let total = rng.between(1, 3) as u16;
+        let consumers = if rng.chance(35) { 2 } else { 1 };
+        let differ = consumers > 1 && rng.chance(60);
         let process = |rng: &mut Rng| {
             let is_fixed = has_fixed && rng.chance(50);
             let index = rng.below(usize::from(total)) as u16;
-            (is_fixed.then(|| SlotSet::partition(index, total)), rng.between(60, 180))
+            let mut runs = vec![true; consumers];
+            if differ && rng.chance(60) {
+                runs[rng.below(consumers)] = false;
+            }
+            let fixed = is_fixed.then(|| SlotSet::partition(index, total));
+            Program { fixed, pace: rng.between(60, 180), runs }
         };
         let is_even = !rng.chance(10);
         Self {
             universe: (0..slots).filter_map(Slot::new).collect(),
             slots,
-            consumers: if rng.chance(25) { 2 } else { 1 },
+            consumers,
             lanes: rng.between(1, 3) as usize,
             weights: if is_even { Weights::even() } else { uneven(slots, rng) },
             is_even,

@@ -5,10 +5,9 @@
 
 use crate::log::Event;
 use crate::mutant::Mutant;
-use crate::scenario::Scenario;
+use crate::scenario::{Program, Scenario};
 use anabranch_core::cursor::{self, Change, Cursor, Move};
 use anabranch_core::generation::{self, Assignments, Known, Load, Rollout};
-use anabranch_core::plan::Assignment;
 use anabranch_core::{Position, SlotSet, Weights};
 use std::collections::BTreeMap;
 
@@ -18,6 +17,7 @@ pub(crate) struct WorkerRow {
     pub(crate) id: String,
     lease_until: u64,
     fixed: Option<SlotSet>,
+    runs: Vec<bool>,
     settled: i64,
     is_leaving: bool,
     /// Its process is gone, and the database has seen that.
@@ -36,10 +36,10 @@ pub(crate) struct Table {
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) generation: i64,
-    /// What it should own.
-    pub(crate) assigned: SlotSet,
+    /// What it should own of each consumer.
+    pub(crate) assigned: Vec<SlotSet>,
     /// Whether it may.
-    pub(crate) may_hold: bool,
+    pub(crate) may_hold: Vec<bool>,
     /// The cursors that it owns of each consumer, by id and epoch.
     pub(crate) owned: Vec<Vec<(i64, i64)>>,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Store {
     pub(crate) consumers: Vec<Table>,
     pub(crate) workers: Vec<WorkerRow>,
     pub(crate) generation: i64,
-    pub(crate) assignment: Assignment,
+    pub(crate) assignments: Assignments,
 }
 
 impl Store {
@@ -93,18 +93,19 @@ impl Store {
             consumers: (0..scenario.consumers).map(|_| table()).collect(),
             workers: Vec::new(),
             generation: 0,
-            assignment: Assignment::new(),
+            assignments: Assignments::default(),
         }
     }
 
     /// A worker that is new.
-    pub(crate) fn join(&mut self, id: &str, fixed: Option<&SlotSet>) {
+    pub(crate) fn join(&mut self, id: &str, program: &Program) {
         // A repeated one finds itself.
         if !self.workers.iter().any(|row| row.id == id) {
             self.workers.push(WorkerRow {
                 id: id.to_owned(),
                 lease_until: self.clock + self.lease,
-                fixed: fixed.cloned(),
+                fixed: program.fixed.clone(),
+                runs: program.runs.clone(),
                 settled: 0,
                 is_leaving: false,
                 is_gone: false,
@@ -152,24 +153,26 @@ impl Store {
             fixed: row.fixed.clone(),
             is_alive: self.is_good(row),
             is_leaving: row.is_leaving,
-            runs: BTreeMap::new(),
+            runs: runs(&row.runs).map(|consumer| (name(consumer), true)).collect(),
             follows_set: false,
         });
         known.collect()
     }
 
+    pub(crate) fn load(&self) -> Load {
+        Load { set: self.weights.clone(), apart: BTreeMap::new() }
+    }
+
     /// Removes the dead; if the members have changed, plans the next generation.
     fn tick(&mut self) -> Ticked {
-        let current = Assignments { set: self.assignment.clone(), apart: BTreeMap::new() };
-        let load = Load { set: self.weights.clone(), apart: BTreeMap::new() };
-        let next = generation::next(&self.universe, &self.known(), &current, &load);
+        let next = generation::next(&self.universe, &self.known(), &self.assignments, &self.load());
         let dead = self.workers.iter().filter(|row| !self.is_good(row));
         let (died, noticed) = (dead.clone().count(), dead.filter(|row| row.is_gone).count());
         let clock = self.clock;
         self.workers.retain(|row| row.lease_until > clock && !row.is_gone);
         let ticked = Ticked { died, noticed, is_new_generation: next.is_some() };
         if let Some(next) = next {
-            self.assignment = next.assignments.set;
+            self.assignments = next.assignments;
             self.generation += 1;
         }
         ticked
@@ -177,9 +180,17 @@ impl Store {
 
     fn view(&self, id: &str) -> View {
         // A worker that leaves counts as long as it lives: it may still be at work.
-        let settled = self.workers.iter().filter(|row| self.is_good(row)).map(|row| row.settled);
-        let may_hold =
-            self.mutant == Mutant::Recreate || self.rollout.may_hold(self.generation, settled);
+        let may_hold = |consumer: usize| {
+            let runners = self.workers.iter().filter(|row| self.is_good(row) && row.runs[consumer]);
+            let settled = runners.map(|row| row.settled);
+            self.mutant == Mutant::Recreate || self.rollout.may_hold(self.generation, settled)
+        };
+        let row = self.workers.iter().find(|row| row.id == id);
+        let assigned = |consumer: usize| {
+            let is_run = row.is_some_and(|row| row.runs[consumer]);
+            let share = self.assignments.of(&name(consumer)).get(id).filter(|_| is_run);
+            share.cloned().unwrap_or_else(SlotSet::empty)
+        };
         let owned = |table: &Table| {
             let rows = table.rows.iter().filter(|row| row.owner.as_deref() == Some(id));
             let mut owned: Vec<_> = rows.map(|row| (row.id, row.epoch)).collect();
@@ -188,8 +199,8 @@ impl Store {
         };
         View {
             generation: self.generation,
-            assigned: self.assignment.get(id).cloned().unwrap_or_else(SlotSet::empty),
-            may_hold,
+            assigned: (0..self.consumers.len()).map(assigned).collect(),
+            may_hold: (0..self.consumers.len()).map(may_hold).collect(),
             owned: self.consumers.iter().map(owned).collect(),
         }
     }
@@ -243,6 +254,16 @@ impl Store {
         }
         true
     }
+}
+
+/// A consumer as the planner knows it.
+pub(crate) fn name(consumer: usize) -> String {
+    consumer.to_string()
+}
+
+/// The consumers that are run.
+fn runs(runs: &[bool]) -> impl Iterator<Item = usize> {
+    (0..runs.len()).filter(|consumer| runs[*consumer])
 }
 
 impl Table {

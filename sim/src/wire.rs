@@ -2,6 +2,7 @@
 
 use crate::laws::Violation;
 use crate::process::HEART;
+use crate::scenario::Program;
 use crate::store::{Commit, Ticked, View};
 use crate::trace::What;
 use crate::world::{Due, World};
@@ -11,7 +12,7 @@ use anabranch_core::cursor::{Cursor, Move};
 /// What a task asks of the store: one transaction.
 #[derive(Debug)]
 pub(crate) enum Request {
-    Join(Option<SlotSet>),
+    Join(Program),
     Beat { settled: Option<i64>, is_leaving: bool },
     Claim { consumer: usize, lanes: Vec<SlotSet> },
     Leave,
@@ -121,8 +122,8 @@ impl World {
         request: Request,
     ) -> Result<Answer, Violation> {
         match request {
-            Request::Join(fixed) => {
-                self.store.join(worker, fixed.as_ref());
+            Request::Join(program) => {
+                self.store.join(worker, &program);
                 self.record(Some(process), What::Joined, 0);
                 Ok(Answer::Joined)
             }

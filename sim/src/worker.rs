@@ -23,7 +23,8 @@ impl World {
             Some(Answer::Alive(view)) => {
                 own.has_said_so = own.is_leaving;
                 let (is_news, claims) = own.digest(&view, &self.scenario.weights);
-                let waits = !view.may_hold && !view.assigned.is_empty();
+                let each = view.may_hold.iter().zip(&view.assigned);
+                let waits = each.into_iter().any(|(may, assigned)| !may && !assigned.is_empty());
                 let was_woken = std::mem::take(&mut own.was_woken);
                 if waits {
                     self.record(Some(process), What::HeldBack, view.generation as u64);
@@ -35,7 +36,7 @@ impl World {
                     self.kick(process, KEEPER);
                 }
                 // By its own clock, which may be fast or slow.
-                let pace = self.scenario.processes[process].1;
+                let pace = self.scenario.processes[process].pace;
                 let interval = (self.scenario.lease / BEATS) * pace / 100;
                 let interval = if was_woken { 1 } else { interval.max(2) };
                 return self.plan(process, HEART, interval);
@@ -53,8 +54,8 @@ impl World {
             return;
         }
         if !own.has_joined {
-            let fixed = self.scenario.processes[process].0.clone();
-            return self.send(process, HEART, Request::Join(fixed));
+            let program = self.scenario.processes[process].clone();
+            return self.send(process, HEART, Request::Join(program));
         }
         let settles = self.scenario.rollout == Rollout::Recreate && own.is_empty();
         let (generation, is_leaving) = (own.generation, own.is_leaving);
@@ -77,7 +78,7 @@ impl World {
         own.id = id;
         own.has_joined = false;
         own.tasks[KEEPER].awaiting = None;
-        own.keep.fill(SlotSet::empty());
+        own.keep.iter_mut().for_each(|keep| keep.fill(SlotSet::empty()));
         for running in &mut own.running {
             running.claim = true;
             for lane in &mut running.lanes {
@@ -116,7 +117,7 @@ impl World {
         if let Some(consumer) = wanting.filter(|_| own.has_joined) {
             // One that is asked for meanwhile is another one.
             own.running[consumer].claim = false;
-            let lanes = own.keep.clone();
+            let lanes = own.keep[consumer].clone();
             self.send(process, KEEPER, Request::Claim { consumer, lanes });
         } else {
             let pause = if own.is_leaving { 5 } else { 1000 };
@@ -128,7 +129,7 @@ impl World {
     /// Each cursor goes to the lane that its slots belong to.
     fn hand_out(&mut self, process: usize, consumer: usize, cursors: Vec<Cursor>) {
         let own = &self.processes[process];
-        let mut of_lane: Vec<Vec<Cursor>> = own.keep.iter().map(|_| Vec::new()).collect();
+        let mut of_lane: Vec<Vec<Cursor>> = own.lane_slots.iter().map(|_| Vec::new()).collect();
         for cursor in cursors {
             if let Some(lane) = own.lane_for(&cursor.slots) {
                 of_lane[lane].push(cursor);

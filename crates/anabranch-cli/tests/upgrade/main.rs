@@ -27,4 +27,5 @@ mod place;
 #[path = "../process/mod.rs"]
 mod process;
 mod reading;
+mod tally;
 mod together;

@@ -4,6 +4,8 @@ use crate::crew::Worker;
 use crate::{last_version, process};
 use anabranch::postgres::tokio_postgres::{self, NoTls};
 use anabranch::sqlite::rusqlite::Connection;
+use anabranch::{Consumers, Log, Namespace, Options, Owner};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -67,6 +69,41 @@ impl Place {
     /// The newest migration of the log.
     pub async fn schema(&self) -> i64 {
         self.number(&format!("SELECT max(version) FROM {}", self.table("migrations"))).await
+    }
+
+    /// The log, for this process.
+    pub async fn log(&self) -> Log {
+        let url = match self.is_sqlite() {
+            true => format!("sqlite:{}", self.directory.path().join(FILE).display()),
+            false => self.url.clone(),
+        };
+        let namespace = Namespace::new(&self.namespace).unwrap();
+        let options = Options { namespace, ..Options::default() };
+        anabranch::connect_with(&url, &options).await.unwrap()
+    }
+
+    /// Waits until so many living workers own all slots of a consumer, each some; or the same of all.
+    pub async fn is_shared(&self, consumer: &str, workers: usize) {
+        self.are_owned(consumer, workers, 5040).await;
+    }
+
+    pub async fn is_shared_evenly(&self, consumer: &str, workers: usize) {
+        self.are_owned(consumer, workers, 5040 / workers).await;
+    }
+
+    async fn are_owned(&self, consumer: &str, workers: usize, most: usize) {
+        let log = self.log().await;
+        until(&format!("{workers} workers share all slots of {consumer}"), async || {
+            // There is none before it first runs.
+            let Ok(status) = Consumers::of(&log).status(consumer).await else { return false };
+            let mut owned = BTreeMap::<String, usize>::new();
+            for cursor in status.cursors {
+                let Owner::Worker(worker) = cursor.owner else { return false };
+                *owned.entry(worker.id).or_default() += cursor.slot_count;
+            }
+            owned.len() == workers && owned.values().all(|slots| *slots <= most)
+        })
+        .await;
     }
 
     /// Waits for the ledger's tables, which the first worker that runs makes.

@@ -60,7 +60,7 @@ async fn what_a_log_of_the_last_version_has_no_room_for_is_refused(place: Place)
     ] {
         let arguments: Vec<&str> = command.split(' ').collect();
         let error = failure(&place.run(&place.new, &arguments), 1);
-        assert!(error.contains("has schema version 4, this program needs"), "{command}: {error}");
+        assert!(error.contains("has schema version 5, this program needs"), "{command}: {error}");
         assert!(error.contains("first install this program everywhere"), "{command}: {error}");
         assert!(error.contains("then run `anabranch migrate`"), "{command}: {error}");
         assert_eq!(place.schema().await, last_version::SCHEMA, "{command}");

@@ -58,7 +58,9 @@ pub(super) fn plan_apart(
     load: &Load,
 ) -> BTreeMap<String, Assignment> {
     let consumers: BTreeSet<&String> = members.iter().flat_map(|m| m.runs.keys()).collect();
-    let differing = consumers.into_iter().filter(|consumer| !is_run_by_all(members, consumer));
+    let all_share = members.iter().all(|member| shares(members, member));
+    let follows_set = |consumer: &str| all_share && is_run_by_all(members, consumer);
+    let differing = consumers.into_iter().filter(|consumer| !follows_set(consumer));
     let one = |consumer: &String| {
         let so_far = current.of(consumer);
         let planned = plan_one(slots, members, set, so_far, (consumer, load.of(consumer)));
@@ -131,3 +133,6 @@ pub(super) fn plan_one(
     }
     planned
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,14 +168,10 @@ impl Tables {
              WHERE e.consumer = $1 AND e.key = {keys}.key)"
         );
         statements.push(Statement::new(delete, params![consumer]));
-        // Somebody has said where it stands. Older logs have no such column.
-        let stands = match self.database.require_newest_schema() {
-            Ok(()) => ", beyond_log = NULL",
-            Err(_) => "",
-        };
+        // Somebody has said where it stands.
         let raise = format!(
-            "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL{stands} \
-             WHERE name = $1",
+            "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL, \
+             beyond_log = NULL WHERE name = $1",
             self.consumers
         );
         statements.push(Statement::fence(raise, params![consumer], 1));

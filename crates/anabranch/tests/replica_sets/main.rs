@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod abilities;
 mod bad_moments;
 mod crew;
 mod deaths;

@@ -9,6 +9,7 @@ use anabranch::prelude::*;
 
 on_both! {
     nobody_starts_before_the_last_has_ended,
+    a_worker_that_does_not_run_it_is_not_waited_for,
 }
 
 /// A handler sits in one lane of the first worker. Cooperatively the second one would take what the
@@ -44,4 +45,42 @@ async fn nobody_starts_before_the_last_has_ended(db: Db) {
     first.stop().await;
     second.stop().await;
     assert_eq!(proof(&log, &table).await, Proof { handled: 81, doubled: 0, keys: 41, wrong: 0 });
+}
+
+/// A handler sits in a consumer that only one worker runs. Others wait for that worker in what they share
+/// with it, and in nothing else.
+async fn a_worker_that_does_not_run_it_is_not_waited_for(db: Db) {
+    let log = db.log().await;
+    let gate = Gate::default();
+    let set = || ReplicaSet::new("s").rollout(Rollout::Recreate).lanes(2).tuning(quick());
+    let (alone, both, other) = (db.recorder("alone"), db.recorder("both"), db.recorder("other"));
+    let first = set().projection(alone.clone().hook(gate.hook())).projection(both.clone());
+    let first = start(&db.log().await, first);
+    until_shared(&log, "alone", 1).await;
+    until_shared(&log, "both", 1).await;
+    one(&log, "gate", numbered(1)).await;
+    gate.is_met().await;
+    let second = start(&db.log().await, set().projection(both.clone()).projection(other.clone()));
+    // It may begin with what is its own, though the first one cannot release what it sits in.
+    until_shared(&log, "other", 1).await;
+    fill(&log, 0..40, 1..=2).await;
+    until("what is its own", async || {
+        (proof(&log, &other.table).await.handled >= 81).then_some(())
+    })
+    .await;
+    until_beats(&log, 3).await;
+    let handled = proof(&log, &both.table).await.handled;
+    assert!(handled <= 1, "the barrier holds for what both run: {handled}");
+    assert_eq!(proof(&log, &alone.table).await.handled, 0);
+    gate.open();
+    until_shared(&log, "both", 2).await;
+    until_shared(&log, "alone", 1).await;
+    for recorder in [&alone, &both, &other] {
+        until("all", async || (proof(&log, &recorder.table).await.handled >= 81).then_some(()))
+            .await;
+        let all = Proof { handled: 81, doubled: 0, keys: 41, wrong: 0 };
+        assert_eq!(proof(&log, &recorder.table).await, all, "{}", recorder.name);
+    }
+    first.stop().await;
+    second.stop().await;
 }
