@@ -421,6 +421,44 @@ pub enum StoreError {
         #[source]
         source: Source,
     },
+    /// The server has no connection left for a session that this process needs.
+    #[error(
+        "{at} has no connection left: {}; {limit}. A process takes a session for each lane at work and \
+         four more: raise max_connections, lower the lanes or Options::sessions, or run fewer processes",
+        root(.source)
+    )]
+    TooManyConnections {
+        /// Which database.
+        at: String,
+        /// How many there may be, as far as it is known.
+        limit: String,
+        /// What the driver said.
+        #[source]
+        source: Source,
+    },
+    /// All sessions that this call could use are in use, some of them perhaps by its caller.
+    #[error(
+        "{at}: no session is free: {what}; end a transaction before you read or append through the log, or \
+         {remedy}"
+    )]
+    NoSession {
+        /// Which database.
+        at: String,
+        /// What holds them.
+        what: String,
+        /// How to have more.
+        remedy: String,
+    },
+    /// The server only looks like one that will do, or something stands between it and this program.
+    #[error("{at} will not do: {what}; {remedy}")]
+    Unsuitable {
+        /// Which database.
+        at: String,
+        /// What it is.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// What was read is not what Anabranch writes.
     #[error("{at} holds something unexpected: {what}; was it changed by hand?")]
     Corrupt {
@@ -447,7 +485,14 @@ impl StoreError {
     /// Whether the same call may succeed later without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::Busy { .. })
+        matches!(
+            self,
+            Self::Unreachable { .. }
+                | Self::ConnectionLost { .. }
+                | Self::Busy { .. }
+                | Self::TooManyConnections { .. }
+                | Self::NoSession { .. }
+        )
     }
 
     /// Whether somebody may cure it while this program runs: a worker waits then and goes on by itself, and

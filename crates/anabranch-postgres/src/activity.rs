@@ -1,11 +1,11 @@
 //! What the server's sessions do: transactions that a dead worker left behind, and lanes that wait for
 //! somebody's lock.
 
-use crate::connection::{Lease, Server};
+use crate::connection::Server;
 use crate::error::Failure;
+use crate::pool::Pool;
 use anabranch_core::StoreError;
 use anabranch_store::database::{Blocked, Who};
-use deadpool_postgres::Pool;
 use std::time::Duration;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -46,7 +46,7 @@ async fn query(
     values: &[&(dyn ToSql + Sync)],
 ) -> Result<Vec<Row>, StoreError> {
     let at = |error: Failure| error.at(&server.at);
-    let lease = Lease::of(pool).await.map_err(at)?;
+    let lease = pool.get("a look at sessions").await.map_err(at)?;
     let rows = server.in_time(lease.session().query(sql, values)).await.map_err(at)?;
     lease.give_back();
     Ok(rows)

@@ -4,16 +4,15 @@
 //! the decision needs; the second writes the rows and commits. Each statement has a snapshot of its
 //! own, so what is read after the locks is what they protect.
 
-use crate::connection::prepare;
 use crate::guess::Guesses;
 use crate::insert::Insert;
 use crate::keys::{self, Classes, Locks};
 use crate::row::event_of_row;
 use crate::schema::Sql;
+use crate::session::{Connection, prepare};
 use anabranch_core::decide::{Decision, Ids, Known, decide};
 use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Position, StreamId};
 use anabranch_store::sql::{Names, positions};
-use deadpool_postgres::Object;
 use futures_util::future::{try_join, try_join_all};
 use std::collections::{HashMap, HashSet};
 use tokio_postgres::types::{ToSql, Type};
@@ -51,7 +50,7 @@ pub(crate) struct Appending {
 #[derive(Clone, Copy)]
 pub(crate) enum Session<'a> {
     /// One of our own, which this module begins and ends.
-    Own(&'a Object),
+    Own(&'a Connection),
     /// The caller's, which is only used.
     Callers(&'a Transaction<'a>),
 }
@@ -79,7 +78,7 @@ impl Session<'_> {
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, Error> {
         match self {
-            Self::Own(session) => statement.query(&****session, values).await,
+            Self::Own(session) => statement.query(session.client(), values).await,
             Self::Callers(tx) => statement.query(*tx, values).await,
         }
     }

@@ -1,47 +1,42 @@
-//! URLs, pools and sessions.
+//! URLs, and how sessions of a server are opened.
 
 use crate::error::Failure;
-use crate::hosts::{Hosts, Opened, is_standby};
+use crate::hosts::Hosts;
+use crate::room::{self, Room, Seen};
+use crate::session::{Bare, Connection};
 use crate::tls;
 use anabranch_core::{InputError, InputProblem, StoreError};
 use anabranch_store::Durability;
-use deadpool_postgres::{
-    ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
-    Timeouts,
-};
+use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio_postgres::config::Host;
-use tokio_postgres::{Config, Error, Statement};
+use tokio_postgres::{AsyncMessage, Config, Error, SimpleQueryMessage, SimpleQueryRow};
 
 /// How long to wait for the server, unless the URL says otherwise.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// How long to wait for a connection of the pool that others use.
-const POOL_WAIT: Duration = Duration::from_secs(60);
 
 /// How long a server may say nothing before it counts as gone, unless the URL says otherwise by
 /// `tcp_user_timeout`. The waits for locks are shorter.
 const SILENCE: Duration = Duration::from_secs(20);
-/// A query with more names than this is not kept prepared: there are too many shapes of such.
-const MAX_KEPT_PLACEHOLDERS: usize = 20;
-
-/// What a session says of a server that only repeats another.
-pub(crate) const STANDBY: &str = "it is a standby";
 
 /// A server, and how its sessions are opened.
 #[derive(Clone)]
 pub(crate) struct Server {
-    config: Config,
     hosts: Hosts,
     /// For messages: without the password.
     pub(crate) at: String,
-    /// The position up to which all events are known to be decided. A new session may lead to a server that
-    /// was promoted and had less: what is known begins anew with it, which costs one look.
-    pub(crate) decided: Arc<AtomicU64>,
+    /// How many sessions were opened. A new one may lead to a server that was promoted, and had less than the
+    /// one before: what is known of a log begins anew with it.
+    pub(crate) opened: Arc<AtomicU64>,
     /// How long it may say nothing.
-    silence: Duration,
+    pub(crate) silence: Duration,
+    /// What every session begins with.
     session: &'static str,
+    /// How many connections it has room for.
+    pub(crate) room: Arc<Room>,
 }
 
 impl Server {
@@ -73,53 +68,72 @@ impl Server {
             Durability::Full => include_str!("../queries/session_full.sql"),
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
         };
-        Ok(Self { config, hosts, at, decided: Arc::default(), silence, session })
+        let opened = Arc::default();
+        Ok(Self { hosts, at, opened, silence, session, room: Arc::default() })
     }
 
-    /// A pool of at most so many sessions, opened when they are needed and set up by some SQL.
-    pub(crate) fn pool(&self, size: usize, set_up: &'static str) -> Result<Pool, StoreError> {
-        let manager = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let manager = Manager::from_connect(self.config.clone(), self.hosts.clone(), manager);
-        let (session, decided) = (self.session, Arc::clone(&self.decided));
-        let prepare = Hook::async_fn(move |client: &mut ClientWrapper, _| {
-            decided.store(0, Ordering::Release);
-            Box::pin(async move {
-                client.batch_execute(session).await.map_err(HookError::Backend)?;
-                client.batch_execute(set_up).await.map_err(HookError::Backend)?;
-                // A standby does not see the marks of appends in flight on its primary.
-                let standby = client.query_one("SELECT pg_is_in_recovery()", &[]).await;
-                match standby.map_err(HookError::Backend)?.get(0) {
-                    true => Err(HookError::Message(STANDBY.into())),
-                    false => Ok(()),
-                }
-            })
-        });
-        let create = Some(self.hosts.patience());
-        let timeouts = Timeouts { wait: Some(POOL_WAIT), create, recycle: Some(self.silence) };
-        Pool::builder(manager)
-            .max_size(size.max(1))
-            .runtime(Runtime::Tokio1)
-            .timeouts(timeouts)
-            .post_create(prepare)
-            .build()
-            .map_err(|error| StoreError::Other { at: self.at.clone(), source: error.into() })
+    /// A session, set up as all are.
+    pub(crate) async fn open(&self) -> Result<Connection, Failure> {
+        self.open_listening(|_| {}).await
     }
 
-    /// A session outside the pools.
-    pub(crate) async fn open(&self) -> Result<Opened, Failure> {
-        let open = async {
-            let mut opened = self.hosts.open().await?;
-            let is_standby = is_standby(&mut opened).await?;
-            Ok::<_, Error>((opened, is_standby))
-        };
+    /// A session that tells what it is notified of.
+    pub(crate) async fn open_listening(
+        &self,
+        woken: impl Fn(&str) + Send + 'static,
+    ) -> Result<Connection, Failure> {
+        self.set_up(self.bare(woken).await?).await
+    }
+
+    /// A connection of which nothing is known yet.
+    pub(crate) async fn bare(
+        &self,
+        woken: impl Fn(&str) + Send + 'static,
+    ) -> Result<Bare, Failure> {
         let patience = self.hosts.patience();
-        match tokio::time::timeout(patience, open).await {
-            Ok(Ok((opened, false))) => Ok(opened),
-            // Locks and notifications of a standby are nobody else's.
-            Ok(Ok((_, true))) => Err(Failure::Standby),
-            Ok(Err(error)) => Err(Failure::Connect(Arc::new(error))),
-            Err(_) => Err(Failure::Silent(patience)),
+        // Large, and seldom.
+        let connect = tokio::time::timeout(patience, Box::pin(self.hosts.open()));
+        let Ok(connected) = connect.await else { return Err(Failure::NotThere(patience)) };
+        let (client, connection) =
+            connected.map_err(|error| Failure::opening(error, &self.room))?;
+        let (end, closed) = watch::channel(false);
+        let driver = tokio::spawn(async move {
+            let mut connection = connection;
+            let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
+            while let Some(Ok(message)) = messages.next().await {
+                if let AsyncMessage::Notification(notification) = message {
+                    woken(notification.channel());
+                }
+            }
+            end.send_replace(true);
+        });
+        Ok(Bare { client, driver: driver.abort_handle(), closed })
+    }
+
+    /// Makes it a session of ours, in one round trip.
+    pub(crate) async fn set_up(&self, bare: Bare) -> Result<Connection, Failure> {
+        self.opened.fetch_add(1, Ordering::AcqRel);
+        let look = room::LOOK;
+        let set_up = format!(
+            "{}; SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, room.* \
+             FROM ({look}) AS room",
+            self.session
+        );
+        let answers = tokio::time::timeout(self.silence, bare.client.simple_query(&set_up)).await;
+        let Ok(answers) = answers else { return Err(Failure::NotThere(self.silence)) };
+        let answers = answers.map_err(|error| Failure::opening(error, &self.room))?;
+        let row = rows(&answers).last();
+        let number = |name| row.and_then(|row| int(row, name)).unwrap_or_default();
+        // A standby does not see the marks of appends in flight on its primary.
+        if row.and_then(|row| row.get("standby")) != Some("f") {
+            return Err(Failure::Standby);
         }
+        self.room.saw(Seen {
+            most: number("most"),
+            reserved: number("reserved"),
+            used: number("used"),
+        });
+        Ok(Connection::new(bare, self.session, number("pid")))
     }
 
     /// Waits for an answer, though not for ever.
@@ -144,37 +158,17 @@ fn refuse(problem: String) -> InputError {
     InputError { subject: "PostgreSQL URL".to_owned(), problem: InputProblem::BadUrl(problem) }
 }
 
-/// A statement, kept for the next time unless its shape is a rare one.
-pub(crate) async fn prepare(session: &Object, sql: &str) -> Result<Statement, Error> {
-    if sql.matches('$').count() <= MAX_KEPT_PLACEHOLDERS {
-        session.prepare_cached(sql).await
-    } else {
-        session.prepare(sql).await
-    }
+/// The rows among the answers to statements that were sent as text.
+pub(crate) fn rows(answers: &[SimpleQueryMessage]) -> impl Iterator<Item = &SimpleQueryRow> {
+    answers.iter().filter_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
 }
 
-/// A session on loan. It goes back to its pool when its work is done; one that is given up half-way
-/// may be anywhere in a transaction, so the server ends that together with the connection.
-pub(crate) struct Lease(Option<Object>);
-
-impl Lease {
-    pub(crate) async fn of(pool: &Pool) -> Result<Self, Failure> {
-        Ok(Self(Some(pool.get().await?)))
-    }
-
-    pub(crate) fn session(&self) -> &Object {
-        self.0.as_ref().expect("it is there until it is given back")
-    }
-
-    pub(crate) fn give_back(mut self) {
-        drop(self.0.take());
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        drop(self.0.take().map(Object::take));
-    }
+/// A number of a row that is text.
+pub(crate) fn int(row: &SimpleQueryRow, name: &str) -> Option<i32> {
+    row.get(name)?.parse().ok()
 }
 
 /// `postgres://user@host:port/database`.

@@ -1,8 +1,8 @@
 //! What PostgreSQL's errors mean for the log.
 
-use crate::connection::STANDBY;
+use crate::look_alikes;
+use crate::room::{Room, Seen};
 use anabranch_core::StoreError;
-use deadpool_postgres::{HookError, PoolError};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,16 @@ const TO_PRIMARY: &str = "connect to the primary, and check default_transaction_
 pub(crate) enum Failure {
     /// There is no session.
     Connect(Arc<Error>),
-    /// The pool gave none.
-    Pool(Arc<PoolError>),
-    /// The only session that there is, is with a standby.
+    /// The server did not answer in time when a session was to be opened.
+    NotThere(Duration),
+    /// The server has no connection left, and how many it may have.
+    Full(Arc<Error>, Option<Seen>),
+    /// It only repeats another.
     Standby,
+    /// All sessions were in use for so long: who holds them, and what to change.
+    NoneFree { wait: Duration, holders: String, option: &'static str, seen: Option<Seen> },
+    /// It is no PostgreSQL, or a session of it is no session.
+    Unsuitable(Unsuitable),
     /// A statement failed.
     Query(Arc<Error>),
     /// The server says nothing.
@@ -33,18 +39,28 @@ impl From<Error> for Failure {
     }
 }
 
-impl From<PoolError> for Failure {
-    fn from(error: PoolError) -> Self {
-        match error {
-            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
-                Self::Connect(Arc::new(error))
+impl Failure {
+    /// Why a session could not be opened.
+    pub(crate) fn opening(error: Error, room: &Room) -> Self {
+        let is_full = error.as_db_error().is_some_and(|said| {
+            *said.code() == SqlState::TOO_MANY_CONNECTIONS
+                // What PgBouncer says, with the code of a broken protocol.
+                || said.message().contains("no more connections allowed")
+        });
+        match is_full {
+            true => {
+                room.is_full();
+                Self::Full(Arc::new(error), room.seen())
             }
-            other => Self::Pool(Arc::new(other)),
+            false => Self::Connect(Arc::new(error)),
         }
     }
-}
 
-impl Failure {
+    /// Whether the server has no connection left.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Self::Full(..))
+    }
+
     /// What it means for the log in the database `at`.
     pub(crate) fn at(&self, at: &str) -> StoreError {
         match self {
@@ -54,30 +70,36 @@ impl Failure {
                 StoreError::ConnectionLost { at, source } => StoreError::Unreachable { at, source },
                 other => other,
             },
-            Self::Standby => Self::standby(at),
             Self::Silent(time) => {
                 let source = format!("no answer within {time:?}").into();
                 StoreError::ConnectionLost { at: at.to_owned(), source }
             }
-            Self::Pool(error) => {
-                let (at, source) = (at.to_owned(), Box::new(Arc::clone(error)));
-                match error.as_ref() {
-                    // All sessions are in use; any other wait is for the server.
-                    PoolError::Timeout(wait) if format!("{wait:?}") == "Wait" => {
-                        StoreError::Busy { at, source }
-                    }
-                    PoolError::Timeout(_) => StoreError::Unreachable { at, source },
-                    PoolError::PostCreateHook(HookError::Message(text)) if text == STANDBY => {
-                        Self::standby(&at)
-                    }
-                    _ => StoreError::Other { at, source },
-                }
+            Self::NotThere(time) => {
+                let source = format!("no answer within {time:?}").into();
+                StoreError::Unreachable { at: at.to_owned(), source }
+            }
+            Self::Full(error, seen) => StoreError::TooManyConnections {
+                at: at.to_owned(),
+                limit: limit(*seen),
+                source: Box::new(Said(Arc::clone(error))),
+            },
+            Self::Standby => {
+                let (at, source) = (at.to_owned(), "it is a standby".into());
+                StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
+            }
+            Self::NoneFree { wait, holders, option, seen } => StoreError::NoSession {
+                at: at.to_owned(),
+                what: format!("all were in use for {wait:?}, by {holders}"),
+                remedy: format!(
+                    "raise {option}, and see that the server has room: {}",
+                    limit(*seen)
+                ),
+            },
+            Self::Unsuitable(Unsuitable { what, remedy }) => {
+                let (at, what) = (at.to_owned(), what.clone());
+                StoreError::Unsuitable { at, what, remedy }
             }
         }
-    }
-
-    fn standby(at: &str) -> StoreError {
-        StoreError::ReadOnly { at: at.to_owned(), remedy: TO_PRIMARY, source: STANDBY.into() }
     }
 
     /// Whether the same call may succeed on another session or a moment later.
@@ -85,6 +107,8 @@ impl Failure {
         // A statement that was cancelled took too long; repeated, it would again.
         let code = self.code();
         code != Some(&SqlState::QUERY_CANCELED)
+            // It has waited long enough: perhaps its caller holds what it waits for.
+            && !matches!(self, Self::NoneFree { .. })
             && !self.is_lock_timeout()
             // A fail-over takes seconds, and until it is over a server may be read-only.
             && (self.at("").is_transient() || self.is_read_only())
@@ -136,6 +160,18 @@ impl Failure {
     }
 }
 
+/// Why a server, or what stands before it, will not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unsuitable {
+    pub(crate) what: String,
+    pub(crate) remedy: &'static str,
+}
+
+/// How many connections there may be.
+fn limit(seen: Option<Seen>) -> String {
+    seen.map_or_else(|| "see max_connections".to_owned(), |seen| seen.to_string())
+}
+
 /// What PostgreSQL said, on one line. It is the last cause of an error, since it holds the others.
 #[derive(Debug)]
 struct Said(Arc<Error>);
@@ -163,6 +199,10 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
     let Some(code) = code else {
         return without_code(at, error);
     };
+    if is_lost_statement(error) {
+        let Unsuitable { what, remedy } = look_alikes::lost_statement(source.to_string());
+        return StoreError::Unsuitable { at, what, remedy };
+    }
     match code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             StoreError::LoginRefused { at, source }
@@ -183,7 +223,6 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
         | SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::QUERY_CANCELED
-        | SqlState::TOO_MANY_CONNECTIONS
         // The lock table is full: it empties as transactions end.
         | SqlState::OUT_OF_MEMORY => StoreError::Busy { at, source },
         SqlState::CANNOT_CONNECT_NOW => StoreError::Unreachable { at, source },
@@ -201,6 +240,16 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
 fn is_about_row(error: &Error) -> bool {
     let routine = error.as_db_error().and_then(DbError::routine);
     matches!(routine, Some("ExecWithCheckOptions" | "exec_stmt_raise"))
+}
+
+/// Whether a statement that was prepared on this session is not there, or one that was not is. The driver
+/// calls them `s0`, `s1` and so on.
+fn is_lost_statement(error: &Error) -> bool {
+    let lost = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
+    error.as_db_error().is_some_and(|said| {
+        let name = said.message().split('"').nth(1).and_then(|name| name.strip_prefix('s'));
+        lost.contains(said.code()) && name.is_some_and(|number| number.parse::<u64>().is_ok())
+    })
 }
 
 /// The driver's own errors carry no code, only causes.

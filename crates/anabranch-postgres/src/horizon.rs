@@ -16,8 +16,8 @@
 
 use crate::keys::Classes;
 use crate::schema::Sql;
+use crate::session::Connection;
 use anabranch_core::Position;
-use deadpool_postgres::Object;
 use futures_util::future::try_join;
 use tokio_postgres::Error;
 
@@ -37,7 +37,7 @@ pub(crate) struct Horizon {
 /// The horizon for a reader that looks for events whose appends hold one of `scope`; for all events
 /// if there is none.
 pub(crate) async fn horizon(
-    session: &Object,
+    session: &Connection,
     sql: &Sql,
     classes: Classes,
     scope: Option<&[i32]>,

@@ -4,15 +4,13 @@
 //! the first that answers, and waits for ever for one that takes the connection and says nothing (a frozen
 //! machine). Here each gets its time, a standby is passed over, and where the primary was last is asked first.
 
-use deadpool_postgres::Connect;
-use futures_util::future::{BoxFuture, Either, select};
+use futures_util::future::{Either, select};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, ready};
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio_postgres::config::Host;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Error, SimpleQueryMessage, Socket};
@@ -80,22 +78,8 @@ impl Hosts {
     }
 }
 
-impl Connect for Hosts {
-    fn connect(&self, _: &Config) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), Error>> {
-        Box::pin(async {
-            let (client, connection) = self.open().await?;
-            let drive = async {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a session has ended");
-                }
-            };
-            Ok((client, tokio::spawn(drive)))
-        })
-    }
-}
-
 /// Whether a server only repeats another.
-pub(crate) async fn is_standby((client, connection): &mut Opened) -> Result<bool, Error> {
+async fn is_standby((client, connection): &mut Opened) -> Result<bool, Error> {
     let ask = pin!(client.simple_query("SELECT pg_is_in_recovery()"));
     let drive = pin!(poll_fn(|context| {
         while let Some(Ok(_)) = ready!(connection.poll_message(context)) {}

@@ -14,16 +14,23 @@
 //! | `horizon` | up to which position everything is decided |
 //! | `read` | one page of events |
 //! | `row` | an event from a row |
-//! | `effects` | transactions of consumers, pipelined |
+//! | `effects` | where consumers write: sessions, signs of life, what the server knows |
+//! | `transaction` | transactions of consumers, pipelined |
 //! | `ready` | statements that are ready to be sent, fenced where they must be |
 //! | `row_watch` | rows that are written for two slots |
-//! | `life` | signs of life of workers |
+//! | `link` | the session that listens, notifies, shows life and takes heartbeats |
+//! | `life` | signs of life of other workers, watched |
 //! | `activity` | what the server's sessions do |
 //! | `value` | values as PostgreSQL writes them |
 //! | `wake` | LISTEN and NOTIFY |
 //! | `columns` | the columns of a table |
-//! | `connection` | URLs, pools, sessions |
+//! | `shared` | the sessions that all logs and sets of a process share |
+//! | `pool` | sessions that are lent, opened and closed |
+//! | `session` | a session: its statements, what it is set up for |
+//! | `connection` | URLs, and how sessions are opened |
 //! | `hosts` | which of several servers to connect to |
+//! | `room` | how many connections the server has room for |
+//! | `look_alikes` | servers and poolers that only look like PostgreSQL |
 //! | `tls` | encryption |
 //! | `schema` | migrations, settings, statements |
 //! | `error` | what PostgreSQL's errors mean |
@@ -48,14 +55,21 @@ mod hosts;
 mod insert;
 mod keys;
 mod life;
+mod link;
+mod look_alikes;
+mod pool;
 mod read;
 mod ready;
+mod room;
 mod row;
 mod row_watch;
 mod run_in;
 mod schema;
+mod session;
+mod shared;
 mod store;
 mod tls;
+mod transaction;
 mod value;
 mod wake;
 

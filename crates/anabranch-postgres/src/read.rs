@@ -1,14 +1,13 @@
 //! One page of events.
 
-use crate::connection::prepare;
 use crate::horizon::{self, Horizon};
 use crate::keys::{self, Classes};
 use crate::row::event_of_row;
 use crate::schema::Sql;
+use crate::session::{Connection, prepare};
 use anabranch_core::{Event, Position, Query, SlotColumn, StreamId};
 use anabranch_store::sql::{Names, positions};
 use anabranch_store::{Filter, Head, Page, PageEnd, ReadRequest, Scope};
-use deadpool_postgres::Object;
 use futures_util::future::try_join;
 use futures_util::{StreamExt, pin_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +18,7 @@ use uuid::Uuid;
 /// Reads over one session.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
-    pub(crate) session: &'a Object,
+    pub(crate) session: &'a Connection,
     pub(crate) sql: &'a Sql,
     pub(crate) classes: Classes,
     /// The position up to which all events are known to be decided, shared by all readers. It is

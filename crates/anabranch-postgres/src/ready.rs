@@ -1,10 +1,9 @@
 //! Statements that are ready to be sent: prepared, and fenced where they must change what they say.
 
-use crate::connection::prepare;
+use crate::session::{Connection, prepare};
 use crate::value::{Bound, values_of};
 use anabranch_store::database::{Answer, Expect, InsertRows, Statement, Topic, Work};
 use anabranch_store::{Row, Value};
-use deadpool_postgres::Object;
 use futures_util::TryStreamExt;
 use std::sync::Arc;
 use tokio_postgres::error::SqlState;
@@ -47,7 +46,7 @@ pub(crate) enum Ready {
 
 impl Ready {
     pub(crate) async fn of(
-        session: &Object,
+        session: &Connection,
         signal: &str,
         statement: &Statement,
     ) -> Result<Self, Error> {
@@ -79,7 +78,7 @@ impl Ready {
 
     pub(crate) async fn send(
         &self,
-        session: &Object,
+        session: &Connection,
         statement: &Statement,
     ) -> Result<Answer, Error> {
         let expected = match statement.expect {
@@ -126,7 +125,7 @@ fn fenced(sql: &str, values: usize) -> String {
 }
 
 /// `INSERT … SELECT` from one array for each column: one statement for any number of rows.
-async fn set_wise(session: &Object, insert: &InsertRows) -> Result<String, Error> {
+async fn set_wise(session: &Connection, insert: &InsertRows) -> Result<String, Error> {
     let (table, columns) = (&insert.table, insert.columns.join(", "));
     let shape = session.prepare_cached(&format!("SELECT {columns} FROM {table}")).await?;
     let array = |(number, column): (usize, &tokio_postgres::Column)| {

@@ -2,11 +2,11 @@
 
 use crate::error::Failure;
 use crate::keys::Classes;
+use crate::session::Connection;
 use anabranch_core::{HashRule, StoreError};
 use anabranch_store::migration::{Migration, Migrations, Schema};
 use anabranch_store::{Namespace, Options};
-use deadpool_postgres::Object;
-use tokio_postgres::{Client, Error, IsolationLevel};
+use tokio_postgres::{Client, Error};
 
 /// The schema of the PostgreSQL backend, step by step.
 pub const MIGRATIONS: Migrations = Migrations {
@@ -94,7 +94,7 @@ impl Sql {
 /// and its schema.
 pub(crate) async fn prepare(
     at: &str,
-    session: &mut Object,
+    session: &Connection,
     options: &Options,
 ) -> Result<(HashRule, Schema), StoreError> {
     let namespace = &options.namespace;
@@ -116,24 +116,24 @@ pub(crate) async fn prepare(
 
 /// Applies what is missing, in one transaction. Processes that start together wait for one
 /// another's lock, and all but the first find nothing left to do.
-async fn migrate(at: &str, session: &mut Object, options: &Options) -> Result<Schema, StoreError> {
+async fn migrate(at: &str, session: &Connection, options: &Options) -> Result<Schema, StoreError> {
     let (namespace, rule) = (&options.namespace, options.hash_rule.unwrap_or_default());
     let failed = |error| Failure::from(error).at(at);
     // Each statement must see what was committed before it, whatever the user's default is.
-    let read_committed = session.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
-    let tx = read_committed.start().await.map_err(failed)?;
+    // After a failure the session is given up, and the server rolls back.
+    session.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(failed)?;
     let class = Classes::of(namespace).migration;
-    tx.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class]).await.map_err(failed)?;
-    let found = schema(tx.client(), namespace).await.map_err(failed)?;
+    session.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class]).await.map_err(failed)?;
+    let found = schema(session, namespace).await.map_err(failed)?;
     // A newer program may have been the first.
     MIGRATIONS.needed(at, options, found)?;
     for migration in MIGRATIONS.after(found.version) {
-        tx.batch_execute(&migration.sql_for(namespace)).await.map_err(failed)?;
+        session.batch_execute(&migration.sql_for(namespace)).await.map_err(failed)?;
         tracing::info!(%namespace, version = migration.version, "applied a migration");
     }
-    tx.batch_execute(&MIGRATIONS.keep_rule(namespace, rule)).await.map_err(failed)?;
-    let found = schema(tx.client(), namespace).await.map_err(failed)?;
-    tx.commit().await.map_err(failed)?;
+    session.batch_execute(&MIGRATIONS.keep_rule(namespace, rule)).await.map_err(failed)?;
+    let found = schema(session, namespace).await.map_err(failed)?;
+    session.batch_execute("COMMIT").await.map_err(failed)?;
     Ok(found)
 }
 

@@ -1,13 +1,16 @@
 //! The backend, and how it is connected.
 
 use crate::append::{Answer, Appending, Locking, Session};
-use crate::connection::{Lease, Server};
+use crate::connection::Server;
 use crate::effects::Effects;
 use crate::error::Failure;
 use crate::guess::Guesses;
 use crate::keys::Classes;
+use crate::pool::{Growth, Pool, Use};
 use crate::read::Reader;
 use crate::schema::{self, Sql};
+use crate::session::Purpose;
+use crate::shared::{READING, Shared};
 use crate::wake::{self, Wake};
 use anabranch_core::decide::Ids;
 use anabranch_core::{
@@ -18,25 +21,15 @@ use anabranch_store::database::{Dialect, Kind, Topic};
 use anabranch_store::{
     Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket,
 };
-use deadpool_postgres::Pool;
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::{Error, Transaction};
 use uuid::Uuid;
 
-/// The statements of an append are few and simple: one plan serves all values, while making one for
-/// each batch took a sixth of the time of a single append.
-const APPENDING: &str = "SET plan_cache_mode = force_generic_plan";
-/// A page of a filtered read is a range of positions, whatever the filter: the primary key finds it, and
-/// anything else reads the whole log for each page. The planner cannot know how many rows pass the
-/// filter, so it is not asked. What is switched off looks so costly that it would be compiled first
-/// (`jit`), which takes longer than the rest.
-const SCANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_sort = off; \
-                        SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off";
 /// Sessions for appends that wait for a lock of somebody else. They take turns.
 const WAITING_SESSIONS: usize = 4;
 /// How long an append waits for a lock of somebody else.
@@ -67,32 +60,43 @@ struct Inner {
     scans: Pool,
     wake: Arc<Wake>,
     effects: Arc<Effects>,
+    /// The position up to which all events are known to be decided.
+    decided: AtomicU64,
+    /// How many sessions the server had opened when that began.
+    decided_since: AtomicU64,
 }
 
 impl Postgres {
     /// Connects to the server and prepares the log, as the options say.
     pub async fn connect(url: &str, options: &Options) -> Result<Self, StoreError> {
-        let server = Server::parse(url, options.durability)?;
-        let appends = server.pool(1, APPENDING)?;
-        let mut session =
-            appends.get().await.map_err(|error| Failure::from(error).at(&server.at))?;
-        let (rule, found) = schema::prepare(&server.at, &mut session, options).await?;
-        drop(session);
+        let shared = Shared::of(url, options.durability)?;
+        let server = shared.server.clone();
+        let failed = |failure: Failure| failure.at(&server.at);
+        shared.check().await.map_err(failed)?;
+        let lent = |how| shared.work.lent_as(how);
+        let appending = Use { purpose: Purpose::Append, ..READING };
+        let appends = lent(appending);
+        let lease = appends.get("a log that is opened").await.map_err(failed)?;
+        let (rule, found) = schema::prepare(&server.at, lease.session(), options).await?;
+        lease.give_back();
         let namespace = options.namespace.clone();
         let sql = Sql::of(&namespace);
         let dialect = Dialect { kind: Kind::Postgres, namespace: namespace.clone() };
-        let wake = Arc::new(Wake::new(&server, &namespace));
+        let wake = shared.wake(&namespace);
+        let waiting =
+            Use { limit: WAITING_SESSIONS, growth: Growth::Always, wait: LOCK_WAIT, ..appending };
+        let reading = Use { limit: options.readers, ..READING };
         let inner = Inner {
+            waiting: lent(waiting),
+            reads: lent(reading),
+            scans: lent(Use { purpose: Purpose::Scan, ..reading }),
             effects: Arc::new(Effects::new(
-                server.clone(),
+                &shared,
                 options.sessions,
                 dialect,
                 Arc::clone(&wake),
                 found,
-            )?),
-            waiting: server.pool(WAITING_SESSIONS, APPENDING)?,
-            reads: server.pool(options.readers, "")?,
-            scans: server.pool(options.readers, SCANNING)?,
+            )),
             wake,
             appending: Appending {
                 sql,
@@ -103,6 +107,8 @@ impl Postgres {
             limits: options.limits,
             namespace,
             appends,
+            decided: AtomicU64::new(0),
+            decided_since: AtomicU64::new(0),
             server,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -255,7 +261,7 @@ impl Inner {
         ids: Ids,
         locking: Locking,
     ) -> Result<Vec<Answer>, Failure> {
-        let lease = Lease::of(pool).await?;
+        let lease = pool.get("an append").await?;
         let session = lease.session();
         let append = self.appending.append(Session::Own(session), batch, ids, locking);
         let answers = self.server.in_time(append).await;
@@ -285,7 +291,7 @@ impl Inner {
     /// Waits until everything up to a position that matches is decided.
     async fn settle(&self, query: &Query, up_to: Position) -> Result<(), Failure> {
         let mut target = None;
-        while up_to.get() > self.server.decided.load(Ordering::Acquire) {
+        while up_to.get() > self.decided().load(Ordering::Acquire) {
             let ends = async |reader: Reader<'_>| reader.ends(query).await;
             let (horizon, head) = self.with_reader(&self.reads, ends).await?;
             let target = *target.get_or_insert(up_to.min(head.visible));
@@ -315,18 +321,28 @@ impl Inner {
         pool: &Pool,
         work: impl AsyncFnOnce(Reader<'_>) -> Result<T, Error>,
     ) -> Result<T, Failure> {
-        let lease = Lease::of(pool).await?;
+        let lease = pool.get("a read").await?;
         let reader = Reader {
             session: lease.session(),
             sql: &self.appending.sql,
             classes: self.appending.classes,
-            decided: &self.server.decided,
+            decided: self.decided(),
         };
         let result = self.server.in_time(work(reader)).await;
         if !matches!(result, Err(Failure::Silent(_))) {
             lease.give_back();
         }
         result
+    }
+
+    /// What is known to be decided. A session that was opened since may lead to a server that was promoted and
+    /// had less: then nothing is, which costs one look.
+    fn decided(&self) -> &AtomicU64 {
+        let opened = self.server.opened.load(Ordering::Acquire);
+        if self.decided_since.swap(opened, Ordering::AcqRel) != opened {
+            self.decided.store(0, Ordering::Release);
+        }
+        &self.decided
     }
 
     fn error(&self, failure: &Failure) -> StoreError {

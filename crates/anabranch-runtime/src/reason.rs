@@ -90,6 +90,15 @@ pub enum Reason {
         /// How many events it has found without having been told.
         unannounced: u64,
     },
+    /// Its owner has fewer sessions of the database than lanes: they take turns.
+    FewSessions {
+        /// How many transactions it can run at the same time.
+        sessions: usize,
+        /// How many it could.
+        of: usize,
+        /// What the database said.
+        error: String,
+    },
     /// Some of its keys have failed and wait for somebody to retry or skip them; the others go on.
     ParkedKeys {
         /// How many.
@@ -167,6 +176,9 @@ impl fmt::Display for Reason {
                     None => write!(f, " ({unannounced} events so far)"),
                 }
             }
+            Self::FewSessions { sessions, of, error } => {
+                write!(f, "its lanes take turns on {sessions} of {of} sessions: {error}")
+            }
             Self::ParkedKeys { keys: 1 } => f.write_str("1 parked key"),
             Self::ParkedKeys { keys } => write!(f, "{keys} parked keys"),
             Self::RetryingKeys { keys: 1 } => f.write_str("1 key waits for its next attempt"),
@@ -211,6 +223,10 @@ pub(crate) fn reasons(
             if report.deaf_ms.is_some() || (report.unannounced > 0 && behind > 0) {
                 let (deaf_ms, unannounced) = (report.deaf_ms, report.unannounced);
                 reasons.push(Reason::NoWake { deaf_ms, unannounced });
+            }
+            if let Some(short) = report.shortage.as_ref().filter(|_| behind > 0) {
+                let (sessions, of, error) = (short.sessions, short.of, short.error.clone());
+                reasons.push(Reason::FewSessions { sessions, of, error });
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a worker says of itself with each heartbeat, so that `status` can name why something does not
 //! advance.
 
+use anabranch_store::database::Shortage;
 use serde::{Deserialize, Serialize};
 
 /// How much of an error is reported.
@@ -21,9 +22,31 @@ pub struct Report {
     /// The generation in which it has measured the load of its slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weighed: Option<i64>,
+    /// Set where it has fewer sessions than its lanes could use: they take turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<ShortageReport>,
     /// Lanes that are not as they should be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneReport>,
+}
+
+/// How much a worker can run at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortageReport {
+    /// How many transactions it can run at the same time.
+    pub sessions: usize,
+    /// How many it may.
+    pub of: usize,
+    /// What the database said.
+    pub error: String,
+}
+
+impl ShortageReport {
+    /// For a worker with so many lanes.
+    pub(crate) fn of(shortage: &Shortage, lanes: usize) -> Self {
+        let Shortage { open, wanted, error } = shortage;
+        Self { sessions: *open, of: lanes.min(*wanted), error: Doing::cut(error) }
+    }
 }
 
 /// What a lane says of itself.
@@ -106,6 +129,7 @@ mod tests {
             deaf_ms: Some(5),
             unannounced: 0,
             weighed: Some(3),
+            shortage: Some(ShortageReport { sessions: 1, of: 4, error: "none left".to_owned() }),
             lanes: vec![lane],
         };
         assert_eq!(Report::parse(&report.text()), report);

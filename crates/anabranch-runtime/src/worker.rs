@@ -14,9 +14,11 @@
 //! | `beyond` | cursors beyond the end of the log |
 //! | `catch_up` | whether the end is reached, and what is left then |
 //! | `last_word` | how it stands when its lanes have stopped |
+//! | `start` | registering before it joins |
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
+//! | `sessions` | what a worker must have before it claims anything |
 
 mod ability;
 mod beats;
@@ -29,13 +31,16 @@ mod membership;
 mod outage;
 mod peers;
 mod running;
+mod sessions;
+mod start;
 mod succession;
 mod trouble;
 mod weighing;
 
-use crate::consumer::{Consumer, leave_out_outdated};
+use crate::consumer::Consumer;
 use crate::lane::{Order, Said};
 use crate::replica_set::{Observer, Progress};
+use crate::report::ShortageReport;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::workers::Worker;
@@ -50,6 +55,7 @@ use membership::Membership;
 use outage::Outage;
 use peers::Peers;
 use running::Running;
+use sessions::Sessions;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -93,12 +99,12 @@ pub(crate) async fn run(
     // Connections of its own: another replica set in this process cannot use them up.
     let tables = Tables::of(log.store().database().apart()?);
     tables.database.require_newest_schema()?;
-    leave_out_outdated(&mut plan.consumers, &tables).await?;
-    let refused = register(log, &tables, &mut plan).await?;
-    let target = match plan.catch_up {
-        true => Some(log.head().await?),
-        false => None,
-    };
+    tokio::pin!(stop);
+    let has_sessions = sessions::secure(&tables, &plan.name, stop.as_mut());
+    if !has_sessions.await? {
+        return sessions::stopped(&plan);
+    }
+    let (refused, target) = start::prepare(log, &tables, &mut plan).await?;
     let mut keeper = Keeper::start(log, tables, plan, refused).await?;
     let ended = keeper.keep(stop, target).await;
     let before = keeper.before_end();
@@ -116,36 +122,6 @@ pub(crate) async fn run(
         (_, None) => Ok(progress),
         (ended, Some(target)) => keeper.complete(target, ended == Ended::Told, progress).await,
     }
-}
-
-/// Registers the consumers of a set. Those that are refused do not keep the others from running.
-async fn register(
-    log: &Log,
-    tables: &Tables,
-    plan: &mut Plan,
-) -> Result<Vec<Option<RunError>>, RunError> {
-    let mut refused = Vec::new();
-    for consumer in &mut plan.consumers {
-        match consumer.take_place(log, tables).await {
-            Ok(placed) => {
-                *consumer = placed;
-                refused.push(None);
-            }
-            Err(RunError::Store(error)) if error.is_transient() => return Err(error.into()),
-            Err(error) => refused.push(Some(error)),
-        }
-    }
-    let ends = plan.fail_fast || refused.iter().all(Option::is_some);
-    if let Some(error) = refused.iter_mut().filter(|_| ends).find_map(Option::take) {
-        return Err(error);
-    }
-    if plan.catch_up || plan.fail_fast {
-        // It is to be tried now, and to end if that fails.
-        for consumer in &plan.consumers {
-            tables.end_outage(&consumer.name).await?;
-        }
-    }
-    Ok(refused)
 }
 
 /// How a run ended, if nothing failed.
@@ -176,6 +152,7 @@ struct Keeper {
     deaf_since: Option<Instant>,
     /// Told when a lane has come further.
     moved: Arc<Notify>,
+    sessions: Sessions,
 }
 
 impl Keeper {
@@ -205,6 +182,7 @@ impl Keeper {
             log_checked: Instant::now(),
             deaf_since: None,
             moved: Arc::default(),
+            sessions: Sessions::default(),
         };
         for (number, consumer) in keeper.plan.consumers.iter().enumerate() {
             keeper.running.push(Running::of(number, consumer, &keeper.plan));
@@ -215,7 +193,7 @@ impl Keeper {
                 Some(error) => keeper.is_broken(number, error)?,
             }
         }
-        keeper.join().await?;
+        keeper.join_patiently(Some(Instant::now() + start::PATIENCE)).await?;
         keeper.begin().await?;
         Ok(keeper)
     }
@@ -236,11 +214,14 @@ impl Keeper {
     async fn begin(&mut self) -> Result<(), RunError> {
         let (names, lease) = (self.names(), self.plan.tuning.lease);
         let report = self.report().text();
-        match self.tables.beat(&self.worker, lease, &names, &report).await? {
-            Some(beat) => self.look_after(&beat).await?,
-            None => self.declared_dead().await?,
+        let mut patience = start::Patience::new();
+        loop {
+            match self.tables.beat(&self.worker, lease, &names, &report).await {
+                Ok(Some(beat)) => return self.look_after(&beat).await,
+                Ok(None) => return self.declared_dead().await,
+                Err(error) => patience.wait_out(error.into()).await?,
+            }
         }
-        Ok(())
     }
 
     /// Keeps things as they should be until the end.
@@ -330,12 +311,15 @@ impl Keeper {
         self.deaf_since = (!hears).then(|| self.deaf_since.unwrap_or_else(Instant::now));
         // A listener that has just been started, or was cut, is back in a moment.
         let deaf = self.deaf_since.map(|since| since.elapsed()).filter(|deaf| *deaf >= DEAF);
+        let shortage = self.tables.database.shortage();
+        let lanes = self.plan.lanes * self.running.len();
         let unannounced = |run: &Running| run.feed.unannounced.load(Ordering::Relaxed);
         crate::report::Report {
             consumers: self.names(),
             deaf_ms: deaf.map(|deaf| deaf.as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
             weighed: self.membership.weighed,
+            shortage: shortage.map(|short| ShortageReport::of(&short, lanes)),
             lanes: self.running.iter().flat_map(Running::report).collect(),
         }
     }

@@ -32,6 +32,24 @@ pub trait Database: Send + Sync {
     /// The same on a connection that handlers never hold: for heartbeats and claims.
     fn control(&self) -> Box<dyn Session>;
 
+    /// The same for the heartbeat of a worker, which neither handlers nor claims hold up. Where life is shown
+    /// by a connection, it is that one, and the transaction fails with [`StoreError::Unsuitable`] if it
+    /// no longer shows it.
+    fn heartbeat(&self) -> Box<dyn Session> {
+        self.control()
+    }
+
+    /// Opens the connections that a worker cannot do without, and keeps them open for as long as this
+    /// database is there: the worker then claims nothing that it cannot run.
+    fn secure_sessions(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// What a worker is short of, if the database had no connection left for it a moment ago.
+    fn shortage(&self) -> Option<Shortage> {
+        None
+    }
+
     /// Changes when somebody, here or in another process, has committed a [`Work::Signal`] on this
     /// topic. One may be lost, so who waits for something looks now and then by itself.
     fn signals(&self, topic: Topic) -> watch::Receiver<u64>;
@@ -150,6 +168,17 @@ impl Who {
         let end: String = worker.chars().rev().take(12).collect();
         format!("anabranch/{}/", end.chars().rev().collect::<String>())
     }
+}
+
+/// A worker has fewer connections than it could use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// How many transactions it can run at the same time.
+    pub open: usize,
+    /// How many it may.
+    pub wanted: usize,
+    /// What the database said.
+    pub error: String,
 }
 
 /// A transaction that waits for a lock of somebody else.

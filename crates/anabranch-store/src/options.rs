@@ -34,10 +34,16 @@ pub struct Options {
     ///
     /// [`Migrations::reads_from`]: crate::migration::Migrations::reads_from
     pub take_older: bool,
-    /// How many connections read at the same time. Default 4.
+    /// How many reads run at the same time, each on a connection of its own. Default 4. On PostgreSQL the
+    /// process opens more than one for reads and appends together only while half of the server's
+    /// connections are free; otherwise they take turns.
     pub readers: usize,
-    /// How many transactions of consumers run at the same time, each on a connection of its own
-    /// (PostgreSQL; SQLite has one writer). Lanes beyond that take turns. Default 8.
+    /// How many transactions of a replica set run at the same time, each on a connection of its own
+    /// (PostgreSQL; SQLite has one writer). Lanes beyond that take turns, so 1 will do. Default 8. A
+    /// connection is opened when a lane needs it, and closed when it has been idle for a few seconds.
+    ///
+    /// A process takes one connection for each lane at work and four more, however many sets and logs it
+    /// has: see `docs/postgresql-connections.md`.
     pub sessions: usize,
 }
 

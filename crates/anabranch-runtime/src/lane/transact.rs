@@ -94,6 +94,7 @@ impl Lane {
         let outcome = self.finish(tx, fence, events).await;
         if let Outcome::Away(error) = &outcome
             && moves.iter().any(Move::lets_go)
+            && !is_before_anything(error)
         {
             // It may be stored, and then others own those slots: only the tables know.
             tracing::info!(%error, "nobody knows whether slots were let go");
@@ -184,4 +185,9 @@ impl Lane {
             }
         }
     }
+}
+
+/// Whether an error says that nothing was sent: there was no session to send it over.
+fn is_before_anything(error: &StoreError) -> bool {
+    matches!(error, StoreError::TooManyConnections { .. } | StoreError::NoSession { .. })
 }

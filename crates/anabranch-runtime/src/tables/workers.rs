@@ -143,7 +143,7 @@ impl Tables {
         let values = who.chain(consumers.iter().map(Into::into));
         let look = Statement::query(look, values.collect());
         let begun = Instant::now();
-        let mut session = self.database.control();
+        let mut session = self.database.heartbeat();
         let statements = vec![renew, self.look_at_set(&worker.replica_set), look];
         let answers = match session.run(statements, End::Commit).await {
             Ok(answers) => answers,

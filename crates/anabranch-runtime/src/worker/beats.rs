@@ -26,6 +26,7 @@ impl Keeper {
         }
         self.check_log().await?;
         self.look_after_set(beat).await?;
+        self.look_after_sessions().await?;
         let report = self.report().text();
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.say(report);

@@ -29,11 +29,9 @@ enum Pulse {
     Beat(Arc<Beat>),
     /// The worker has been declared dead.
     Dead,
-    /// The database is not the one any more that the worker began with: which, and what has happened.
-    Gone {
-        at: String,
-        what: String,
-    },
+    /// The worker cannot go on, and waiting will not help: its sign of life is none, or the database is not the
+    /// one any more that it began with.
+    Ended(Arc<Mutex<Option<StoreError>>>),
 }
 
 /// What is beaten.
@@ -75,9 +73,9 @@ impl Heartbeat {
                         sender.send_replace(Pulse::Dead);
                         return std::future::pending().await;
                     }
-                    // That concerns whoever runs here, and waiting will not help.
-                    Err(StoreError::Gone { at, what }) => {
-                        sender.send_replace(Pulse::Gone { at, what });
+                    // That concerns whoever runs here.
+                    Err(error @ (StoreError::Gone { .. } | StoreError::Unsuitable { .. })) => {
+                        sender.send_replace(Pulse::Ended(Arc::new(Mutex::new(Some(error)))));
                         return std::future::pending().await;
                     }
                     Err(error) if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) => {
@@ -102,7 +100,10 @@ impl Heartbeat {
                 Pulse::None => {}
                 Pulse::Beat(beat) => return Ok(Some(beat)),
                 Pulse::Dead => return Ok(None),
-                Pulse::Gone { at, what } => return Err(StoreError::Gone { at, what }),
+                Pulse::Ended(error) => {
+                    let error = error.lock().ok().and_then(|mut error| error.take());
+                    return Err(error.unwrap_or(StoreError::Closed));
+                }
             }
         }
     }

@@ -55,6 +55,8 @@ impl Membership {
 impl Keeper {
     /// Becomes a member: from here on it has a lease, and slots of its own.
     pub(super) async fn join(&mut self) -> Result<(), RunError> {
+        // It claims only what it can run.
+        self.tables.database.secure_sessions().await?;
         let life = self.tables.database.show_life(&self.worker.id).await?;
         self.membership.life = Some(life);
         let report = self.report().text();
@@ -82,12 +84,18 @@ impl Keeper {
             running.want(&none, &even, is_fixed);
         }
         let _ = self.tables.dismiss(&old.id).await;
+        self.join_patiently(None).await
+    }
+
+    /// Joins, and again while the database is away, up to a time if there is one.
+    pub(super) async fn join_patiently(&mut self, until: Option<Instant>) -> Result<(), RunError> {
         let mut backoff = Backoff::default();
         loop {
+            let is_late = until.is_some_and(|until| Instant::now() >= until);
             match self.join().await {
-                Err(RunError::Store(error)) if error.is_worth_waiting() => {
+                Err(RunError::Store(error)) if error.is_worth_waiting() && !is_late => {
                     if backoff.complains() {
-                        tracing::warn!(%error, "cannot begin anew yet");
+                        tracing::warn!(%error, "cannot join yet");
                     }
                     // What is half done is done under another name.
                     self.worker = new_worker(&self.plan);

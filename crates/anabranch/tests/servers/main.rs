@@ -3,14 +3,18 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod budget;
 #[path = "../replica_sets/crew.rs"]
 mod crew;
+mod crowds;
 mod fail_over;
 mod fleet;
+mod poolers;
 mod read_only;
 #[path = "../batches/records.rs"]
 mod records;
 mod server;
+mod small;
 #[path = "../consumers/support.rs"]
 mod support;
 

@@ -1,0 +1,336 @@
+//! Sessions that are lent to one use after the other: opened when they are needed, closed when they are
+//! idle.
+//!
+//! Several uses can share the sessions of one pool, each with a limit of its own. Whoever finds no session
+//! idle opens one if that is wanted, and otherwise waits for the next that is given back, in turn.
+
+use crate::connection::Server;
+use crate::error::Failure;
+use crate::session::{Connection, Lease, Lender, Lent, Permit, Purpose, lock};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+/// How soon a session that the server refused is asked for again, while others are there.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// When a session more is opened, though there are some already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Whenever none is idle.
+    Always,
+    /// When none is idle and the server has ample room: the others serve as well, if later.
+    WithRoom,
+    /// When none has been given back for so long.
+    After(Duration),
+}
+
+/// How sessions are lent to one use.
+#[derive(Clone, Copy)]
+pub(crate) struct Use {
+    pub(crate) purpose: Purpose,
+    /// How many at the same time.
+    pub(crate) limit: usize,
+    pub(crate) growth: Growth,
+    /// How long to wait for a session.
+    pub(crate) wait: Duration,
+    /// What to change if that is too few, for messages.
+    pub(crate) option: &'static str,
+}
+
+/// One use of sessions that others may use too.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    sessions: Arc<Sessions>,
+    turns: Arc<Semaphore>,
+    how: Use,
+}
+
+/// The sessions of a pool.
+pub(crate) struct Sessions {
+    me: Weak<Self>,
+    server: Server,
+    state: Mutex<State>,
+    /// So many stay open though they are idle.
+    floor: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    idle: Vec<(Arc<Connection>, Instant)>,
+    /// What is on loan, to whom and since when.
+    lent: BTreeMap<u64, (String, Instant)>,
+    /// Being opened.
+    opening: usize,
+    loans: u64,
+    /// Who waits, and where to hand a session to; nothing is handed over to look again.
+    waiting: VecDeque<(String, oneshot::Sender<Option<Given>>)>,
+    /// When the server last had no connection left for one more, and what it said.
+    refused: Option<(Instant, Failure)>,
+}
+
+impl State {
+    fn open(&self) -> usize {
+        self.idle.len() + self.lent.len() + self.opening
+    }
+
+    fn lend(&mut self, to: &str) -> u64 {
+        self.loans += 1;
+        self.lent.insert(self.loans, (to.to_owned(), Instant::now()));
+        self.loans
+    }
+
+    /// The idle one that was used last, for the same purpose if there is one.
+    fn idle(&mut self, purpose: Purpose) -> Option<Arc<Connection>> {
+        self.idle.retain(|(connection, _)| !connection.is_closed());
+        let fits = self.idle.iter().rposition(|(connection, _)| connection.purpose() == purpose);
+        match fits {
+            Some(place) => Some(self.idle.remove(place).0),
+            None => self.idle.pop().map(|(connection, _)| connection),
+        }
+    }
+
+    /// Tells the first who waits to look again.
+    fn wake_one(&mut self) {
+        while let Some((_, waiting)) = self.waiting.pop_front() {
+            if waiting.send(None).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(server: Server, floor: usize) -> Arc<Self> {
+        let (state, floor) = (Mutex::default(), AtomicUsize::new(floor));
+        Arc::new_cyclic(|me| Self { me: me.clone(), server, state, floor })
+    }
+
+    pub(crate) fn lent_as(self: &Arc<Self>, how: Use) -> Pool {
+        let turns = Arc::new(Semaphore::new(how.limit.max(1)));
+        Pool { sessions: Arc::clone(self), turns, how }
+    }
+
+    /// So many stay open from now on though they are idle.
+    pub(crate) fn keep(&self, floor: usize) {
+        self.floor.store(floor, Ordering::Relaxed);
+    }
+
+    /// A session that was opened elsewhere.
+    pub(crate) fn add(&self, connection: Connection) {
+        lock(&self.state).idle.push((Arc::new(connection), Instant::now()));
+    }
+
+    /// Closes what has been idle for so long.
+    pub(crate) fn close_idle(&self, idle_for: Duration) {
+        let mut closed = Vec::new();
+        let mut state = lock(&self.state);
+        let floor = self.floor.load(Ordering::Relaxed);
+        state.idle.retain(|(connection, _)| !connection.is_closed());
+        // The one that was used last is the last in line.
+        while state.open() > floor
+            && state.idle.first().is_some_and(|(_, since)| since.elapsed() >= idle_for)
+        {
+            closed.push(state.idle.remove(0));
+        }
+        drop(state);
+        // The server is told when the client is dropped.
+        drop(closed);
+    }
+
+    /// How many are open, and what the server said if it had none left a moment ago.
+    pub(crate) fn shortage(&self, recently: Duration) -> Option<(usize, Failure)> {
+        let state = lock(&self.state);
+        let (at, failure) = state.refused.as_ref()?;
+        (at.elapsed() < recently).then(|| (state.open(), failure.clone()))
+    }
+
+    fn holders(&self) -> String {
+        let state = lock(&self.state);
+        let holder =
+            |(who, since): &(String, Instant)| format!("{who} for {:.1?}", since.elapsed());
+        let holders: Vec<String> = state.lent.values().take(5).map(holder).collect();
+        match holders.is_empty() {
+            true => "others that took turns".to_owned(),
+            false => holders.join(", "),
+        }
+    }
+}
+
+impl Lender for Sessions {
+    fn returned(&self, loan: u64, connection: Arc<Connection>) {
+        let mut state = lock(&self.state);
+        state.lent.remove(&loan);
+        if connection.is_closed() {
+            state.wake_one();
+            return;
+        }
+        let mut connection = connection;
+        while let Some((who, waiting)) = state.waiting.pop_front() {
+            let (loan, home) = (state.lend(&who), self.me.clone());
+            match waiting.send(Some(Given { connection: Some(connection), loan, home })) {
+                Ok(()) => return,
+                // Nobody waits there any more.
+                Err(back) => {
+                    state.lent.remove(&loan);
+                    let Some(back) = back.and_then(|mut back| back.connection.take()) else {
+                        return;
+                    };
+                    connection = back;
+                }
+            }
+        }
+        state.idle.push((connection, Instant::now()));
+    }
+
+    fn lost(&self, loan: u64) {
+        let mut state = lock(&self.state);
+        state.lent.remove(&loan);
+        state.wake_one();
+    }
+}
+
+/// A session that is handed over to somebody who waits. If nobody takes it, it goes back.
+struct Given {
+    connection: Option<Arc<Connection>>,
+    loan: u64,
+    home: Weak<Sessions>,
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        if let (Some(connection), Some(home)) = (self.connection.take(), self.home.upgrade()) {
+            home.returned(self.loan, connection);
+        }
+    }
+}
+
+/// Counts a session that is being opened, however that ends.
+struct Opening<'a>(&'a Sessions);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.state);
+        state.opening -= 1;
+        state.wake_one();
+    }
+}
+
+/// What to do next for a session.
+enum Next {
+    Take(Arc<Connection>, u64),
+    Open,
+    Wait(oneshot::Receiver<Option<Given>>),
+}
+
+impl Pool {
+    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
+    }
+
+    /// A session, for somebody.
+    pub(crate) async fn get(&self, who: &str) -> Lent {
+        let started = Instant::now();
+        let turn = timeout(self.how.wait, Arc::clone(&self.turns).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(self.none_free()) };
+        let (connection, loan) = self.connection(who, started).await?;
+        let lender = Arc::clone(&self.sessions) as Arc<dyn Lender>;
+        // From here on it is on loan, whatever becomes of its borrower.
+        let lease = Lease::new(connection, loan, lender, Some(Permit::Turn(turn)));
+        lease.session().serve(self.how.purpose).await;
+        Ok(lease)
+    }
+
+    async fn connection(
+        &self,
+        who: &str,
+        started: Instant,
+    ) -> Result<(Arc<Connection>, u64), Failure> {
+        loop {
+            match self.next(who, started) {
+                Next::Take(connection, loan) => return Ok((connection, loan)),
+                Next::Open => {
+                    let opening = Opening(&self.sessions);
+                    let opened = self.sessions.server.open().await;
+                    let mut state = lock(&self.sessions.state);
+                    match opened {
+                        Ok(connection) => {
+                            state.refused = None;
+                            let loan = state.lend(who);
+                            drop(state);
+                            drop(opening);
+                            return Ok((Arc::new(connection), loan));
+                        }
+                        Err(failure) => {
+                            let others = state.open() - 1;
+                            if failure.is_full() {
+                                state.refused = Some((Instant::now(), failure.clone()));
+                            }
+                            drop(state);
+                            drop(opening);
+                            // Others are there: it takes turns with them.
+                            if !failure.is_full() || others == 0 {
+                                return Err(failure);
+                            }
+                        }
+                    }
+                }
+                Next::Wait(given) => {
+                    let left = self.how.wait.saturating_sub(started.elapsed());
+                    let again = match self.how.growth {
+                        Growth::After(after) => after.saturating_sub(started.elapsed()),
+                        _ => ASK_AGAIN,
+                    };
+                    let again = if again.is_zero() { ASK_AGAIN } else { again };
+                    let mut given = given;
+                    let waited = timeout(left.min(again), &mut given).await;
+                    // It may have come at the last moment.
+                    let mut late = || {
+                        given.close();
+                        given.try_recv().ok()
+                    };
+                    let given = waited.map_or_else(|_| late(), Result::ok);
+                    if let Some(Some(mut given)) = given
+                        && let Some(connection) = given.connection.take()
+                    {
+                        return Ok((connection, given.loan));
+                    }
+                    if started.elapsed() >= self.how.wait {
+                        return Err(self.none_free());
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&self, who: &str, started: Instant) -> Next {
+        let mut state = lock(&self.sessions.state);
+        if let Some(connection) = state.idle(self.how.purpose) {
+            let loan = state.lend(who);
+            return Next::Take(connection, loan);
+        }
+        let refused = state.refused.as_ref();
+        let may_ask = refused.is_none_or(|(at, _)| at.elapsed() >= ASK_AGAIN);
+        let grows = match self.how.growth {
+            Growth::Always => may_ask,
+            Growth::WithRoom => may_ask && self.sessions.server.room.is_ample(),
+            Growth::After(after) => may_ask && started.elapsed() >= after,
+        };
+        if state.open() == 0 || grows {
+            state.opening += 1;
+            return Next::Open;
+        }
+        let (given, receiver) = oneshot::channel();
+        state.waiting.push_back((who.to_owned(), given));
+        Next::Wait(receiver)
+    }
+
+    fn none_free(&self) -> Failure {
+        let (wait, option) = (self.how.wait, self.how.option);
+        let seen = self.sessions.server.room.seen();
+        Failure::NoneFree { wait, holders: self.sessions.holders(), option, seen }
+    }
+}

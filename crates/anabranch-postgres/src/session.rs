@@ -1,0 +1,200 @@
+//! A session of the server: its driver, its prepared statements, and what it is set up for.
+
+use crate::error::Failure;
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_postgres::{Client, Error, Statement};
+
+/// A query with more names than this is not kept prepared: there are too many shapes of such.
+const MAX_KEPT_PLACEHOLDERS: usize = 20;
+
+/// The statements of an append are few and simple: one plan serves all values, while making one for
+/// each batch took a sixth of the time of a single append.
+const APPENDING: &str = "SET plan_cache_mode = force_generic_plan";
+/// A page of a filtered read is a range of positions, whatever the filter: the primary key finds it, and
+/// anything else reads the whole log for each page. The planner cannot know how many rows pass the
+/// filter, so it is not asked. What is switched off looks so costly that it would be compiled first
+/// (`jit`), which takes longer than the rest.
+const SCANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_sort = off; \
+                        SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off";
+
+/// What a session is set up for. A session changes its purpose when it is lent to another use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Statements of users among others: what they set is taken back before another use.
+    Effects,
+    Read,
+    Scan,
+    Append,
+}
+
+impl Purpose {
+    fn settings(self) -> &'static str {
+        match self {
+            Self::Effects | Self::Read => "",
+            Self::Scan => SCANNING,
+            Self::Append => APPENDING,
+        }
+    }
+}
+
+/// A connection, and the task that drives it.
+pub(crate) struct Bare {
+    pub(crate) client: Client,
+    pub(crate) driver: AbortHandle,
+    pub(crate) closed: watch::Receiver<bool>,
+}
+
+/// A session of the server.
+pub(crate) struct Connection {
+    client: Client,
+    driver: AbortHandle,
+    closed: watch::Receiver<bool>,
+    statements: Mutex<HashMap<String, Statement>>,
+    purpose: Mutex<Purpose>,
+    /// What every session begins with.
+    settings: &'static str,
+    /// The server's process, as it was when the session began.
+    pub(crate) pid: i32,
+}
+
+impl Connection {
+    pub(crate) fn new(bare: Bare, settings: &'static str, pid: i32) -> Self {
+        let Bare { client, driver, closed } = bare;
+        let (statements, purpose) = (Mutex::default(), Mutex::new(Purpose::Effects));
+        Self { client, driver, closed, statements, purpose, settings, pid }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn purpose(&self) -> Purpose {
+        *lock(&self.purpose)
+    }
+
+    /// Sets it up for another use. That is only sent: what is sent next comes after it, so nobody waits.
+    pub(crate) async fn serve(&self, purpose: Purpose) {
+        if self.purpose() == purpose {
+            return;
+        }
+        *lock(&self.purpose) = purpose;
+        let settings = [self.settings, purpose.settings()].join(";");
+        let set = format!("RESET ALL; {settings}");
+        let set = self.client.batch_execute(&set);
+        tokio::pin!(set);
+        // The first poll sends it. If it fails, the connection is gone and the next statement says so.
+        let _ = futures_util::poll!(&mut set);
+    }
+
+    /// A statement, kept for the next time.
+    pub(crate) async fn prepare_cached(&self, sql: &str) -> Result<Statement, Error> {
+        if let Some(known) = lock(&self.statements).get(sql) {
+            return Ok(known.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        lock(&self.statements).insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Waits until the connection is gone.
+    pub(crate) async fn until_closed(&self) {
+        let mut closed = self.closed.clone();
+        // An error means that its driver is gone, and the connection with it.
+        let _ = closed.wait_for(|closed| *closed).await;
+    }
+
+    /// Ends it at once, wherever it stands in a transaction.
+    pub(crate) fn abort(&self) {
+        self.driver.abort();
+    }
+}
+
+impl Deref for Connection {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// A statement, kept for the next time unless its shape is a rare one.
+pub(crate) async fn prepare(session: &Connection, sql: &str) -> Result<Statement, Error> {
+    if sql.matches('$').count() <= MAX_KEPT_PLACEHOLDERS {
+        session.prepare_cached(sql).await
+    } else {
+        session.prepare(sql).await
+    }
+}
+
+/// What a lock protects stays whole: nothing panics while it is held.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where sessions come from.
+pub(crate) trait Lender: Send + Sync {
+    /// The session has done its work, and is sound.
+    fn returned(&self, loan: u64, connection: std::sync::Arc<Connection>);
+
+    /// The session was given up: it is closed.
+    fn lost(&self, loan: u64);
+}
+
+/// A session on loan. It is lent again when its work is done; one that is given up half-way may be
+/// anywhere in a transaction, so the server ends that together with the connection.
+pub(crate) struct Lease {
+    connection: Option<std::sync::Arc<Connection>>,
+    loan: u64,
+    lender: std::sync::Arc<dyn Lender>,
+    /// What the borrower holds beside it, until it is over.
+    _permit: Option<Permit>,
+}
+
+/// What a borrower waited for.
+pub(crate) enum Permit {
+    /// One of so many that may use a pool at the same time.
+    Turn(
+        #[expect(dead_code, reason = "held until it is dropped")] tokio::sync::OwnedSemaphorePermit,
+    ),
+    /// The only one.
+    Alone(
+        #[expect(dead_code, reason = "held until it is dropped")] tokio::sync::OwnedMutexGuard<()>,
+    ),
+}
+
+impl Lease {
+    pub(crate) fn new(
+        connection: std::sync::Arc<Connection>,
+        loan: u64,
+        lender: std::sync::Arc<dyn Lender>,
+        permit: Option<Permit>,
+    ) -> Self {
+        Self { connection: Some(connection), loan, lender, _permit: permit }
+    }
+
+    pub(crate) fn session(&self) -> &Connection {
+        self.connection.as_ref().expect("it is there until it is given back")
+    }
+
+    pub(crate) fn give_back(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.lender.returned(self.loan, connection);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            connection.abort();
+            self.lender.lost(self.loan);
+        }
+    }
+}
+
+/// What opening or borrowing a session answers with.
+pub(crate) type Lent = Result<Lease, Failure>;

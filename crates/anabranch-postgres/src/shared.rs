@@ -1,0 +1,251 @@
+//! The sessions that all logs and all replica sets of a process share, where they go to the same database
+//! as the same user: four, beside those of lanes at work.
+//!
+//! | session | for |
+//! |---|---|
+//! | the link | listens, notifies, shows the life of all workers, takes their heartbeats |
+//! | control | claims, generations, commands |
+//! | the watcher | watches workers of other processes |
+//! | work | reads and appends; more of them while there is work and ample room |
+//!
+//! The lanes of each set have sessions of their own, which nobody else can use up; so have transactions of
+//! callers.
+
+use crate::connection::Server;
+use crate::error::Failure;
+use crate::life::Watcher;
+use crate::link::{Ears, Link, Task};
+use crate::look_alikes;
+use crate::pool::{Growth, Pool, Sessions, Use};
+use crate::session::{Purpose, lock};
+use crate::wake::Wake;
+use anabranch_core::StoreError;
+use anabranch_store::{Durability, Namespace};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Handle, Id};
+use tokio::sync::{OnceCell, watch};
+
+/// How long a session may be idle before it is closed, less where the server has little room, and how often
+/// that is looked at.
+const IDLE: Duration = Duration::from_secs(3);
+const IDLE_IN_LITTLE_ROOM: Duration = Duration::from_secs(1);
+const SWEEP: Duration = Duration::from_millis(500);
+/// How often others are asked to close what they do not need.
+const ASK: Duration = Duration::from_secs(1);
+/// Control work is short, so a set waits for the session that another one uses; a claim that waits for
+/// somebody's lock does not hold up other sets for longer than this.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a lane waits for its turn: others of its set may be at work for long.
+const LANE_WAIT: Duration = Duration::from_secs(60);
+
+/// The channel on which processes ask each other for connections, whichever logs they have.
+const WANTED: &str = "anabranch_sessions_wanted";
+
+/// What makes sessions interchangeable. Their tasks belong to the runtime that opened them.
+#[derive(PartialEq)]
+struct Key {
+    url: String,
+    durability: Durability,
+    runtime: Id,
+}
+
+/// The sessions that a process shares.
+pub(crate) struct Shared {
+    pub(crate) server: Server,
+    pub(crate) link: Arc<Link>,
+    control: Arc<Sessions>,
+    pub(crate) watcher: Arc<Watcher>,
+    /// Sessions that read and append.
+    pub(crate) work: Arc<Sessions>,
+    /// The sessions of lanes, set by set.
+    lanes: Mutex<Vec<Weak<Sessions>>>,
+    wakes: Mutex<HashMap<String, Weak<Wake>>>,
+    /// How many workers there are.
+    workers: AtomicUsize,
+    suitable: OnceCell<()>,
+    /// What others ask for.
+    wanted: Ears,
+    sweeper: OnceLock<Task>,
+}
+
+/// All that this process shares.
+static ALL: Mutex<Vec<(Key, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+impl Shared {
+    /// Those of this process for a URL.
+    pub(crate) fn of(url: &str, durability: Durability) -> Result<Arc<Self>, StoreError> {
+        let key = Key { url: url.to_owned(), durability, runtime: Handle::current().id() };
+        let mut all = lock(&ALL);
+        all.retain(|(_, shared)| shared.strong_count() > 0);
+        let known = all.iter().find(|(known, _)| *known == key);
+        if let Some(shared) = known.and_then(|(_, shared)| shared.upgrade()) {
+            return Ok(shared);
+        }
+        let shared = Arc::new(Self::new(Server::parse(url, durability)?));
+        all.push((key, Arc::downgrade(&shared)));
+        drop(all);
+        let sweep = sweep(Arc::downgrade(&shared));
+        shared.sweeper.get_or_init(|| Task::spawn(sweep));
+        Ok(shared)
+    }
+
+    fn new(server: Server) -> Self {
+        Self {
+            link: Arc::new(Link::new(&server)),
+            control: Sessions::new(server.clone(), 0),
+            watcher: Arc::new(Watcher::new(&server)),
+            work: Sessions::new(server.clone(), 1),
+            lanes: Mutex::default(),
+            wakes: Mutex::default(),
+            workers: AtomicUsize::new(0),
+            suitable: OnceCell::new(),
+            wanted: Arc::new(watch::Sender::new(0)),
+            sweeper: OnceLock::new(),
+            server,
+        }
+    }
+
+    /// Refuses what only looks like PostgreSQL, the first time.
+    pub(crate) async fn check(&self) -> Result<(), Failure> {
+        let check = async {
+            let first = look_alikes::check(&self.server).await?;
+            self.work.add(first);
+            Ok(())
+        };
+        self.suitable.get_or_try_init(|| check).await.map(drop)
+    }
+
+    /// Sessions for the lanes of a set.
+    pub(crate) fn lanes(&self, limit: usize) -> Pool {
+        let sessions = Sessions::new(self.server.clone(), 0);
+        let mut lanes = lock(&self.lanes);
+        lanes.retain(|sessions| sessions.strong_count() > 0);
+        lanes.push(Arc::downgrade(&sessions));
+        sessions.lent_as(Use {
+            purpose: Purpose::Effects,
+            limit,
+            growth: Growth::Always,
+            wait: LANE_WAIT,
+            option: "Options::sessions",
+        })
+    }
+
+    /// The session for control, for one set: one use at a time.
+    pub(crate) fn control(&self) -> Pool {
+        self.control.lent_as(Use {
+            purpose: Purpose::Effects,
+            limit: 1,
+            growth: Growth::After(CONTROL_PATIENCE),
+            wait: LANE_WAIT,
+            option: "max_connections",
+        })
+    }
+
+    /// Who wakes the readers of a log.
+    pub(crate) fn wake(&self, namespace: &Namespace) -> Arc<Wake> {
+        let mut wakes = lock(&self.wakes);
+        wakes.retain(|_, wake| wake.strong_count() > 0);
+        if let Some(wake) = wakes.get(namespace.as_str()).and_then(Weak::upgrade) {
+            return wake;
+        }
+        let wake = Arc::new(Wake::new(&self.link, namespace));
+        wakes.insert(namespace.to_string(), Arc::downgrade(&wake));
+        wake
+    }
+
+    /// Opens the four that a worker cannot do without, and keeps them open.
+    pub(crate) async fn secure(self: &Arc<Self>) -> Result<Secured, Failure> {
+        let secured = Secured::new(self);
+        self.link.ready().await?;
+        self.control().get("a worker that starts").await?.give_back();
+        let work = self.work.lent_as(Use { limit: 1, ..READING });
+        work.get("a worker that starts").await?.give_back();
+        self.watcher.ready().await?;
+        Ok(secured)
+    }
+
+    /// Closes what has been idle for so long, in all pools.
+    fn close_idle(&self, idle_for: Duration) {
+        self.work.close_idle(idle_for);
+        self.control.close_idle(idle_for);
+        let lanes: Vec<_> = lock(&self.lanes).iter().filter_map(Weak::upgrade).collect();
+        lanes.iter().for_each(|lanes| lanes.close_idle(idle_for));
+    }
+}
+
+/// How the log reads: more sessions while the server has ample room.
+pub(crate) const READING: Use = Use {
+    purpose: Purpose::Read,
+    limit: 1,
+    growth: Growth::WithRoom,
+    wait: Duration::from_secs(5),
+    option: "Options::readers",
+};
+
+/// The four sessions stay open for a worker until this is dropped.
+pub(crate) struct Secured {
+    shared: Arc<Shared>,
+}
+
+impl Secured {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.workers.fetch_add(1, Ordering::Relaxed);
+        shared.control.keep(1);
+        shared.watcher.stay(true);
+        shared.link.listen(WANTED, &shared.wanted);
+        Self { shared: Arc::clone(shared) }
+    }
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        shared.link.unlisten(WANTED, &shared.wanted);
+        if shared.workers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            shared.control.keep(0);
+            shared.watcher.stay(false);
+        }
+    }
+}
+
+/// Closes idle sessions: after a while, and at once when somebody needs them.
+async fn sweep(shared: Weak<Shared>) {
+    let (room, wanted) = match shared.upgrade() {
+        Some(shared) => (Arc::clone(&shared.server.room), Arc::clone(&shared.wanted)),
+        None => return,
+    };
+    let mut wanted = wanted.subscribe();
+    let mut asked: Option<Instant> = None;
+    loop {
+        let mut is_short = false;
+        let mut idle = if room.is_tight() { IDLE_IN_LITTLE_ROOM } else { IDLE };
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP) => {}
+            () = room.wanted.notified() => is_short = true,
+            changed = wanted.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                room.is_asked_for();
+                idle = Duration::ZERO;
+            }
+        }
+        let Some(shared) = shared.upgrade() else { return };
+        shared.close_idle(idle);
+        if is_short && asked.is_none_or(|at| at.elapsed() >= ASK) {
+            asked = Some(Instant::now());
+            ask(&shared).await;
+        }
+    }
+}
+
+/// Tells other processes that connections are short, if there is a session to say it with.
+async fn ask(shared: &Shared) {
+    let Ok(lease) = shared.link.lend().await else { return };
+    if lease.session().batch_execute(&format!("NOTIFY {WANTED}")).await.is_ok() {
+        lease.give_back();
+    }
+}

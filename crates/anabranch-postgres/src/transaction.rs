@@ -1,0 +1,340 @@
+//! Transactions of consumers: batches of statements, pipelined.
+//!
+//! Begin, statements, fence and commit leave in one go; the answers are taken as they arrive. If one
+//! fails, the server refuses those after it, and answers the commit with a rollback.
+
+use crate::connection::Server;
+use crate::error::Failure;
+use crate::link::{Check, Link};
+use crate::pool::Pool;
+use crate::ready::{OURS, Ready, Unmet};
+use crate::session::{Connection, Lease, Lent};
+use crate::wake::Wake;
+use anabranch_core::StoreError;
+use anabranch_store::database::{
+    Answer, End, Expect, Failed, Reason, Session, Statement, Topic, Who, Work,
+};
+use futures_util::future::BoxFuture;
+use futures_util::{pin_mut, poll};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio_postgres::Error;
+
+/// How long a batch may take. Statements of users may be slow; a server that is gone must be
+/// noticed all the same.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How a transaction begins: under the name of whoever it belongs to, so that its heirs find it if it
+/// is left behind, and an operator if it waits.
+fn begin(who: &Who) -> String {
+    format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL application_name = '{}'; \
+         SET LOCAL {OURS} = 'yes'",
+        who.name()
+    )
+}
+
+/// Where the session of a transaction comes from.
+pub(crate) enum Source {
+    /// One pool, or another if the server has no connection left for the first.
+    Pool(Pool, Option<Pool>),
+    Link(Arc<Link>),
+}
+
+impl Source {
+    async fn lend(&self, who: &str) -> Lent {
+        match self {
+            Self::Pool(pool, instead) => match (pool.get(who).await, instead) {
+                (Err(failure), Some(instead)) if failure.is_full() => instead.get(who).await,
+                (lent, _) => lent,
+            },
+            Self::Link(link) => link.lend().await,
+        }
+    }
+
+    /// What to make sure of together with a transaction: whether the session that shows life still does.
+    fn check(&self, lease: &Lease) -> Option<Check> {
+        match self {
+            Self::Pool(..) => None,
+            Self::Link(link) => Some(link.check(lease.session())),
+        }
+    }
+}
+
+/// A transaction over a session that is lent to it.
+pub(crate) struct PostgresSession {
+    server: Server,
+    source: Source,
+    wake: Arc<Wake>,
+    /// Whose transaction it is.
+    who: String,
+    /// The statement that tells all workers.
+    signal: String,
+    /// How a transaction begins.
+    begin: String,
+    open: Option<Lease>,
+    /// Whether there are tasks to tell of once it is committed. That is done afterwards, since a NOTIFY
+    /// takes a lock of the whole server, and there may be many.
+    tasks: bool,
+}
+
+impl PostgresSession {
+    pub(crate) fn new(server: Server, source: Source, wake: Arc<Wake>, who: &Who) -> Self {
+        let (begin, who) = (begin(who), who.name());
+        let signal = wake.signal_statement(Topic::Workers);
+        Self { server, source, wake, who, signal, begin, open: None, tasks: false }
+    }
+
+    async fn send(&mut self, statements: Vec<Statement>, end: End) -> Result<Vec<Answer>, Failed> {
+        let at = &self.server.at;
+        let (lease, begun) = match self.open.take() {
+            Some(lease) => (lease, true),
+            None => {
+                let lent = self.source.lend(&self.who).await;
+                (lent.map_err(|failure| Failed::store(failure.at(at)))?, false)
+            }
+        };
+        let session = lease.session();
+        let mut statements = statements;
+        let check = self.source.check(&lease);
+        if check.is_some() {
+            statements.push(Check::statement());
+        }
+        self.tasks |= statements.iter().any(|one| matches!(one.work, Work::Signal(Topic::Tasks)));
+        let own = Own { signal: &self.signal, begin: &self.begin };
+        let work = batch(session, own, &statements, begun, end);
+        // A heartbeat runs nobody's statements.
+        let patience = if check.is_some() { self.server.silence } else { PATIENCE };
+        let Ok(result) = tokio::time::timeout(patience, work).await else {
+            return Err(Failed::store(Failure::Silent(patience).at(at)));
+        };
+        match result {
+            Ok(mut answers) => {
+                if let Some(check) = check {
+                    let answer = answers.pop().unwrap_or_default();
+                    let checked = check.answered(&answer, &self.server.room);
+                    checked.map_err(|failure| Failed::store(failure.at(at)))?;
+                }
+                match end {
+                    End::Commit => {
+                        lease.give_back();
+                        if std::mem::take(&mut self.tasks) {
+                            self.wake.announce(Topic::Tasks);
+                        }
+                    }
+                    End::Open { .. } => self.open = Some(lease),
+                }
+                Ok(answers)
+            }
+            Err(failed) => {
+                let is_local = failed.statement.is_some()
+                    && failed.error.code().is_none()
+                    && !failed.error.is_closed();
+                let failure = Failure::from(failed.error);
+                if failure.is_stale_plan() {
+                    // A table has changed since it was prepared: on another session it is prepared
+                    // anew.
+                    let source = "a table has changed meanwhile".into();
+                    return Err(Failed::store(StoreError::Busy { at: at.clone(), source }));
+                }
+                // A session that the server spoke to, or that a statement never reached, is sound
+                // once it has rolled back; of others we do not know where they stand.
+                if (failure.leaves_session_sound() || is_local)
+                    && self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
+                {
+                    lease.give_back();
+                }
+                Err(match failed.fence {
+                    Some(Unmet::Unmatched) => {
+                        Failed { statement: failed.statement, reason: Reason::Unmatched }
+                    }
+                    // Which statement it was, nobody knows.
+                    Some(Unmet::Ended) => {
+                        Failed { statement: None, reason: Reason::TransactionEnded }
+                    }
+                    None => Failed { statement: failed.statement, reason: reason(at, &failure) },
+                })
+            }
+        }
+    }
+}
+
+impl Session for PostgresSession {
+    fn run(
+        &mut self,
+        statements: Vec<Statement>,
+        end: End,
+    ) -> BoxFuture<'_, Result<Vec<Answer>, Failed>> {
+        Box::pin(self.send(statements, end))
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
+impl Drop for PostgresSession {
+    /// What is open is rolled back, and its session is as good as before.
+    fn drop(&mut self) {
+        let (Some(lease), Ok(runtime)) = (self.open.take(), Handle::try_current()) else { return };
+        let server = self.server.clone();
+        runtime.spawn(async move {
+            if server.in_time(lease.session().batch_execute("ROLLBACK")).await.is_ok() {
+                lease.give_back();
+            }
+        });
+    }
+}
+
+/// What lies in the statement is the statement's fault; the rest is the database's.
+fn reason(at: &str, failure: &Failure) -> Reason {
+    match failure.at(at) {
+        StoreError::Other { source, .. } => Reason::Refused { said: source.to_string() },
+        other => Reason::Store(other),
+    }
+}
+
+/// The first error of a batch.
+struct FirstError {
+    statement: Option<usize>,
+    error: Error,
+    /// Set where the error is the fence's way to say something.
+    fence: Option<Unmet>,
+}
+
+impl FirstError {
+    fn at(statement: usize, error: Error) -> Self {
+        Self { statement: Some(statement), error, fence: None }
+    }
+}
+
+impl From<Error> for FirstError {
+    fn from(error: Error) -> Self {
+        Self { statement: None, error, fence: None }
+    }
+}
+
+/// The statements that come from us.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    signal: &'a str,
+    begin: &'a str,
+}
+
+async fn batch(
+    session: &Connection,
+    own: Own<'_>,
+    statements: &[Statement],
+    begun: bool,
+    end: End,
+) -> Result<Vec<Answer>, FirstError> {
+    // What follows a change of tables can be prepared only after it.
+    if let Some(change) = statements.iter().position(changes_tables)
+        && change + 1 < statements.len()
+    {
+        let (before, after) = statements.split_at(change + 1);
+        let open = End::Open { idle: PATIENCE };
+        let mut answers = Box::pin(batch(session, own, before, begun, open)).await?;
+        let rest = Box::pin(batch(session, own, after, true, end)).await;
+        let shifted = |error: FirstError| FirstError {
+            statement: error.statement.map(|later| later + change + 1),
+            ..error
+        };
+        answers.extend(rest.map_err(shifted)?);
+        return Ok(answers);
+    }
+    let begin = match (begun, end) {
+        (true, _) => None,
+        (false, End::Commit) => Some(own.begin.to_owned()),
+        (false, End::Open { idle }) => {
+            let (begin, idle) = (own.begin, idle.as_millis());
+            Some(format!("{begin}; SET LOCAL idle_in_transaction_session_timeout = {idle}"))
+        }
+    };
+    let begin = async {
+        match &begin {
+            Some(begin) => session.batch_execute(begin).await,
+            None => Ok(()),
+        }
+    };
+    let commit = async {
+        match end {
+            End::Commit => session.batch_execute("COMMIT").await,
+            End::Open { .. } => Ok(()),
+        }
+    };
+    pin_mut!(begin, commit);
+    // The first poll of each sends it; so the order of the polls is the order on the wire. Preparing
+    // may wait for somebody's lock: then it is known by then who waits.
+    let mut begun = poll!(&mut begin);
+    // All are prepared before the first is sent; else one could overtake another.
+    let prepare = async {
+        let mut ready = Vec::with_capacity(statements.len());
+        for (number, statement) in statements.iter().enumerate() {
+            let prepared = Ready::of(session, own.signal, statement).await;
+            ready.push(prepared.map_err(|error| FirstError::at(number, error))?);
+        }
+        Ok::<_, FirstError>(ready)
+    };
+    pin_mut!(prepare);
+    // An answer may come in pieces, of which the driver keeps two for whoever does not take them; then
+    // it reads no further. So what comes before is taken while something later is waited for.
+    let ready = poll_fn(|context| {
+        if begun.is_pending() {
+            begun = begin.as_mut().poll(context);
+        }
+        prepare.as_mut().poll(context)
+    });
+    let ready = ready.await?;
+    let mut sent = Vec::with_capacity(ready.len());
+    for (statement, ready) in statements.iter().zip(&ready) {
+        let mut answer = Box::pin(ready.send(session, statement));
+        let first = poll!(&mut answer);
+        let is_sent = !matches!(first, Poll::Ready(Err(_)));
+        sent.push((answer, first));
+        if !is_sent {
+            // A value that does not fit is found before it is sent: then the commit must not be.
+            break;
+        }
+    }
+    let is_whole =
+        sent.len() == statements.len() && !matches!(sent.last(), Some((_, Poll::Ready(Err(_)))));
+    let committed = if is_whole { poll!(&mut commit) } else { Poll::Pending };
+
+    let first_of = |polled: Poll<Result<(), Error>>| match polled {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => None,
+    };
+    match first_of(begun) {
+        Some(done) => done?,
+        None => begin.await?,
+    }
+    let mut answers = Vec::with_capacity(sent.len());
+    for (number, (answer, first)) in sent.into_iter().enumerate() {
+        let answer = match first {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => answer.await,
+        };
+        answers.push(answer.map_err(|error| {
+            let is_fence = matches!(statements[number].expect, Expect::Changes(_))
+                || matches!(statements[number].work, Work::Begun);
+            let fence = Unmet::said_by(&error).filter(|_| is_fence);
+            FirstError { fence, ..FirstError::at(number, error) }
+        })?);
+    }
+    match first_of(committed) {
+        Some(done) => done?,
+        None => commit.await?,
+    }
+    Ok(answers)
+}
+
+/// Whether a statement makes, changes or drops something that a later one may name.
+fn changes_tables(statement: &Statement) -> bool {
+    let Work::Sql(sql, _) = &statement.work else { return false };
+    let word = sql.split_whitespace().next().unwrap_or_default();
+    ["CREATE", "ALTER", "DROP"].iter().any(|change| word.eq_ignore_ascii_case(change))
+}

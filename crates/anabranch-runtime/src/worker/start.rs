@@ -1,0 +1,98 @@
+//! Before a worker joins: its consumers are registered, and what is lost meanwhile is tried again.
+
+use super::Plan;
+use crate::consumer::leave_out_outdated;
+use crate::run_error::RunError;
+use crate::tables::Tables;
+use anabranch_core::Position;
+use anabranch_store::{Backoff, Log};
+use std::time::{Duration, Instant};
+
+/// How long a start is tried again. The database was there a moment ago, when the log was opened: a connection
+/// that is cut, or a fail-over, does not end the process; what lasts longer is said.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A start that is tried again.
+pub(super) struct Patience {
+    until: Instant,
+    backoff: Backoff,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { until: Instant::now() + PATIENCE, backoff: Backoff::default() }
+    }
+
+    /// Waits a little if the database is away, and not for too long yet; else it is the error.
+    pub(super) async fn wait_out(&mut self, error: RunError) -> Result<(), RunError> {
+        match error {
+            RunError::Store(error) if error.is_transient() && Instant::now() < self.until => {
+                if self.backoff.complains() {
+                    tracing::warn!(%error, "cannot start yet");
+                }
+                tokio::time::sleep(self.backoff.wait()).await;
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+}
+
+/// Registers the consumers of a set: says which of them are refused, and with what position it has to catch up.
+pub(super) async fn prepare(
+    log: &Log,
+    tables: &Tables,
+    plan: &mut Plan,
+) -> Result<(Vec<Option<RunError>>, Option<Position>), RunError> {
+    let mut patience = Patience::new();
+    loop {
+        match try_prepare(log, tables, plan).await {
+            Err(error) => patience.wait_out(error).await?,
+            done => return done,
+        }
+    }
+}
+
+async fn try_prepare(
+    log: &Log,
+    tables: &Tables,
+    plan: &mut Plan,
+) -> Result<(Vec<Option<RunError>>, Option<Position>), RunError> {
+    leave_out_outdated(&mut plan.consumers, tables).await?;
+    let refused = register(log, tables, plan).await?;
+    let target = match plan.catch_up {
+        true => Some(log.head().await?),
+        false => None,
+    };
+    Ok((refused, target))
+}
+
+/// Registers the consumers of a set. Those that are refused do not keep the others from running.
+async fn register(
+    log: &Log,
+    tables: &Tables,
+    plan: &mut Plan,
+) -> Result<Vec<Option<RunError>>, RunError> {
+    let mut refused = Vec::new();
+    for consumer in &mut plan.consumers {
+        match consumer.take_place(log, tables).await {
+            Ok(placed) => {
+                *consumer = placed;
+                refused.push(None);
+            }
+            Err(RunError::Store(error)) if error.is_transient() => return Err(error.into()),
+            Err(error) => refused.push(Some(error)),
+        }
+    }
+    let ends = plan.fail_fast || refused.iter().all(Option::is_some);
+    if let Some(error) = refused.iter_mut().filter(|_| ends).find_map(Option::take) {
+        return Err(error);
+    }
+    if plan.catch_up || plan.fail_fast {
+        // It is to be tried now, and to end if that fails.
+        for consumer in &plan.consumers {
+            tables.end_outage(&consumer.name).await?;
+        }
+    }
+    Ok(refused)
+}
