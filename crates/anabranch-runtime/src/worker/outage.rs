@@ -87,7 +87,9 @@ impl Keeper {
             }
             Err(refused) => return self.is_broken(number, refused.into()),
         };
-        if is_able_elsewhere {
+        // Nobody takes over a fixed partition for sure, and a catch-up must not wait for it.
+        let may_wait = !self.plan.catch_up || self.plan.fixed.is_none();
+        if is_able_elsewhere && may_wait {
             return self.hand_over(number, error, slot).await;
         }
         if self.plan.catch_up {

@@ -16,6 +16,7 @@ on_both! {
     an_endpoint_that_is_away_stops_its_subscriber_alone,
     one_bad_canary_stops_nobody_and_comes_back_when_cured,
     a_worker_that_dies_while_it_tries_holds_up_nobody,
+    what_fails_in_a_catch_up_is_done_by_others,
 }
 
 const WORKERS: usize = 3;
@@ -46,12 +47,15 @@ async fn an_endpoint_that_is_away_stops_its_subscriber_alone(db: Db) {
     let mut endpoint = Endpoint::open().await;
     let (calls, ran) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let recorder = db.recorder("orders");
+    let caller = Caller { port: endpoint.port, calls: Arc::clone(&calls) };
+    let join = async || {
+        let set = ReplicaSet::new("s").projection(recorder.clone()).subscriber(caller.clone());
+        let set = set.pool(Counted(Arc::clone(&ran))).lanes(2).tuning(tuning());
+        start(&db.log().await, set)
+    };
     let mut workers = Vec::new();
     for _ in 0..WORKERS {
-        let caller = Caller { port: endpoint.port, calls: Arc::clone(&calls) };
-        let set = ReplicaSet::new("s").projection(recorder.clone()).subscriber(caller);
-        let set = set.pool(Counted(Arc::clone(&ran))).lanes(2).tuning(tuning());
-        workers.push(start(&db.log().await, set));
+        workers.push(join().await);
     }
     until_shared(&log, "caller", WORKERS).await;
     fill(&log, 0..800, 1..=1).await;
@@ -63,8 +67,10 @@ async fn an_endpoint_that_is_away_stops_its_subscriber_alone(db: Db) {
     let said = outage().await.unwrap().to_string();
     assert!(said.contains("refused") && said.contains("stopped by itself"), "{said}");
 
-    // One event each time, for the whole fleet.
+    // One event each time, for the whole fleet, and for those who join it.
     let before = (outage().await.unwrap().probes, calls.load(Ordering::SeqCst));
+    workers.push(join().await);
+    until_shared(&log, "caller", WORKERS + 1).await;
     let now =
         until("ten tries", async || outage().await.filter(|outage| outage.probes >= before.0 + 10));
     let (probes, now) = (now.await.probes - before.0, calls.load(Ordering::SeqCst) - before.1);
@@ -224,4 +230,29 @@ async fn a_worker_that_dies_while_it_tries_holds_up_nobody(db: Db) {
     for worker in workers.into_iter().flatten() {
         worker.stop().await;
     }
+}
+
+/// A catch-up whose handler fails is a success if others handle what it cannot.
+async fn what_fails_in_a_catch_up_is_done_by_others(db: Db) {
+    let log = db.log().await;
+    let retry = Retry::default().first(Duration::from_millis(2)).longest(Duration::from_millis(9));
+    let settings = Settings::default().retry(retry.attempts(100)).batch_size(20);
+    let recorder = db.recorder("orders").settings(settings);
+    let slow = recorder.clone().hook(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(())
+    });
+    let set = || ReplicaSet::new("s").tuning(tuning());
+    let good = start(&db.log().await, set().projection(slow));
+    until_shared(&log, "orders", 1).await;
+    fill(&log, 0..900, 1..=3).await;
+    let bad = recorder.clone().worker("bad").hook(|_| Err(HandlerError::new("not here")));
+    let calls = Arc::new(AtomicU64::new(0));
+    let bad = Recorder { handled: Arc::clone(&calls), ..bad };
+    set().projection(bad).catch_up(&db.log().await).await.unwrap();
+    assert!(calls.load(Ordering::SeqCst) > 0, "it has tried");
+    until_proven(&log, &recorder.table, 900, 3).await;
+    assert!(!handlers(&log, &recorder.table).await.contains("bad"));
+    assert!(status(&log, "orders").await.outage.is_none());
+    good.stop().await;
 }
