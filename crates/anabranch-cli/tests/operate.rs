@@ -87,13 +87,21 @@ async fn status_says_how_far_consumers_are_and_who_runs_them() {
     let text = stdout(&bench.command(&["status", NAME]));
     assert!(text.contains("running"), "{text}");
     assert!(text.contains(&format!(", pid {me}, a share")), "{text}");
+    let runner = words(&text).pop().unwrap().join(" ");
+    assert!(runner.ends_with(&format!(":{me} bench 1 5040 -")), "who runs it: {text}");
     let text = stdout(&bench.command(&["workers"]));
     let worker = &words(&text)[1];
     assert_eq!(
-        (worker[0], worker[2], worker[3], worker[5]),
-        ("bench", &*me.to_string(), "a share", "alive")
+        (worker[0], worker[2], worker[3], worker[5], worker[8]),
+        ("bench", &*me.to_string(), "a share", "alive", NAME)
     );
-    assert_eq!(lines(&bench.command(&["workers", "--json"]))[0]["is_alive"], true);
+    let worker = &lines(&bench.command(&["workers", "--json"]))[0];
+    assert_eq!(worker["is_alive"], true);
+    let runs = serde_json::json!([{ "consumer": NAME, "version": 1, "unable": null }]);
+    assert_eq!(worker["consumers"], runs);
+    let json = &lines(&bench.command(&["status", "--json"]))[0];
+    assert_eq!(json["runners"][0]["slots"], 5040);
+    assert_eq!(json["runners"][0]["replica_set"], "bench");
     let text = stdout(&bench.command(&["generations"]));
     let newest = &words(&text)[1];
     assert_eq!((newest[0], newest[1]), ("bench", "3"), "{text}");

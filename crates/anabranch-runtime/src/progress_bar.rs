@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const WIDTH: u64 = 24;
+/// How much of what has stopped a consumer is shown.
+const TROUBLE: usize = 60;
 
 /// Shows on a terminal how far each consumer is, for [`ReplicaSet::observe`](crate::ReplicaSet::observe).
 /// Where standard error is no terminal it shows nothing.
@@ -53,6 +55,11 @@ fn line(consumer: &ConsumerProgress, has_ended: bool, elapsed: Duration) -> Stri
         behind if rate >= 1.0 => format!("about {:.0} s left", behind as f64 / rate),
         _ => "waiting".to_owned(),
     };
+    if let Some(trouble) = &consumer.trouble {
+        // One line, as long as a terminal is wide.
+        let short: String = trouble.chars().take(TROUBLE).collect();
+        left = format!("stopped: {short}");
+    }
     for (keys, state) in [(parked, "parked"), (retrying, "retrying")] {
         if *keys > 0 {
             let comma = if left.is_empty() { "" } else { ", " };
@@ -74,6 +81,14 @@ mod tests {
 
     fn said(consumer: &ConsumerProgress, has_ended: bool) -> String {
         line(consumer, has_ended, Duration::from_secs(2))
+    }
+
+    #[test]
+    fn one_that_has_stopped_says_why() {
+        let trouble = Some(format!("connection refused {}", "x".repeat(100)));
+        let line = said(&ConsumerProgress { trouble, ..at(50, 10) }, false);
+        assert!(line.contains("stopped: connection refused xxx"), "{line}");
+        assert!(line.chars().count() < 150, "{line}");
     }
 
     #[test]

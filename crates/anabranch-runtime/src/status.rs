@@ -150,7 +150,7 @@ pub enum Owner {
     /// Nobody; the reasons of the cursor say why.
     Unassigned,
     /// A worker.
-    Worker(WorkerStatus),
+    Worker(Box<WorkerStatus>),
     /// A worker whose lease is over: the next one that wants these slots takes them.
     Dead(String),
 }
@@ -315,7 +315,7 @@ pub(crate) fn owner(cursor: &Cursor, workers: &[WorkerStatus]) -> Owner {
     match &cursor.owner {
         None => Owner::Unassigned,
         Some(id) => match workers.iter().find(|worker| worker.id == *id) {
-            Some(worker) if worker.is_alive => Owner::Worker(worker.clone()),
+            Some(worker) if worker.is_alive => Owner::Worker(Box::new(worker.clone())),
             _ => Owner::Dead(id.clone()),
         },
     }

@@ -4,8 +4,8 @@ use crate::crew::Worker;
 use crate::{last_version, process};
 use anabranch::postgres::tokio_postgres::{self, NoTls};
 use anabranch::sqlite::rusqlite::Connection;
-use anabranch::{Consumers, CursorStatus, Log, Namespace, Options, Owner};
-use std::collections::BTreeSet;
+use anabranch::{Consumers, Log, Namespace, Options, Owner};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -82,18 +82,26 @@ impl Place {
         anabranch::connect_with(&url, &options).await.unwrap()
     }
 
-    /// Waits until so many living workers own all slots of a consumer, each some.
-    pub async fn is_shared(&self, consumer: &str, workers: i64) {
+    /// Waits until so many living workers own all slots of a consumer, each some; or the same of all.
+    pub async fn is_shared(&self, consumer: &str, workers: usize) {
+        self.are_owned(consumer, workers, 5040).await;
+    }
+
+    pub async fn is_shared_evenly(&self, consumer: &str, workers: usize) {
+        self.are_owned(consumer, workers, 5040 / workers).await;
+    }
+
+    async fn are_owned(&self, consumer: &str, workers: usize, most: usize) {
         let log = self.log().await;
         until(&format!("{workers} workers share all slots of {consumer}"), async || {
             // There is none before it first runs.
             let Ok(status) = Consumers::of(&log).status(consumer).await else { return false };
-            let owner = |cursor: &CursorStatus| match &cursor.owner {
-                Owner::Worker(worker) => Some(worker.id.clone()),
-                _ => None,
-            };
-            let owners: Option<BTreeSet<String>> = status.cursors.iter().map(owner).collect();
-            owners.is_some_and(|owners| owners.len() as i64 == workers)
+            let mut owned = BTreeMap::<String, usize>::new();
+            for cursor in status.cursors {
+                let Owner::Worker(worker) = cursor.owner else { return false };
+                *owned.entry(worker.id).or_default() += cursor.slot_count;
+            }
+            owned.len() == workers && owned.values().all(|slots| *slots <= most)
         })
         .await;
     }

@@ -68,12 +68,16 @@ async fn old_workers_beside_new_ones_with_other_consumers(place: Place) {
     let others = [Tally::start(&place, "tally").await, Tally::start(&place, "tally").await];
     // Only old ones run the ledger: all of it is theirs. Only new ones run the other.
     place.is_shared("ledger", 2).await;
-    place.is_shared("tally", 2).await;
+    place.is_shared_evenly("tally", 2).await;
     all_go_on(&place, &mut workers).await;
     // An old one joins and, knowing nothing of that, plans for all alike.
+    let epochs =
+        format!("SELECT sum(epoch) FROM {} WHERE consumer = 'tally'", place.table("cursors"));
+    let before = place.number(&epochs).await;
     workers.push(Worker::start(&place, old, 3));
     place.is_shared("ledger", 3).await;
-    place.is_shared("tally", 2).await;
+    place.is_shared_evenly("tally", 2).await;
+    assert_eq!(place.number(&epochs).await, before, "what old ones do not run has not moved");
     all_go_on(&place, &mut workers).await;
     // Now a new one runs the ledger, too; an old one dies, and one leaves.
     workers.push(Worker::start(&place, new, 4));
@@ -81,13 +85,13 @@ async fn old_workers_beside_new_ones_with_other_consumers(place: Place) {
     all_go_on(&place, &mut workers).await;
     workers.remove(0).kill();
     place.is_shared("ledger", 3).await;
-    place.is_shared("tally", 2).await;
+    place.is_shared_evenly("tally", 2).await;
     assert!(workers.remove(0).stop().success());
     all_go_on(&place, &mut workers).await;
     // The last old one leaves.
     assert!(workers.remove(0).stop().success());
     place.is_shared("ledger", 1).await;
-    place.is_shared("tally", 2).await;
+    place.is_shared_evenly("tally", 2).await;
     all_go_on(&place, &mut workers).await;
 
     let appended = appends.finish();

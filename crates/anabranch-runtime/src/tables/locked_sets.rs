@@ -40,8 +40,16 @@ impl LockedSet {
         Load { set: Weights::of(&self.of_set.rates), apart: apart.collect() }
     }
 
+    /// The next assignments, if there have to be others. A generation that was made without thought of
+    /// consumers that not all members can run is followed by one that has them.
     pub(super) fn next(&self) -> Option<Next> {
-        generation::next(&SlotSet::all(), &self.known, &self.current, &self.load())
+        let next = generation::next(&SlotSet::all(), &self.known, &self.current, &self.load());
+        let lacks = self.planned < self.generation && !self.current.apart.is_empty();
+        next.or_else(|| {
+            let (joined, left, died) = (Vec::new(), Vec::new(), Vec::new());
+            let assignments = self.current.clone();
+            lacks.then_some(Next { assignments, joined, left, died })
+        })
     }
 
     pub(super) fn name(&self, worker: &str) -> String {
@@ -84,14 +92,15 @@ impl Tables {
             return Err(self.corrupt(format!("no replica set `{set}`")));
         };
         let generation: i64 = self.column(row, "generation")?;
-        let planned = self.column(row, "planned")?;
+        let planned: i64 = self.column(row, "planned")?;
         let of_set = self.heaviness(row)?;
         let select = format!(
             "SELECT id, fixed, host, pid, report, schema_version, runs = '{LEAVING}' AS is_leaving, \
              lease_us > {now} AS is_alive FROM {workers} \
              WHERE replica_set = $1 ORDER BY started_us, id"
         );
-        let assigned = |table: &str, consumer: &str| {
+        // Of single consumers the last that was planned counts: what has not changed does not move.
+        let assigned = |table: &str, consumer: &str, generation: i64| {
             let select = format!(
                 "SELECT {consumer} AS consumer, worker, slots FROM {table} \
                  WHERE replica_set = $1 AND generation = $2"
@@ -105,8 +114,8 @@ impl Tables {
         let statements = vec![
             Statement::query(select, params![set]),
             self.select_runners(Some(set)),
-            assigned(&self.assignments, "''"),
-            assigned(&self.consumer_assignments, "consumer"),
+            assigned(&self.assignments, "''", generation),
+            assigned(&self.consumer_assignments, "consumer", planned),
             Statement::query(rates, params![set]),
         ];
         let answers = session.run(statements, End::Open { idle: IDLE }).await;

@@ -15,15 +15,30 @@ on_both! {
     a_fixed_partition_that_nobody_else_asks_for_stays,
 }
 
-/// Writes down whether a worker can run `orders`, as the worker would, and has all plan anew.
+/// Writes down whether a worker can run `orders`, as the worker would, and makes a generation as a worker of
+/// the last version does, which knows nothing of that.
 async fn says(log: &Log, worker: &str, unable: Option<&str>) {
-    let (runners, sets) = (table_of(log, "runners"), table_of(log, "replica_sets"));
+    let table = |name| table_of(log, name);
+    let (sets, assignments) = (table("replica_sets"), table("assignments"));
     let change = format!(
-        "UPDATE {runners} SET unable = CAST($1 AS text) WHERE worker = $2 AND consumer = 'orders'"
+        "UPDATE {} SET unable = CAST($1 AS text) WHERE worker = $2 AND consumer = 'orders'",
+        table("runners")
+    );
+    let insert = format!(
+        "INSERT INTO {} (replica_set, generation, at_us, reason) \
+         SELECT name, generation, 0, 'somebody old' FROM {sets}",
+        table("generations")
+    );
+    let copy = format!(
+        "INSERT INTO {assignments} (replica_set, generation, worker, place, slots) \
+         SELECT s.name, s.generation, a.worker, a.place, a.slots FROM {assignments} AS a, {sets} AS s \
+         WHERE a.replica_set = s.name AND a.generation = s.generation - 1"
     );
     let statements = vec![
+        Statement::new(format!("UPDATE {sets} SET generation = generation + 1"), vec![]),
         Statement::new(change, params![unable, worker]),
-        Statement::new(format!("UPDATE {sets} SET planned = 0"), vec![]),
+        Statement::new(insert, vec![]),
+        Statement::new(copy, vec![]),
         Statement::signal(Topic::Workers),
     ];
     log.store().database().control().run(statements, End::Commit).await.unwrap();
@@ -66,9 +81,9 @@ async fn slots_go_to_those_who_can_and_come_back(db: Db) {
     says(&log, &ids[0], None).await;
     until_owned(&log, "orders", &[(&ids[0], 2520), (&ids[1], 2520)]).await;
     until_beats(&log, 5).await;
-    assert_eq!(newest(&log).await, generation + 2, "one for each change, and slots do not bounce");
+    assert_eq!(newest(&log).await, generation + 4, "each is completed, and slots do not bounce");
     let apart = table_of(&log, "consumer_assignments");
-    let rows = format!("SELECT count(*) FROM {apart} WHERE generation > {}", generation + 1);
+    let rows = format!("SELECT count(*) FROM {apart} WHERE generation > {}", generation + 2);
     assert_eq!(number(&log, &rows).await, 0, "both run both again");
     let epochs = |cursors: &[anabranch::CursorStatus]| -> Vec<(String, i64)> {
         cursors.iter().map(|cursor| (cursor.slots.clone(), cursor.epoch)).collect()

@@ -12,6 +12,9 @@ const CONSUMERS: [&str; 3] = ["a", "b", "c"];
 /// What a worker runs of each consumer: not at all, not for now, or it can.
 type Runs = [Option<bool>; 3];
 
+/// What it runs, its fixed partition, and whether it is of the last version.
+type Drawn = (Runs, Option<(u16, u16)>, bool);
+
 fn worker(number: usize, runs: Runs) -> Known {
     let named = CONSUMERS.into_iter().zip(runs);
     Known {
@@ -31,14 +34,14 @@ fn of_last_version(mut known: Known) -> Known {
     known
 }
 
-fn any_worker() -> impl Strategy<Value = (Runs, Option<(u16, u16)>, bool)> {
+fn any_worker() -> impl Strategy<Value = Drawn> {
     let runs = prop_oneof![2 => Just(None), 5 => Just(Some(true)), 1 => Just(Some(false))];
     let fixed = prop_oneof![4 => Just(None), 1 => (0..3_u16).prop_map(|index| Some((index, 3)))];
     ([runs.clone(), runs.clone(), runs], fixed, prop::bool::weighted(0.2))
 }
 
-fn known_of(workers: &[(Runs, Option<(u16, u16)>, bool)], first: usize) -> Vec<Known> {
-    let one = |(number, (runs, fixed, is_old)): (usize, &(Runs, Option<(u16, u16)>, bool))| {
+fn known_of(workers: &[Drawn], first: usize) -> Vec<Known> {
+    let one = |(number, (runs, fixed, is_old)): (usize, &Drawn)| {
         let fixed = fixed.map(|(index, total)| SlotSet::partition(index, total));
         let known = Known { fixed, ..worker(first + number, *runs) };
         if *is_old { of_last_version(known) } else { known }
