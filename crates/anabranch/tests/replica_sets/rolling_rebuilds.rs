@@ -94,7 +94,9 @@ impl Fleet {
 
     fn set(&self, worker: &'static str) -> ReplicaSet {
         let other = self.other.clone().worker(worker);
-        ReplicaSet::new("s").projection(other).lanes(2).tuning(quick())
+        // What is refused is not looked at again for so long that no case waits for it.
+        let tuning = quick().probes(LONG_LEASE, LONG_LEASE);
+        ReplicaSet::new("s").projection(other).lanes(2).tuning(tuning)
     }
 
     /// A worker of the program that has version 1 only.
