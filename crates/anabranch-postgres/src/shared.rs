@@ -22,7 +22,6 @@ use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::{Durability, Namespace};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Id};
@@ -64,7 +63,7 @@ pub(crate) struct Shared {
     lanes: Mutex<Vec<Weak<Sessions>>>,
     wakes: Mutex<HashMap<String, Weak<Wake>>>,
     /// How many workers there are.
-    workers: AtomicUsize,
+    workers: Mutex<usize>,
     suitable: OnceCell<()>,
     /// What others ask for.
     wanted: Ears,
@@ -100,7 +99,7 @@ impl Shared {
             work: Sessions::new(server.clone(), 1),
             lanes: Mutex::default(),
             wakes: Mutex::default(),
-            workers: AtomicUsize::new(0),
+            workers: Mutex::new(0),
             suitable: OnceCell::new(),
             wanted: Arc::new(watch::Sender::new(0)),
             sweeper: OnceLock::new(),
@@ -192,10 +191,13 @@ pub(crate) struct Secured {
 
 impl Secured {
     fn new(shared: &Arc<Shared>) -> Self {
-        shared.workers.fetch_add(1, Ordering::Relaxed);
-        shared.control.keep(1);
-        shared.watcher.stay(true);
-        shared.link.listen(WANTED, &shared.wanted);
+        let mut workers = lock(&shared.workers);
+        *workers += 1;
+        if *workers == 1 {
+            shared.control.keep(1);
+            shared.watcher.stay(true);
+            shared.link.listen(WANTED, &shared.wanted);
+        }
         Self { shared: Arc::clone(shared) }
     }
 }
@@ -203,10 +205,12 @@ impl Secured {
 impl Drop for Secured {
     fn drop(&mut self) {
         let shared = &self.shared;
-        shared.link.unlisten(WANTED, &shared.wanted);
-        if shared.workers.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let mut workers = lock(&shared.workers);
+        *workers -= 1;
+        if *workers == 0 {
             shared.control.keep(0);
             shared.watcher.stay(false);
+            shared.link.unlisten(WANTED, &shared.wanted);
         }
     }
 }

@@ -45,6 +45,12 @@ impl Monitor {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
+    /// How many sessions one process has.
+    pub async fn sessions_of(&self, role: &str) -> i64 {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE usename = $1::text";
+        self.0.query_one(count, &[&role]).await.unwrap().get(0)
+    }
+
     /// What the process with the most sessions does.
     pub async fn busiest(&self) -> String {
         let look = "SELECT string_agg(concat_ws(' ', pid, state, now() - backend_start, now() - state_change, left(query, 99)), E'\n') \

@@ -228,3 +228,51 @@ async fn a_worker_without_a_session_for_its_lanes_gives_its_slots_back() {
         running.stop().await;
     }
 }
+
+/// What one process has idle it closes at once when another needs it, though it would keep it for longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_sessions_are_closed_when_another_process_needs_them() {
+    let server = Server::start(&["max_connections=30"]);
+    url_of_owner(&server);
+    let one = anabranch::connect_with(&url_of(&server, 0), &options("small")).await.unwrap();
+    let other = anabranch::connect_with(&url_of(&server, 1), &options("small")).await.unwrap();
+    let set = |name: &str| ReplicaSet::new(name).projection(recorder(name));
+    let [ended, stays] = ["a", "b"].map(|name| start(&one, set(name)));
+    let needy = start(&other, set("c"));
+    until("all run", async || {
+        let workers = Consumers::of(&one).workers().await.ok()?;
+        (workers.len() == 3).then_some(())
+    })
+    .await;
+    // A set that ends takes nothing with it that the other one needs.
+    ended.stop().await;
+    let mut taken = fill_up(&server).await;
+    taken.truncate(taken.len().saturating_sub(6));
+    let monitor = Monitor::of(&server).await;
+    until("one closes what the other needs", async || {
+        let mut open: Vec<_> = (0..8).map(|_| one.store().database().begin()).collect();
+        for session in &mut open {
+            // The last ones find no connection left.
+            let _ = session.run(look(), OPEN).await;
+        }
+        let before = monitor.sessions_of("process_0").await;
+        let idle_since = Instant::now();
+        drop(open);
+        let mut wanted: Vec<_> = (0..4).map(|_| other.store().database().begin()).collect();
+        for session in &mut wanted {
+            let _ = session.run(look(), OPEN).await;
+        }
+        // After a second it would close them by itself.
+        while idle_since.elapsed() < Duration::from_millis(900) {
+            if before > 7 && monitor.sessions_of("process_0").await <= 5 {
+                return Some(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        None
+    })
+    .await;
+    drop(taken);
+    stays.stop().await;
+    needy.stop().await;
+}
