@@ -90,7 +90,7 @@ pub(crate) async fn run(
         return sessions::stopped(&plan);
     }
     for consumer in &plan.consumers {
-        consumer.register(log, &tables).await?;
+        sessions::register(log, &tables, consumer).await?;
     }
     let target = match plan.catch_up {
         true => Some(log.head().await?),

@@ -2,17 +2,21 @@
 //! it has them, and gives back what it could not open a session for within a lease.
 
 use super::{Keeper, Plan};
+use crate::consumer::Consumer;
 use crate::lane::Order;
 use crate::replica_set::Progress;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
-use anabranch_store::Backoff;
+use anabranch_store::{Backoff, Log};
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the reason begins with why it cannot run a consumer.
 const NO_SESSION: &str = "it has no session for its lanes: ";
+
+/// How long a worker that starts opens its sessions again, whatever is wrong with them.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the worker has sessions for its lanes.
 #[derive(Default)]
@@ -31,9 +35,15 @@ pub(super) async fn secure(
     mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Result<bool, StoreError> {
     let mut backoff = Backoff::default();
+    let started = Instant::now();
     loop {
         match tables.database.secure_sessions().await {
             Ok(()) => return Ok(true),
+            // One that is cut may be there the next time.
+            Err(error) if error.is_transient() && started.elapsed() < PATIENCE => {
+                tracing::debug!(set, %error, "a session could not be opened; once more");
+                tokio::time::sleep(backoff.wait()).await;
+            }
             Err(error @ StoreError::TooManyConnections { .. }) => {
                 if backoff.complains() {
                     tracing::warn!(set, %error, "a worker waits for connections, and owns nothing yet");
@@ -44,6 +54,25 @@ pub(super) async fn secure(
                 }
             }
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Registers a consumer, again if a session is cut meanwhile.
+pub(super) async fn register(
+    log: &Log,
+    tables: &Tables,
+    consumer: &Consumer,
+) -> Result<(), RunError> {
+    let mut backoff = Backoff::default();
+    let started = Instant::now();
+    loop {
+        match consumer.register(log, tables).await {
+            Err(RunError::Store(error)) if error.is_transient() && started.elapsed() < PATIENCE => {
+                tracing::debug!(consumer = consumer.name, %error, "cannot register it; once more");
+                tokio::time::sleep(backoff.wait()).await;
+            }
+            done => return done,
         }
     }
 }
