@@ -9,7 +9,7 @@ use crate::pool::{Pool, Use};
 use crate::row_watch::Watch;
 use crate::schema::MIGRATIONS;
 use crate::session::{Purpose, lock};
-use crate::shared::{READING, Secured, Shared};
+use crate::shared::{READING, Secured, Shared, opened};
 use crate::transaction::{PostgresSession, Source};
 use crate::wake::Wake;
 use anabranch_core::StoreError;
@@ -70,16 +70,15 @@ impl Effects {
     }
 
     async fn secure(&self) -> Result<(), Failure> {
-        let secured = self.shared.secure().await?;
         self.transactions.sessions().keep(1);
-        let first = self.transactions.get("a worker that starts").await;
-        match first {
-            Ok(lease) => lease.give_back(),
+        let first = opened(self.transactions.clone());
+        let secured = match tokio::try_join!(self.shared.secure(), first) {
+            Ok((secured, ())) => secured,
             Err(failure) => {
                 self.transactions.sessions().keep(0);
                 return Err(failure);
             }
-        }
+        };
         *lock(&self.secured) = Some(secured);
         Ok(())
     }

@@ -102,6 +102,11 @@ impl Failure {
         }
     }
 
+    /// Whether a session that was there is gone.
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(self, Self::Query(_)) && matches!(self.at(""), StoreError::ConnectionLost { .. })
+    }
+
     /// Whether the same call may succeed on another session or a moment later.
     pub(crate) fn is_worth_repeating(&self) -> bool {
         // A statement that was cancelled took too long; repeated, it would again.

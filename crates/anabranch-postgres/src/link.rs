@@ -333,10 +333,19 @@ async fn keep_once(inner: &Arc<Inner>) -> Result<(), Failure> {
     // Idle for as long as the process lives, and on purpose.
     let stay =
         "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = 'idle_session_timeout'";
-    inner.server.in_time(connection.batch_execute(stay)).await?;
+    let stayed = inner.server.in_time(connection.batch_execute(stay)).await;
     *lock(&inner.held) = Held::default();
+    let mut failed = stayed.err();
     loop {
-        let is_done = inner.apply(&connection).await?;
+        let is_done = match failed.take() {
+            None => inner.apply(&connection).await,
+            Some(failure) => Err(failure),
+        };
+        let is_done = match is_done {
+            // It was cut: that says nothing about the next one.
+            Err(failure) if failure.is_cut() => return Ok(()),
+            done => done?,
+        };
         let is_published = inner
             .now
             .borrow()

@@ -158,11 +158,13 @@ impl Shared {
     /// Opens the four that a worker cannot do without, and keeps them open.
     pub(crate) async fn secure(self: &Arc<Self>) -> Result<Secured, Failure> {
         let secured = Secured::new(self);
-        self.link.ready().await?;
-        self.control().get("a worker that starts").await?.give_back();
-        let work = self.work.lent_as(Use { limit: 1, ..READING });
-        work.get("a worker that starts").await?.give_back();
-        self.watcher.ready().await?;
+        // At the same time, so that it takes no longer than one.
+        tokio::try_join!(
+            self.link.ready(),
+            self.watcher.ready(),
+            opened(self.control()),
+            opened(self.work.lent_as(READING)),
+        )?;
         Ok(secured)
     }
 
@@ -173,6 +175,12 @@ impl Shared {
         let lanes: Vec<_> = lock(&self.lanes).iter().filter_map(Weak::upgrade).collect();
         lanes.iter().for_each(|lanes| lanes.close_idle(idle_for));
     }
+}
+
+/// Sees that a pool has a session.
+pub(crate) async fn opened(pool: Pool) -> Result<(), Failure> {
+    pool.get("a worker that starts").await?.give_back();
+    Ok(())
 }
 
 /// How the log reads: more sessions while the server has ample room.

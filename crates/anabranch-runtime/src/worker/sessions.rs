@@ -1,6 +1,7 @@
 //! What a worker must have to run anything: the sessions that it cannot do without. It claims nothing before
 //! it has them, and gives back what it could not open a session for within a lease.
 
+use super::start::Patience;
 use super::{Keeper, Plan};
 use crate::lane::Order;
 use crate::replica_set::Progress;
@@ -29,10 +30,14 @@ pub(super) async fn secure(
     tables: &Tables,
     set: &str,
     mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
-) -> Result<bool, StoreError> {
-    let mut backoff = Backoff::default();
+) -> Result<bool, RunError> {
+    let (mut backoff, mut patience) = (Backoff::default(), Patience::new());
     loop {
-        match tables.database.secure_sessions().await {
+        let secured = tokio::select! {
+            () = &mut stop => return Ok(false),
+            secured = tables.database.secure_sessions() => secured,
+        };
+        match secured {
             Ok(()) => return Ok(true),
             Err(error @ StoreError::TooManyConnections { .. }) => {
                 if backoff.complains() {
@@ -43,7 +48,8 @@ pub(super) async fn secure(
                     () = tokio::time::sleep(backoff.wait()) => {}
                 }
             }
-            Err(error) => return Err(error),
+            // One that is cut may be there the next time.
+            Err(error) => patience.wait_out(error.into()).await?,
         }
     }
 }
