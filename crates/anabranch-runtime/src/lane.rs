@@ -8,6 +8,7 @@
 //! | `transact` | one transaction: handler, parked events, fence |
 //! | `aside` | the keys that are set aside, in memory |
 //! | `parking` | keys that failed: set aside, tried again, parked, let go |
+//! | `strict` | an event that must not be passed: tried a few times where it stands |
 //! | `halt` | a handler that fails whatever the key: stopped, and tried with one event |
 //! | `words` | what a lane is told, and what it says |
 //! | `stats` | what others may see of a lane |
@@ -19,6 +20,7 @@ mod parking;
 mod pending;
 mod shed;
 mod stats;
+mod strict;
 mod transact;
 mod words;
 
@@ -321,10 +323,10 @@ impl Lane {
         self.pause_for(wait).await
     }
 
-    /// Waits, but obeys.
+    /// Waits, but obeys: no longer once it is told to stop or go on with taking events.
     async fn pause_for(&mut self, wait: Duration) -> Result<(), RunError> {
-        let until = Instant::now() + wait;
-        while !self.stopping && Instant::now() < until {
+        let (until, before) = (Instant::now() + wait, (self.paused, self.halted));
+        while !self.stopping && Instant::now() < until && before == (self.paused, self.halted) {
             tokio::select! {
                 biased;
                 order = self.setup.orders.recv() => match order {

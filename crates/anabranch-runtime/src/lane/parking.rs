@@ -11,7 +11,7 @@ use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
 use anabranch_core::{Again, Event, Failure, Position, Query, StoreError};
-use anabranch_store::database::End;
+use anabranch_store::database::{End, Statement};
 use anabranch_store::{Filter, Log, ReadRequest, Scope};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
@@ -24,10 +24,6 @@ const DRAIN: usize = 64;
 const BROKEN: &str = "a hundred keys failed one after the other, or everything since the last outage, so \
                       it is the handler that is broken, or something that it needs: correct that, and it \
                       goes on; `anabranch parked list NAME` shows the keys that failed";
-/// What to do about an event that must not be passed.
-const STOPS: &str =
-    "its policy is to stop: correct the handler or the event, and it goes on with this event";
-
 /// The first events behind a key.
 struct Behind {
     events: Vec<Event>,
@@ -90,50 +86,10 @@ impl Lane {
             extra.push(tables.park_events(&consumer, [(key.as_str(), position)]));
         }
         // The events before it, and its own place in the log.
-        let mut before: Vec<Event> = batch.events.drain(..=event).collect();
-        before.pop();
-        if self.handler.is_external() {
-            // They are delivered, and no rollback takes that back.
-            self.setup.stats.handled.fetch_add(before.len() as u64, Ordering::Relaxed);
-            before.clear();
+        if let Some(flow) = self.commit_before(batch, event, position, extra).await? {
+            return Ok(flow);
         }
-        let aside = batch.aside.clone();
-        let (parts, tenure, sheds) = (batch.parts.clone(), batch.tenure, batch.sheds);
-        // The rest of the batch comes after it, so nothing is let go yet.
-        let (events, up_to, is_last) = (before, position, false);
-        let mut prefix = Batch { parts, tenure, events, aside, up_to, is_last, sheds };
-        loop {
-            match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
-                Outcome::Committed { events } if events == prefix.events.len() => {
-                    if events > 0 {
-                        self.has_worked();
-                    }
-                    break;
-                }
-                Outcome::Committed { events } => drop(prefix.events.drain(..events)),
-                Outcome::Fenced => {
-                    self.lost();
-                    return Ok(ControlFlow::Break(()));
-                }
-                Outcome::Away(error) => {
-                    self.wait_out(error).await?;
-                    if self.is_over(batch) {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                }
-                Outcome::Broken(error) => return Err(error.into()),
-                // What worked a moment ago fails: perhaps the wrong one was blamed. One at a time
-                // there is no doubt.
-                Outcome::Failed { .. } => {
-                    self.singly = prefix.events.len() + 1;
-                    let rest = std::mem::take(&mut batch.events);
-                    batch.events = prefix.events;
-                    batch.events.push(failed);
-                    batch.events.extend(rest);
-                    return Ok(ControlFlow::Continue(()));
-                }
-            }
-        }
+        batch.events.remove(0);
         if !is_skipped {
             let due = retry_in.map(|wait| Instant::now() + wait);
             self.parking.put(&key, Parked { slot, attempts, due });
@@ -152,54 +108,54 @@ impl Lane {
         })
     }
 
-    /// The policy is to stop: the event is tried where it stands, and nothing passes it.
-    async fn try_or_stop(
+    /// Commits what stands before an event that has failed, up to a position, together with `extra`
+    /// statements: that event is the first of the batch afterwards. Otherwise what becomes of the batch.
+    pub(super) async fn commit_before(
         &mut self,
         batch: &mut Batch,
         event: usize,
-        error: HandlerError,
-    ) -> Result<ControlFlow<()>, RunError> {
-        let retry = self.setup.consumer.retry;
-        let is_trying = self.trying;
-        let (mut error, mut attempt) = (error, 1);
-        let next = |attempt, error: &HandlerError| match is_trying {
-            true => None,
-            false => retry.after(attempt, error.again(), random()),
-        };
-        while let Some(wait) = next(attempt, &error) {
-            let consumer = &self.setup.consumer.name;
-            tracing::warn!(consumer, %error, ?wait, "an event is tried again");
-            self.pause_for(wait).await?;
-            if self.is_over(batch) {
-                return Ok(ControlFlow::Break(()));
-            }
-            if self.must_shed() {
-                // It may be somebody else's event in a moment.
-                return Ok(ControlFlow::Continue(()));
-            }
-            match self.transact(batch, event + 1, Vec::new()).await {
-                Outcome::Committed { events } => {
-                    self.has_worked();
-                    batch.events.drain(..events);
-                    return Ok(ControlFlow::Continue(()));
+        up_to: Position,
+        extra: Vec<Statement>,
+    ) -> Result<Option<ControlFlow<()>>, RunError> {
+        let mut events: Vec<Event> = batch.events.drain(..event).collect();
+        if self.handler.is_external() {
+            // They are delivered, and no rollback takes that back.
+            self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
+            events.clear();
+        }
+        let aside = batch.aside.clone();
+        let (parts, tenure, sheds) = (batch.parts.clone(), batch.tenure, batch.sheds);
+        // The rest of the batch comes after it, so nothing is let go yet.
+        let mut prefix = Batch { parts, tenure, events, aside, up_to, is_last: false, sheds };
+        loop {
+            match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
+                Outcome::Committed { events } if events == prefix.events.len() => {
+                    if events > 0 {
+                        self.has_worked();
+                    }
+                    return Ok(None);
                 }
+                Outcome::Committed { events } => drop(prefix.events.drain(..events)),
                 Outcome::Fenced => {
                     self.lost();
-                    return Ok(ControlFlow::Break(()));
+                    return Ok(Some(ControlFlow::Break(())));
                 }
-                // Nobody has tried it.
-                Outcome::Away(away) => self.wait_out(away).await?,
+                Outcome::Away(error) => {
+                    self.wait_out(error).await?;
+                    if self.is_over(batch) {
+                        return Ok(Some(ControlFlow::Break(())));
+                    }
+                }
                 Outcome::Broken(error) => return Err(error.into()),
-                Outcome::Failed { error: again, .. } => (error, attempt) = (again, attempt + 1),
+                // What worked a moment ago fails: perhaps the wrong one was blamed. One at a time
+                // there is no doubt.
+                Outcome::Failed { .. } => {
+                    self.singly = prefix.events.len() + 1;
+                    batch.events.splice(0..0, prefix.events);
+                    return Ok(Some(ControlFlow::Continue(())));
+                }
             }
         }
-        // What stands before it is done.
-        if event > 0 {
-            self.transact(batch, event, Vec::new()).await;
-        }
-        let failed = batch.events[event].clone();
-        self.has_failed(&failed, error.to_string(), STOPS);
-        Ok(ControlFlow::Break(()))
     }
 
     pub(super) fn stopped(&self, event: &Event, error: String, remedy: &'static str) -> RunError {
@@ -473,7 +429,7 @@ fn log_failure(
 }
 
 /// A random number from 0 to 1, for jitter.
-fn random() -> f64 {
+pub(super) fn random() -> f64 {
     let number = RandomState::new().build_hasher().finish();
     (number >> 11) as f64 / (1u64 << 53) as f64
 }

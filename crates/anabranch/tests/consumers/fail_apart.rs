@@ -28,7 +28,7 @@ on_both! {
 const ALL: Proof = Proof { handled: 500, doubled: 0, keys: 500, wrong: 0 };
 
 /// Short pauses: the cases wait for many tries.
-fn quick() -> Tuning {
+pub fn quick() -> Tuning {
     Tuning::default().probes(Duration::from_millis(20), Duration::from_millis(80))
 }
 
@@ -55,7 +55,7 @@ async fn until_handled(log: &Log, recorder: &Recorder, all: Proof) {
     .await;
 }
 
-async fn until_tried(log: &Log, name: &str, times: u64) {
+pub async fn until_tried(log: &Log, name: &str, times: u64) {
     until(&format!("{times} tries of {name}"), async || {
         let status = Consumers::of(log).status(name).await.ok()?;
         status.outage.filter(|outage| outage.probes >= times)

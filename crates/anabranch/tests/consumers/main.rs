@@ -8,6 +8,7 @@ mod emptied_logs;
 mod ended_transactions;
 mod exactly_once;
 mod fail_apart;
+mod fail_apart_tries;
 mod failures;
 mod fence;
 mod gates;

@@ -1,0 +1,127 @@
+//! What is tried while a consumer is stopped, or about to be: one event at a time, and none that was done.
+
+use crate::fail_apart::{quick, until_tried};
+use crate::on_both;
+use crate::support::{Db, fill, proof, start, status, until};
+use anabranch::prelude::*;
+use anabranch::{Consumers, Delivery, Failure, HandlerError, Retry};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+on_both! {
+    a_subscriber_that_stops_has_an_outage_soon_and_delivers_nothing_again,
+    a_pause_ends_the_wait_for_an_event_that_stops,
+    a_try_that_fails_for_good_parks_one_key,
+}
+
+type Deliver = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
+
+/// Delivers as a test says; nothing passes an event that fails.
+#[derive(Clone)]
+struct Strict(Deliver);
+
+impl Strict {
+    fn new(deliver: impl Fn(&Event) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(deliver))
+    }
+}
+
+impl Subscriber for Strict {
+    fn name(&self) -> &str {
+        "strict"
+    }
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+    fn settings(&self) -> Settings {
+        Settings::default().retry(Retry::outside().then(Failure::Stop))
+    }
+    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<()> {
+        (self.0)(delivery.event())
+    }
+}
+
+/// The default for effects outside would try it for three days where it stands.
+async fn a_subscriber_that_stops_has_an_outage_soon_and_delivers_nothing_again(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..30, 1..=1).await;
+    let on = Arc::new(AtomicBool::new(false));
+    let calls: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+    let (is_on, called) = (Arc::clone(&on), Arc::clone(&calls));
+    let strict = Strict::new(move |event| {
+        *called.lock().unwrap().entry(event.stream_id().to_owned()).or_default() += 1;
+        match event.stream_id() == "13" && !is_on.load(Ordering::SeqCst) {
+            true => Err(HandlerError::new("the endpoint refuses connections")),
+            false => Ok(()),
+        }
+    });
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).subscriber(strict));
+    until_tried(&log, "strict", 2).await;
+    let before = calls.lock().unwrap().clone();
+    assert!(before.len() > 1 && before.len() < 30, "{before:?}");
+    assert!(before.contains_key("0") && !before.contains_key("29"), "{before:?}");
+    on.store(true, Ordering::SeqCst);
+    until("all", async || (calls.lock().unwrap().len() == 30).then_some(())).await;
+    until("no outage", async || status(&log, "strict").await.outage.is_none().then_some(())).await;
+    running.stop().await;
+    let mut calls = calls.lock().unwrap().clone();
+    assert!(calls.remove("13").is_some_and(|calls| calls > 5));
+    assert!(calls.values().all(|calls| *calls == 1), "{calls:?}");
+}
+
+async fn a_pause_ends_the_wait_for_an_event_that_stops(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..3, 1..=1).await;
+    let (calls, knows) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (called, known) = (Arc::clone(&calls), Arc::clone(&knows));
+    let strict = Strict::new(move |_| match called.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(HandlerError::try_after(Duration::from_secs(3600), "come back in an hour")),
+        _ => Ok(()),
+    });
+    let set = ReplicaSet::new("s").tuning(quick()).subscriber(strict);
+    let set = set.observe(move |progress| {
+        known.store(progress.consumers[0].paused, Ordering::SeqCst);
+    });
+    let running = start(&log, set);
+    until("a call", async || (calls.load(Ordering::SeqCst) == 1).then_some(())).await;
+    let consumers = Consumers::of(&log);
+    consumers.pause("strict").await.unwrap();
+    until("it to know", async || knows.load(Ordering::SeqCst).then_some(())).await;
+    consumers.resume("strict").await.unwrap();
+    until("all", async || (calls.load(Ordering::SeqCst) == 4).then_some(())).await;
+    running.stop().await;
+}
+
+/// The world is broken, and some say that it is their event's fault.
+async fn a_try_that_fails_for_good_parks_one_key(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..500, 1..=1).await;
+    let (on, for_good) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let hook = {
+        let (on, for_good) = (Arc::clone(&on), Arc::clone(&for_good));
+        move |_: &Event| match (on.load(Ordering::SeqCst), for_good.load(Ordering::SeqCst)) {
+            (true, _) => Ok(()),
+            (false, true) => Err(HandlerError::for_good("404")),
+            (false, false) => Err(HandlerError::new("502")),
+        }
+    };
+    let retry = Retry::default().attempts(3).first(Duration::from_millis(5));
+    let bad = db.recorder("bad").hook(hook).settings(Settings::default().retry(retry));
+    let table = bad.table.clone();
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad));
+    until_tried(&log, "bad", 1).await;
+    for_good.store(true, Ordering::SeqCst);
+    let before = status(&log, "bad").await.outage.unwrap().probes;
+    until_tried(&log, "bad", before + 6).await;
+    let now = status(&log, "bad").await;
+    let (parked, probes) = (now.parked_keys as u64, now.outage.unwrap().probes);
+    assert!(parked > 0 && parked <= probes - before + 1, "{parked} keys after {probes} tries");
+    on.store(true, Ordering::SeqCst);
+    until("no outage", async || status(&log, "bad").await.outage.is_none().then_some(())).await;
+    let parked = status(&log, "bad").await.parked_keys as i64;
+    let all = 500 - parked;
+    until("the others", async || (proof(&log, &table).await.handled == all).then_some(())).await;
+    running.stop().await;
+}
