@@ -22,6 +22,10 @@ use tokio::sync::{Notify, mpsc, watch};
 /// How long whoever is told to stop waits at the most for a database that is away, each time.
 const STOPPING_WAIT: Duration = Duration::from_millis(100);
 
+/// What to do about rows that fail whatever their key.
+const BROKEN: &str = "a hundred keys failed one after the other, or everything since the last outage: \
+                      correct what they need, and it goes on";
+
 /// The slots that a lane of a [`RowConsumer`](crate::RowConsumer) holds, and how it commits.
 ///
 /// The rules: begin nothing for a slot that is not in [`keep`](Self::keep); commit everything by
@@ -166,11 +170,17 @@ impl Holding {
         self.failing_keys += u32::from(attempts <= 1);
         let is_broken = self.trying || self.failing_keys >= MAX_FAILING_KEYS;
         if is_broken {
-            let remedy = "a hundred keys failed one after the other, or everything since the last \
-                          outage: correct what they need, and it goes on";
-            self.stop_at(slot, error, remedy);
+            self.stop_at(slot, error, BROKEN);
         }
         is_broken
+    }
+
+    /// A row of a key has failed for good, as it says itself, and that is stored. If it was the one to be
+    /// tried, that is over: rows can be done again when another one is.
+    pub fn has_failed_for_good(&mut self, slot: Slot, error: &str) {
+        if self.trying {
+            self.stop_at(slot, error, BROKEN);
+        }
     }
 
     /// A row of this slot must not be passed: the consumer is stopped, and tried again now and then.

@@ -328,6 +328,9 @@ pub(crate) async fn fail(
         let of = [task.slot].into_iter().collect();
         match holding.commit(tx, &of, busy).await? {
             Commit::Done => {
+                if error.again() == Again::Never {
+                    holding.has_failed_for_good(task.slot, &said);
+                }
                 return Ok(match verdict {
                     Verdict::Again(wait) => {
                         // Also after this commit: it is not what has failed.

@@ -95,7 +95,8 @@ impl Lane {
             self.parking.put(&key, Parked { slot, attempts, due });
         }
         self.publish();
-        if is_try {
+        if self.trying {
+            // One event each time, even if it is to blame itself.
             self.has_failed(&failed, error, BROKEN);
             return Ok(ControlFlow::Break(()));
         }
@@ -302,8 +303,17 @@ impl Lane {
                         self.has_failed(&first.clone(), error.to_string(), BROKEN);
                         return Ok(());
                     }
+                    let (said, tenure) = (error.to_string(), self.parts.tenure());
                     let first = events.first().map(Event::position).unwrap_or_default();
-                    return self.failed_again(key, parked, first, error).await;
+                    self.failed_again(key, parked, first, error).await?;
+                    if self.trying
+                        && tenure == self.parts.tenure()
+                        && let Some(failed) = events.first()
+                    {
+                        // One event each time, even if it is to blame itself.
+                        self.has_failed(failed, said, BROKEN);
+                    }
+                    return Ok(());
                 }
             }
         }

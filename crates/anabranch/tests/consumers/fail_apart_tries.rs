@@ -113,11 +113,13 @@ async fn a_try_that_fails_for_good_parks_one_key(db: Db) {
     let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad));
     until_tried(&log, "bad", 1).await;
     for_good.store(true, Ordering::SeqCst);
-    let before = status(&log, "bad").await.outage.unwrap().probes;
-    until_tried(&log, "bad", before + 6).await;
+    let before = status(&log, "bad").await.outage.unwrap();
+    until_tried(&log, "bad", before.probes + 6).await;
     let now = status(&log, "bad").await;
-    let (parked, probes) = (now.parked_keys as u64, now.outage.unwrap().probes);
-    assert!(parked > 0 && parked <= probes - before + 1, "{parked} keys after {probes} tries");
+    let (parked, outage) = (now.parked_keys as u64, now.outage.unwrap());
+    assert_eq!(outage.since_us, before.since_us, "it goes on");
+    let tries = outage.probes - before.probes;
+    assert!(parked > 0 && parked <= tries + 1, "{parked} keys after {tries} tries");
     on.store(true, Ordering::SeqCst);
     until("no outage", async || status(&log, "bad").await.outage.is_none().then_some(())).await;
     let parked = status(&log, "bad").await.parked_keys as i64;

@@ -13,6 +13,7 @@ on_both!(
     a_pool_that_is_to_stop_stops_alone_and_goes_on_when_cured,
     a_pool_whose_tasks_all_fail_is_tried_with_one_task,
     an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task,
+    a_try_that_fails_for_good_ends_one_task,
 );
 
 const LONG: Duration = Duration::from_secs(60);
@@ -132,5 +133,32 @@ async fn an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task(db: Db) {
     let sick = Sick::default();
     let worker = start(&log, set().outside_pool(sick.clone()));
     sick.is_tried_and_cured(&log).await;
+    worker.stop().await;
+}
+
+/// The world is broken, and some say that it is their task's fault.
+async fn a_try_that_fails_for_good_ends_one_task(db: Db) {
+    let log = db.log().await;
+    let (cured, for_good) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_cured, is_for_good) = (Arc::clone(&cured), Arc::clone(&for_good));
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(patient()).hook(move |_| {
+        match (is_cured.load(Ordering::SeqCst), is_for_good.load(Ordering::SeqCst)) {
+            (true, _) => Ok(()),
+            (false, true) => Err(HandlerError::for_good("404")),
+            (false, false) => Err(HandlerError::new("502")),
+        }
+    });
+    let worker = start(&log, set().pool(ledger));
+    let tasks = Tasks::of(&log, "ledger");
+    tasks.enqueue_all(counted(400, 1)).await.unwrap();
+    let before = tried(&log, 1).await;
+    for_good.store(true, Ordering::SeqCst);
+    let now = tried(&log, before.probes + 6).await;
+    assert_eq!(now.since_us, before.since_us, "it goes on");
+    let dead = tasks.list(TaskState::Dead, 100).await.unwrap().len() as u64;
+    let probes = tried(&log, 1).await.probes - before.probes;
+    assert!(dead > 0 && dead <= probes + 1, "{dead} tasks after {probes} tries");
+    cured.store(true, Ordering::SeqCst);
+    until("no outage", async || status(&log, "ledger").await.outage.is_none().then_some(())).await;
     worker.stop().await;
 }
