@@ -28,7 +28,8 @@
 //! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
-//! | [`error`] | what can go wrong |
+//! | [`error`] | what can go wrong with an input or an append |
+//! | [`store_error`] | what a database could not do |
 
 pub mod append;
 pub mod cron;
@@ -52,13 +53,14 @@ pub mod schema;
 pub mod scope_key;
 pub mod slot;
 pub mod slot_set;
+pub mod store_error;
 pub mod stream;
 pub mod task_state;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
 pub use cron::{Cron, CronError};
 pub use cursor::Cursor;
-pub use error::{AppendError, InputError, InputProblem, StoreError};
+pub use error::{AppendError, InputError, InputProblem};
 pub use event::Event;
 pub use fixed::FixedPartition;
 pub use generation::Rollout;
@@ -74,5 +76,6 @@ pub use schema::{DecodeError, EventSchema};
 pub use scope_key::ScopeKey;
 pub use slot::{HashRule, SLOTS, Slot, Slots};
 pub use slot_set::SlotSet;
+pub use store_error::StoreError;
 pub use stream::StreamId;
 pub use task_state::{TaskState, TaskStates, UnknownTaskState};

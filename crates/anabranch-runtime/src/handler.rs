@@ -7,6 +7,9 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+/// How many characters of an error are told.
+const MAX_SAID: usize = 4_000;
+
 /// What a handler returns.
 pub type Result<T, E = HandlerError> = std::result::Result<T, E>;
 
@@ -79,20 +82,24 @@ impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
 }
 
 impl fmt::Display for HandlerError {
-    /// The error with its causes.
+    /// The error with its causes, its first 4,000 characters: it is logged and stored with each attempt.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.error)?;
-        let mut cause = self.error.source();
         let mut last = self.error.to_string();
+        let mut said = last.clone();
+        let mut cause = self.error.source();
         while let Some(error) = cause {
             let text = error.to_string();
             if !last.contains(&text) {
-                write!(f, ": {text}")?;
+                said += ": ";
+                said += &text;
             }
             last = text;
             cause = error.source();
         }
-        Ok(())
+        match said.char_indices().nth(MAX_SAID) {
+            Some((end, _)) => write!(f, "{}…", &said[..end]),
+            None => f.write_str(&said),
+        }
     }
 }
 

@@ -2,14 +2,14 @@
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
-use crate::lane::{self, LaneStats, MAX_FAILING_KEYS, Order, Probed, Report, Reporter};
+use crate::lane::{self, LaneStats, Order, Probed, Report, Reporter, Streak};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tx::{Ended, Failure, Tx};
 use anabranch_core::cursor::{Move, Parts};
-use anabranch_core::{Slot, SlotSet, StoreError};
+use anabranch_core::{Again, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Reason, Statement, Topic, Who};
 use anabranch_store::{Backoff, Database, Log};
 use futures_util::FutureExt;
@@ -23,8 +23,8 @@ use tokio::sync::{Notify, mpsc, watch};
 const STOPPING_WAIT: Duration = Duration::from_millis(100);
 
 /// What to do about rows that fail whatever their key.
-const BROKEN: &str = "a hundred keys failed one after the other, or everything since the last outage: \
-                      correct what they need, and it goes on";
+const BROKEN: &str = "key after key fails and nothing works in between: correct what they need, and it \
+                      goes on";
 
 /// The slots that a lane of a [`RowConsumer`](crate::RowConsumer) holds, and how it commits.
 ///
@@ -41,8 +41,6 @@ pub struct Holding {
     /// One row is to be tried although.
     trying: bool,
     stopping: bool,
-    /// How many keys have failed one after the other.
-    failing_keys: u32,
     outage: Backoff,
 }
 
@@ -59,6 +57,8 @@ pub(crate) struct HoldingSetup {
     pub(crate) who: Who,
     pub(crate) reporter: Reporter,
     pub(crate) stats: Arc<LaneStats>,
+    /// Of all lanes of the consumer here.
+    pub(crate) streak: Arc<Streak>,
     /// How heavy each slot is.
     pub(crate) counts: Arc<FeedStats>,
     /// How long a transaction may be open without a statement.
@@ -108,7 +108,6 @@ pub(crate) async fn run(code: Arc<dyn RowsCode>, setup: HoldingSetup) {
         halted: false,
         trying: false,
         stopping: false,
-        failing_keys: 0,
         outage: Backoff::default(),
     };
     let ended = AssertUnwindSafe(code.look_after(&mut holding)).catch_unwind().await;
@@ -163,12 +162,20 @@ impl Holding {
         if self.trying { most.min(1) } else { most }
     }
 
-    /// A row of a key has failed, so many times by now. `true` if that row is not to blame for it, since so
-    /// many keys have failed one after the other: then nothing is to be stored about it, and
-    /// [`keep`](Self::keep) is empty until rows can be done again.
-    pub fn fails(&mut self, slot: Slot, attempts: u32, error: &str) -> bool {
-        self.failing_keys += u32::from(attempts <= 1);
-        let is_broken = self.trying || self.failing_keys >= MAX_FAILING_KEYS;
+    /// A row of a key has failed, and says what it says about another attempt; it would be given up or not.
+    /// `true` if that row is not to blame for it, since others fail like it: then nothing is to be stored about
+    /// it, and [`keep`](Self::keep) is empty until rows can be done again.
+    pub fn fails(
+        &mut self,
+        (key, slot): (&str, Slot),
+        is_given_up: bool,
+        again: Again,
+        error: &str,
+    ) -> bool {
+        // One that fails for good says itself that it is to blame.
+        let is_for_good = again == Again::Never;
+        let is_broken = self.setup.streak.fails(key, is_given_up && !is_for_good);
+        let is_broken = is_broken || (self.trying && !is_for_good);
         if is_broken {
             self.stop_at(slot, error, BROKEN);
         }
@@ -244,7 +251,7 @@ impl Holding {
             Some(Order::Halt) => self.halted = true,
             Some(Order::GoOn { patience }) => {
                 if std::mem::take(&mut self.halted) {
-                    self.failing_keys = MAX_FAILING_KEYS.saturating_sub(patience);
+                    self.setup.streak.begin(patience);
                 }
                 self.trying = false;
             }
@@ -388,7 +395,7 @@ impl Holding {
 
     /// So many rows of a slot are done: that is how heavy it is.
     pub fn count(&mut self, slot: Slot, rows: u32) {
-        self.failing_keys = 0;
+        self.setup.streak.works();
         if std::mem::take(&mut self.trying) {
             self.halted = false;
             self.setup.reporter.say(Report::Probed(Probed::Worked));

@@ -9,6 +9,7 @@
 //! | `aside` | the keys that are set aside, in memory |
 //! | `parking` | keys that failed: set aside, tried again, parked, let go |
 //! | `strict` | an event that must not be passed: tried a few times where it stands |
+//! | `streak` | whether it is the handler that fails, or single events |
 //! | `halt` | a handler that fails whatever the key: stopped, and tried with one event |
 //! | `words` | what a lane is told, and what it says |
 //! | `stats` | what others may see of a lane |
@@ -20,12 +21,13 @@ mod parking;
 mod pending;
 mod shed;
 mod stats;
+mod streak;
 mod strict;
 mod transact;
 mod words;
 
-pub(crate) use halt::FEW;
 pub(crate) use stats::LaneStats;
+pub(crate) use streak::{FEW, Streak};
 pub(crate) use words::{Order, Probed, Report, Reporter, Said};
 
 use crate::consumer::{Code, Consumer};
@@ -44,7 +46,7 @@ use aside::Parking;
 use batch::Batch;
 use futures_util::FutureExt;
 use pending::Pending;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,9 +58,6 @@ use transact::Outcome;
 const WATERMARK: Duration = Duration::from_secs(1);
 /// Parts are numbered as they come; after so many the lane begins to count anew.
 const MAX_PARTS: usize = 64;
-/// If so many keys fail one after the other and nothing works in between, the handler is broken and
-/// not the keys: parking them all would only hide it.
-pub(crate) const MAX_FAILING_KEYS: u32 = 100;
 
 /// What a lane is made of.
 pub(crate) struct LaneSetup {
@@ -76,6 +75,8 @@ pub(crate) struct LaneSetup {
     pub(crate) who: Who,
     pub(crate) reporter: Reporter,
     pub(crate) stats: Arc<LaneStats>,
+    /// Of all lanes of the consumer here.
+    pub(crate) streak: Arc<Streak>,
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
     /// Whether somebody waits for its end.
@@ -120,9 +121,6 @@ pub(crate) struct Lane {
     trying: bool,
     stopping: bool,
     /// How many keys have failed one after the other.
-    failing_keys: u32,
-    /// The keys that have failed, or failed again, since something worked.
-    failing: HashSet<String>,
     /// So many events are handled one at a time, since nobody knows which of them fails.
     singly: usize,
     outage: Backoff,
@@ -150,8 +148,6 @@ impl Lane {
             probe: None,
             trying: false,
             stopping: false,
-            failing_keys: 0,
-            failing: HashSet::new(),
             singly: 0,
             outage: Backoff::default(),
             sampler: Sampler::of(&setup.consumer.partition),

@@ -125,11 +125,17 @@ impl<P: Pool> Lane<'_, P> {
                     (done.len(), self.store(tx, &done, &rest).await?)
                 }
                 Got::Failed { task, error } => {
+                    // Rolled back before anything else is done: that needs a session, too, and perhaps there
+                    // is only this one.
+                    drop(tx);
                     let refused = Commit::Refused { item: task, error: error.to_string() };
                     said = Some(error);
                     (0, refused)
                 }
-                Got::Away(error) => (0, Commit::Away(error)),
+                Got::Away(error) => {
+                    drop(tx);
+                    (0, Commit::Away(error))
+                }
             };
             match outcome {
                 Commit::Done => {
@@ -298,14 +304,16 @@ pub(crate) async fn fail(
     gave_up: impl Fn() -> GaveUp,
 ) -> Result<Failed, RunError> {
     let (id, key, pool) = (task.id, task.key(), reader.pool.clone());
+    let said = format!("task {id} of key `{key}` failed: {error}");
+    let mut is_broken = None;
     loop {
         let (verdict, statements) =
             ending::failed(&reader.tables, (holding.log(), &pool), retry, (task, error), &gave_up);
         tracing::warn!(pool, key, task = %id, %error, ?verdict, "a task has failed");
-        let said = format!("task {id} of key `{key}` failed: {error}");
-        // One that fails for good says itself that it is to blame.
-        let mut is_stopped =
-            error.again() != Again::Never && holding.fails(task.slot, task.attempts + 1, &said);
+        let mut is_stopped = *is_broken.get_or_insert_with(|| {
+            let is_given_up = !matches!(verdict, Verdict::Again(_));
+            holding.fails((key, task.slot), is_given_up, error.again(), &said)
+        });
         if !is_stopped && matches!(verdict, Verdict::Stop) {
             let remedy = "its policy is to stop: correct it, and it goes on with this task";
             holding.stop_at(task.slot, &said, remedy);

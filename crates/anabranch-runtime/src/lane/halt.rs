@@ -5,20 +5,17 @@
 //! take turns: the next event, whose key is set aside if it fails again, then a key that was set aside. So
 //! one bad event cannot keep the consumer stopped for ever.
 
-use super::{Lane, MAX_FAILING_KEYS, Probed, Report};
+use super::{Lane, Probed, Report};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use anabranch_core::{Again, Event, Failure};
 use std::sync::atomic::Ordering;
 
-/// If so many keys fail and nothing has worked since, none of them is parked: it is the handler.
-pub(crate) const FEW: u32 = 10;
-
 impl Lane {
     /// Goes on. So many keys that fail before something works stop it again.
-    pub(super) fn go_on(&mut self, patience: u32) {
+    pub(super) fn go_on(&mut self, patience: usize) {
         if std::mem::take(&mut self.halted) {
-            self.failing_keys = MAX_FAILING_KEYS.saturating_sub(patience);
+            self.setup.streak.begin(patience);
         }
         self.probe = None;
     }
@@ -45,26 +42,22 @@ impl Lane {
 
     /// Something was handled: if that was the try, the consumer goes on.
     pub(super) fn has_worked(&mut self) {
-        self.failing_keys = 0;
-        self.failing.clear();
+        self.setup.streak.works();
         if std::mem::take(&mut self.trying) {
             self.halted = false;
             self.setup.reporter.say(Report::Probed(Probed::Worked));
         }
     }
 
-    /// Whether a key that has failed again, so many times by now, is not to blame for it: it is a try, the
-    /// first failure after an outage, or the key would be parked like all others.
-    pub(super) fn blames_handler(&self, attempts: u32, error: &HandlerError) -> bool {
+    /// Whether a key that has failed again, so many times by now, is not to blame for it: it is a try, or other
+    /// keys fail like it.
+    pub(super) fn blames_handler(&self, key: &str, attempts: u32, error: &HandlerError) -> bool {
         if error.again() == Again::Never {
             // The handler says itself that it is the event.
             return false;
         }
-        let retry = self.setup.consumer.retry;
-        let is_last = attempts > 1 && retry.delay(attempts, 0.0).is_none();
-        self.trying
-            || self.failing_keys >= MAX_FAILING_KEYS - 1
-            || (is_last && self.policy() == Failure::Park && self.failing.len() >= FEW as usize)
+        let is_given_up = self.setup.consumer.retry.delay(attempts, 0.0).is_none();
+        self.setup.streak.fails(key, is_given_up) || self.trying
     }
 
     /// What a lane does while its handler is not called: it looks what there is, and tries it if told to.

@@ -6,7 +6,7 @@
 
 use super::aside::Parked;
 use super::transact::Outcome;
-use super::{Batch, Lane, MAX_FAILING_KEYS};
+use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
@@ -21,9 +21,8 @@ use std::time::{Duration, Instant};
 /// How many parked events are tried in one transaction.
 const DRAIN: usize = 64;
 /// What to do about a handler that fails for all keys.
-const BROKEN: &str = "a hundred keys failed one after the other, or everything since the last outage, so \
-                      it is the handler that is broken, or something that it needs: correct that, and it \
-                      goes on; `anabranch parked list NAME` shows the keys that failed";
+const BROKEN: &str = "key after key fails and nothing works in between, so it is the handler that is broken, \
+                      or something that it needs: correct that, and it goes on";
 /// The first events behind a key.
 struct Behind {
     events: Vec<Event>,
@@ -53,7 +52,17 @@ impl Lane {
             false => retry.after(1, error.again(), random()),
         };
         let attempts = u32::from(!is_try);
+        // One that fails for good says itself that it is to blame.
+        let is_given_up = retry_in.is_none() && error.again() != Again::Never;
         let error = error.to_string();
+        if event > 0 {
+            // What stands before it in the batch has worked.
+            self.setup.streak.works();
+        }
+        if self.setup.streak.fails(&key, is_given_up) && !self.trying {
+            self.has_failed(&failed, error, BROKEN);
+            return Ok(ControlFlow::Break(()));
+        }
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
         let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
@@ -69,17 +78,6 @@ impl Lane {
                 &error,
                 retry_in,
             );
-            if event > 0 {
-                // What stands before it in the batch has worked.
-                self.failing_keys = 0;
-                self.failing.clear();
-            }
-            self.failing_keys += 1;
-            self.failing.insert(key.clone());
-            if self.failing_keys >= MAX_FAILING_KEYS && !self.trying {
-                self.has_failed(&failed, error, BROKEN);
-                return Ok(ControlFlow::Break(()));
-            }
             let tables = &self.setup.tables;
             let attempt = Attempt { key: &key, slot, attempts, error: &error, retry_in };
             extra.push(tables.park(&consumer, &attempt));
@@ -296,9 +294,8 @@ impl Lane {
                     at_most = events.len() / 2
                 }
                 Outcome::Failed { error, .. } => {
-                    self.failing.insert(key.to_owned());
                     if let Some(first) = events.first()
-                        && self.blames_handler(parked.attempts + 1, &error)
+                        && self.blames_handler(key, parked.attempts + 1, &error)
                     {
                         self.has_failed(&first.clone(), error.to_string(), BROKEN);
                         return Ok(());

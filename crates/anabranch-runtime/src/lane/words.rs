@@ -21,7 +21,7 @@ pub(crate) enum Order {
     /// Stop calling the handler: it fails, here or everywhere.
     Halt,
     /// Go on with it. If so many keys fail before something works, it is stopped again.
-    GoOn { patience: u32 },
+    GoOn { patience: usize },
     /// Try one event, though it is stopped: so many were tried before.
     Probe(i64),
     /// Somebody wants something of a parked key.

@@ -6,7 +6,7 @@ use crate::consumer::Consumer;
 use crate::feed::{Feed, FeedStats};
 use crate::holding::{self, HoldingSetup};
 use crate::key_samples::Checked;
-use crate::lane::{Lane, LaneSetup, LaneStats, Order, Reporter, Said};
+use crate::lane::{Lane, LaneSetup, LaneStats, Order, Reporter, Said, Streak};
 use crate::replica_set::ConsumerProgress;
 use crate::report::{Doing, LaneReport};
 use crate::rows::Work;
@@ -27,6 +27,8 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// One consumer as it runs here.
 pub(super) struct Running {
+    /// Whether its handler fails here, over all lanes.
+    streak: Arc<Streak>,
     /// By which its lanes name it: it keeps it when others are gone.
     pub(super) number: usize,
     pub(super) consumer: Arc<Consumer>,
@@ -149,6 +151,7 @@ impl Start<'_> {
                         who: who(number),
                         reporter: reporter.clone(),
                         stats,
+                        streak: Arc::clone(&running.streak),
                         idle,
                         catches_up: self.plan.catch_up,
                         moved: Arc::clone(self.moved),
@@ -168,6 +171,7 @@ impl Start<'_> {
                         who: who(number),
                         reporter: reporter.clone(),
                         stats,
+                        streak: Arc::clone(&running.streak),
                         counts: Arc::clone(&running.feed),
                         idle,
                         catches_up: self.plan.catch_up,
@@ -189,6 +193,7 @@ impl Running {
         let asked = plan.fixed.clone().unwrap_or_else(SlotSet::all);
         let keep = (0..count).map(|_| watch::channel(Arc::new(SlotSet::empty())).0);
         Self {
+            streak: Arc::default(),
             number,
             consumer: Arc::clone(consumer),
             universe: consumer.partition.slots().intersection(&asked),

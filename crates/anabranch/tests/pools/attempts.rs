@@ -1,8 +1,8 @@
 //! How often a task is tried: by where its effects are, and by what its error says.
 
-use crate::on_both;
 use crate::script::Script;
 use crate::support::*;
+use crate::{on_both, on_postgres};
 use anabranch::prelude::*;
 use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,6 +15,8 @@ on_both!(
     an_error_for_good_is_not_tried_again,
     an_error_that_says_when_is_not_tried_before,
 );
+
+on_postgres!(a_task_that_reads_and_fails_returns_its_session_first);
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -131,5 +133,40 @@ async fn an_error_that_says_when_is_not_tried_before(db: Db) {
         let ahead = far.run_at.unwrap().duration_since(far.enqueued_at);
         assert!((8_700..8_800).contains(&ahead.as_hours()), "{ahead:?}");
     }
+    worker.stop().await;
+}
+
+/// Looks into the database, and then fails.
+struct Looker;
+
+impl Pool for Looker {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "looker"
+    }
+
+    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<()> {
+        tx.query("SELECT 1 AS one", vec![]).await?;
+        match task.key() {
+            "good" => Ok(()),
+            _ => Err(HandlerError::new("it does not like what it sees")),
+        }
+    }
+}
+
+/// That it has failed is stored on another session: with only one, it waited for itself.
+async fn a_task_that_reads_and_fails_returns_its_session_first(mut db: Db) {
+    db.options.sessions = 1;
+    let log = db.log().await;
+    let worker = start(&log, ReplicaSet::new("work").pool(Looker).lanes(2));
+    let tasks = Tasks::of(&log, "looker");
+    let bad: Vec<_> = (0..4).map(|key| NewTask::new(format!("bad-{key}"), &key)).collect();
+    for id in tasks.enqueue_all(bad).await.unwrap() {
+        let dead = tasks.wait(id.id, LONG / 2).await.unwrap();
+        assert_eq!((dead.state, dead.attempts), (TaskState::Dead, 5));
+    }
+    let good = tasks.enqueue(NewTask::new("good", &1)).await.unwrap().id;
+    assert_eq!(tasks.wait(good, LONG).await.unwrap().state, TaskState::Done);
     worker.stop().await;
 }

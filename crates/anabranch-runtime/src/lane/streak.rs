@@ -1,0 +1,92 @@
+//! Whether it is the handler that fails, or single events: counted over all lanes of a consumer in this process.
+//!
+//! An outage must not depend on how many lanes share the load: ten lanes see a tenth of it each.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// If so many keys fail and nothing works in between, the handler is broken and not the keys: parking them
+/// all would only hide it.
+const MANY: usize = 100;
+/// So many are enough if one of them would be given up, or nothing has worked for [`LONG`].
+pub(crate) const FEW: usize = 10;
+const LONG: Duration = Duration::from_secs(10);
+
+/// Keys that have failed since something worked.
+#[derive(Debug)]
+pub(crate) struct Streak {
+    failing: Mutex<Failing>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Failing {
+    /// Their hashes.
+    keys: HashSet<u64>,
+    since: Option<Instant>,
+    /// So many are too many.
+    limit: usize,
+}
+
+impl Default for Streak {
+    fn default() -> Self {
+        let failing = Failing { keys: HashSet::new(), since: None, limit: MANY };
+        Self { failing: Mutex::new(failing), hasher: RandomState::new() }
+    }
+}
+
+impl Streak {
+    /// A key has failed, and would be given up or not. Says whether the handler is to blame.
+    pub(crate) fn fails(&self, key: &str, is_given_up: bool) -> bool {
+        let Ok(mut failing) = self.failing.lock() else { return false };
+        failing.keys.insert(self.hasher.hash_one(key));
+        let lasts = failing.since.get_or_insert_with(Instant::now).elapsed();
+        let count = failing.keys.len();
+        count >= failing.limit || (count >= FEW && (is_given_up || lasts >= LONG))
+    }
+
+    /// Something has worked.
+    pub(crate) fn works(&self) {
+        self.begin(MANY);
+    }
+
+    /// The handler is called again: so many keys that fail before something works are too many.
+    pub(crate) fn begin(&self, limit: usize) {
+        if let Ok(mut failing) = self.failing.lock() {
+            failing.keys.clear();
+            (failing.since, failing.limit) = (None, limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fail(streak: &Streak, keys: std::ops::Range<usize>, is_given_up: bool) -> Vec<bool> {
+        keys.map(|key| streak.fails(&key.to_string(), is_given_up)).collect()
+    }
+
+    #[test]
+    fn a_hundred_keys_or_ten_that_would_be_given_up() {
+        let streak = Streak::default();
+        assert!(!fail(&streak, 0..99, false).contains(&true));
+        assert!(!streak.fails("98", false), "it is one of them");
+        assert!(streak.fails("99", false));
+        streak.works();
+        assert_eq!(fail(&streak, 0..10, true), [vec![false; 9], vec![true]].concat());
+        streak.works();
+        assert!(!fail(&streak, 0..9, true).contains(&true));
+    }
+
+    #[test]
+    fn after_an_outage_fewer_are_enough_until_something_works() {
+        let streak = Streak::default();
+        streak.begin(1);
+        assert!(streak.fails("a", false));
+        streak.works();
+        assert!(!streak.fails("a", false));
+    }
+}
