@@ -91,6 +91,25 @@ impl Tables {
         self.won(update, params![consumer, probes, pause.as_micros() as u64]).await
     }
 
+    /// The try that was taken as this one is still under way: the next one is not due yet, unless another
+    /// one has been taken since.
+    pub(crate) async fn keep_probe(
+        &self,
+        consumer: &str,
+        probes: i64,
+        pause: Duration,
+    ) -> Result<(), StoreError> {
+        let update = format!(
+            "UPDATE {} SET probe_us = {now} + $3 \
+             WHERE name = $1 AND outage IS NOT NULL AND probes = $2",
+            self.consumers,
+            now = self.now
+        );
+        // Nobody has to hear of it: whoever wants to try finds out.
+        let values = params![consumer, probes, pause.as_micros() as u64];
+        self.commit(vec![Statement::new(update, values)]).await.map(drop)
+    }
+
     /// A try was in vain: what it said.
     pub(crate) async fn probed_in_vain(
         &self,

@@ -5,8 +5,9 @@
 //! first failure then hands it over again. If nobody is able, that is an *outage*. The consumer's row says so, and every worker learns it with its next heartbeat: lanes keep their slots and call no
 //! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
 //! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
-//! nobody. One event that is handled ends the outage for all. Nothing to try ends it, too, and so does a
-//! time in which nobody has tried: a few failures after that begin it again.
+//! nobody; while a try lasts, it says so again with its heartbeats. If nobody has tried for some leases, any
+//! worker tries what it has. One event that is handled ends the outage for all. Nothing to try ends it, too,
+//! if the owner of the slot says so: a few failures after that begin it again.
 
 use super::Keeper;
 use super::trouble::Trouble;
@@ -16,7 +17,7 @@ use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::LEAVING;
 use crate::tables::runners::Runner;
-use anabranch_core::{Slot, StoreError};
+use anabranch_core::{Slot, SlotSet, StoreError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,13 @@ use std::time::{Duration, Instant};
 const HANDED_OVER: u32 = 5;
 /// After so many leases any worker tries what the one whose turn it is has not tried.
 const ANYBODY: u32 = 4;
+
+/// A try of this worker: how many there were with it, and the lane.
+#[derive(Clone, Copy)]
+struct Trying {
+    probes: i64,
+    lane: usize,
+}
 
 /// An outage, as this worker knows it.
 pub(super) struct Outage {
@@ -33,8 +41,8 @@ pub(super) struct Outage {
     probes: i64,
     /// When it is tried next.
     due: Instant,
-    /// A lane of this worker tries it.
-    is_trying: bool,
+    /// The try of this worker that is under way.
+    trying: Option<Trying>,
     /// It is over, and that is not written down yet.
     is_over: bool,
 }
@@ -43,7 +51,7 @@ impl Outage {
     fn of(stored: &StoredOutage) -> Self {
         let StoredOutage { reason, slot, probes, .. } = stored.clone();
         let due = due(stored.next);
-        Self { reason, slot, probes, due, is_trying: false, is_over: false }
+        Self { reason, slot, probes, due, trying: None, is_over: false }
     }
 }
 
@@ -79,7 +87,7 @@ impl Keeper {
                 return Ok(());
             }
         };
-        let is_able_elsewhere = match self.is_able_elsewhere(&name).await {
+        let is_able_elsewhere = match self.is_able_elsewhere(number).await {
             Ok(is_able) => is_able,
             Err(away) if away.is_worth_waiting() => {
                 self.running[number].trouble = Some(Trouble::Halted { error, slot });
@@ -106,8 +114,8 @@ impl Keeper {
                     tracing::error!(consumer = name, %error, "has stopped by itself");
                 }
                 let written = Instant::now();
-                let (probes, due, is_trying, is_over) = (0, written + pause, false, false);
-                let outage = Outage { reason, slot, probes, due, is_trying, is_over };
+                let (probes, due, trying, is_over) = (0, written + pause, None, false);
+                let outage = Outage { reason, slot, probes, due, trying, is_over };
                 self.running[number].written = written;
                 self.running[number].trouble = Some(Trouble::Outage(outage));
             }
@@ -119,17 +127,27 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether another worker of the set runs a consumer and is able to.
-    async fn is_able_elsewhere(&self, consumer: &str) -> Result<bool, StoreError> {
-        let is_able = |runner: &Runner| runner.consumer == consumer && runner.unable.is_none();
+    /// Whether other workers of the set are able to run a consumer, and could own all that this one should.
+    /// One of the last version owns what the set gives it, whatever others are able to.
+    async fn is_able_elsewhere(&self, number: usize) -> Result<bool, StoreError> {
+        let running = &self.running[number];
+        let is_able = |runner: &Runner| runner.unable.is_none() && runner.version.is_some();
         let workers = self.tables.workers().await?;
-        Ok(workers.iter().any(|worker| {
+        let able = workers.iter().filter(|worker| {
             worker.is_alive
                 && worker.id != self.worker.id
                 && worker.replica_set == self.plan.name
                 && worker.runs != LEAVING
-                && worker.consumers.iter().any(is_able)
-        }))
+                && worker.runs(&running.consumer.name).is_some_and(is_able)
+        });
+        let mut theirs = SlotSet::empty();
+        for worker in able {
+            match &worker.fixed {
+                None => return Ok(true),
+                Some(fixed) => theirs = theirs.union(fixed),
+            }
+        }
+        Ok(!theirs.is_empty() && running.share().is_subset(&theirs))
     }
 
     /// Lets others run a consumer that fails here.
@@ -170,9 +188,7 @@ impl Keeper {
 
     /// A consumer that was handed over stops everywhere once nobody is able to run it.
     async fn see_to_heirs(&mut self, number: usize) -> Result<(), RunError> {
-        let running = &mut self.running[number];
-        let name = running.consumer.name.clone();
-        if self.is_able_elsewhere(&name).await.unwrap_or(true) {
+        if self.is_able_elsewhere(number).await.unwrap_or(true) {
             return Ok(());
         }
         let running = &mut self.running[number];
@@ -211,8 +227,9 @@ impl Keeper {
             | (None, None | Some(Trouble::Halted { .. })) => {}
             (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
             (Some(stored), Some(Trouble::Outage(outage))) => {
-                let Outage { is_trying, is_over, .. } = *outage;
-                *outage = Outage { is_trying, is_over, ..Outage::of(stored) };
+                let Outage { trying, is_over, .. } = *outage;
+                *outage = Outage { trying, is_over, ..Outage::of(stored) };
+                return self.keep_try(number).await;
             }
             (Some(stored), _) => {
                 if self.plan.catch_up || self.plan.fail_fast {
@@ -233,29 +250,52 @@ impl Keeper {
         Ok(())
     }
 
+    /// A try that takes long stays this worker's while it lives: an endpoint that swallows what it is sent
+    /// says nothing, and that is no reason to try more.
+    async fn keep_try(&mut self, number: usize) -> Result<(), RunError> {
+        let (tuning, running) = (self.plan.tuning, &mut self.running[number]);
+        let name = running.consumer.name.clone();
+        let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
+        let Some(Trying { probes, lane }) = outage.trying else { return Ok(()) };
+        if running.stats[lane].slots.load(Ordering::Relaxed) == 0 {
+            // It has lost what it was to try.
+            outage.trying = None;
+            return Ok(());
+        }
+        let pause = tuning.pause_after(u32::try_from(probes).unwrap_or(u32::MAX));
+        if outage.due > Instant::now() + pause / 2 {
+            return Ok(());
+        }
+        match self.tables.keep_probe(&name, probes, pause).await {
+            Ok(()) => outage.due = Instant::now() + pause,
+            Err(error) if error.is_worth_waiting() => {}
+            Err(error) => return self.is_broken(number, error.into()),
+        }
+        Ok(())
+    }
+
     /// Takes the next try, if it is this worker's, and writes down what is over.
     pub(super) async fn see_to_outage(&mut self, number: usize) -> Result<(), RunError> {
         let lease = self.plan.tuning.lease;
         let running = &mut self.running[number];
-        let (name, has_rows) = (running.consumer.name.clone(), running.has_rows());
+        let name = running.consumer.name.clone();
         let Some(Trouble::Outage(outage)) = &running.trouble else { return Ok(()) };
         if outage.is_over {
             return self.end_outage(number).await;
         }
-        if running.paused || outage.is_trying {
+        if running.paused || outage.trying.is_some() {
             return Ok(());
         }
         let (slot, probes, due) = (outage.slot, outage.probes, outage.due);
-        let holds = |lane: &usize| running.stats[*lane].state().slots.contains(slot);
-        let lane = running.lane_of(slot).filter(holds);
-        // Rows are looked for when they are tried.
-        let can_try =
-            |lane: &usize| has_rows || running.stats[*lane].can_try.load(Ordering::Relaxed);
-        let tries = lane.filter(can_try);
-        let patience = match (lane, tries) {
-            (_, Some(_)) => Duration::ZERO,
-            (Some(_), None) => lease,
-            (None, _) => lease * ANYBODY,
+        let owner = running.owner_of(slot);
+        let (tries, patience) = match owner {
+            Some(lane) if running.can_try(lane) => (Some(lane), Duration::ZERO),
+            Some(_) => (None, lease),
+            // The owner is gone for good, if it takes so long, and somebody must try something.
+            None => match (0..running.lanes.len()).find(|lane| running.can_try(*lane)) {
+                Some(lane) => (Some(lane), lease * ANYBODY),
+                None => return Ok(()),
+            },
         };
         if Instant::now() < due + patience {
             return Ok(());
@@ -272,7 +312,7 @@ impl Keeper {
                 tracing::info!(consumer = name, probes = outage.probes, "tries one event");
                 match tries {
                     Some(lane) => {
-                        outage.is_trying = true;
+                        outage.trying = Some(Trying { probes: probes + 1, lane });
                         let _ = running.lanes[lane].send(Order::Probe(probes));
                     }
                     None => outage.is_over = true,
@@ -294,10 +334,14 @@ impl Keeper {
     ) -> Result<(), RunError> {
         let running = &mut self.running[number];
         let name = running.consumer.name.clone();
+        let Some(Trouble::Outage(outage)) = &running.trouble else { return Ok(()) };
+        // Who does not own what failed cannot say that nothing of it is left.
+        let is_owner = running.owner_of(outage.slot).is_some();
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
-        outage.is_trying = false;
+        outage.trying = None;
         match probed {
             Probed::Over => Ok(()),
+            Probed::Nothing if !is_owner => Ok(()),
             Probed::Worked | Probed::Nothing => {
                 outage.is_over = true;
                 self.end_outage(number).await

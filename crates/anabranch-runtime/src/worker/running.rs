@@ -280,6 +280,21 @@ impl Running {
         self.homes.iter().position(|home| home.contains(slot))
     }
 
+    /// The lane that holds a slot, if one does.
+    pub(super) fn owner_of(&self, slot: Slot) -> Option<usize> {
+        let holds = |lane: &usize| self.stats[*lane].state().slots.contains(slot);
+        self.lane_of(slot).filter(holds)
+    }
+
+    /// Whether a lane has something that it could try: rows are looked for when they are tried.
+    pub(super) fn can_try(&self, lane: usize) -> bool {
+        let stats = &self.stats[lane];
+        match self.has_rows() {
+            true => stats.slots.load(Ordering::Relaxed) > 0,
+            false => stats.can_try.load(Ordering::Relaxed),
+        }
+    }
+
     /// Hands each lane what it has, of the cursors that are this worker's.
     pub(super) fn hand_out(&self, cursors: &[Cursor], losses: &[u64]) {
         let mut of_lanes: Vec<Vec<Cursor>> = vec![Vec::new(); self.lanes.len()];

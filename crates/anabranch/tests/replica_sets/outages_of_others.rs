@@ -6,17 +6,19 @@ use crate::endpoint::{Caller, Endpoint};
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, PoolSettings, Retry, Tuning};
+use anabranch::{Consumers, HandlerError, PoolSettings, Retry, RunError, Tuning};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 on_both! {
     an_endpoint_that_is_away_stops_its_subscriber_alone,
     one_bad_canary_stops_nobody_and_comes_back_when_cured,
     a_worker_that_dies_while_it_tries_holds_up_nobody,
+    a_try_that_hangs_does_not_end_the_outage,
     what_fails_in_a_catch_up_is_done_by_others,
+    a_catch_up_does_not_wait_for_those_who_never_own_its_slots,
 }
 
 const WORKERS: usize = 3;
@@ -197,7 +199,10 @@ impl Projection for Moody {
             Mood::Fails | Mood::HasHung(_) => return Err(HandlerError::new("in a bad mood")),
             Mood::Hangs => *self.mood.lock().unwrap() = Mood::HasHung(self.worker),
         }
-        std::future::pending().await
+        while *self.mood.lock().unwrap() == Mood::HasHung(self.worker) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.recorder.handle(event, tx).await
     }
     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
         self.recorder.set_up(tx).await
@@ -232,6 +237,38 @@ async fn a_worker_that_dies_while_it_tries_holds_up_nobody(db: Db) {
     }
 }
 
+/// An endpoint that swallows what it is sent: before it answers nobody knows more, however long that takes.
+async fn a_try_that_hangs_does_not_end_the_outage(db: Db) {
+    let log = db.log().await;
+    let mood = Arc::new(Mutex::new(Mood::Fails));
+    let (recorder, lease) = (db.recorder("moody"), Duration::from_secs(1));
+    let mut workers = Vec::new();
+    for worker in 0..2 {
+        let moody = Moody { recorder: recorder.clone(), worker, mood: Arc::clone(&mood) };
+        let set = ReplicaSet::new("s").projection(moody).tuning(tuning().lease(lease));
+        workers.push(start(&db.log().await, set));
+    }
+    until_shared(&log, "moody", 2).await;
+    fill(&log, 0..900, 1..=1).await;
+    until("an outage", async || status(&log, "moody").await.outage).await;
+    *mood.lock().unwrap() = Mood::Hangs;
+    until("one to hang", async || matches!(*mood.lock().unwrap(), Mood::HasHung(_)).then_some(()))
+        .await;
+    let (since, before) = (Instant::now(), status(&log, "moody").await.outage.unwrap());
+    until("seven leases to pass", async || {
+        let outage = status(&log, "moody").await.outage.expect("an outage");
+        assert_eq!((outage.since_us, outage.probes), (before.since_us, before.probes));
+        (since.elapsed() > lease * 7).then_some(())
+    })
+    .await;
+    *mood.lock().unwrap() = Mood::Works;
+    until_proven(&log, &recorder.table, 900, 1).await;
+    until("no outage", async || status(&log, "moody").await.outage.is_none().then_some(())).await;
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
 /// A catch-up whose handler fails is a success if others handle what it cannot.
 async fn what_fails_in_a_catch_up_is_done_by_others(db: Db) {
     let log = db.log().await;
@@ -255,4 +292,23 @@ async fn what_fails_in_a_catch_up_is_done_by_others(db: Db) {
     assert!(!handlers(&log, &recorder.table).await.contains("bad"));
     assert!(status(&log, "orders").await.outage.is_none());
     good.stop().await;
+}
+
+/// Somebody runs the consumer, but asks for other slots: nobody else is going to do what this one cannot.
+async fn a_catch_up_does_not_wait_for_those_who_never_own_its_slots(db: Db) {
+    let log = db.log().await;
+    let recorder = db.recorder("orders");
+    let set = || ReplicaSet::new("s").tuning(tuning());
+    let half = set().projection(recorder.clone()).partition("0/2".parse().unwrap());
+    let half = start(&db.log().await, half);
+    until("the other one", async || Consumers::of(&log).workers().await.ok()?.pop()).await;
+    fill(&log, 0..900, 1..=1).await;
+    let bad = recorder.clone().hook(|_| Err(HandlerError::new("not here")));
+    let caught_up = set().projection(bad).catch_up(&log);
+    let error = tokio::time::timeout(PATIENCE, caught_up).await.expect("an end").unwrap_err();
+    assert!(
+        matches!(&error, RunError::Stopped { consumer, .. } if consumer == "orders"),
+        "{error}"
+    );
+    half.stop().await;
 }
