@@ -172,10 +172,8 @@ impl Holding {
         again: Again,
         error: &str,
     ) -> bool {
-        // One that fails for good says itself that it is to blame.
-        let is_for_good = again == Again::Never;
-        let is_broken = self.setup.streak.fails(key, is_given_up && !is_for_good);
-        let is_broken = is_broken || (self.trying && !is_for_good);
+        let is_broken = self.setup.streak.fails(key, is_given_up, again);
+        let is_broken = is_broken || (self.trying && again != Again::Never);
         if is_broken {
             self.stop_at(slot, error, BROKEN);
         }

@@ -52,12 +52,10 @@ impl Lane {
     /// Whether a key that has failed again, so many times by now, is not to blame for it: it is a try, or other
     /// keys fail like it.
     pub(super) fn blames_handler(&self, key: &str, attempts: u32, error: &HandlerError) -> bool {
-        if error.again() == Again::Never {
-            // The handler says itself that it is the event.
-            return false;
-        }
-        let is_given_up = self.setup.consumer.retry.delay(attempts, 0.0).is_none();
-        self.setup.streak.fails(key, is_given_up) || self.trying
+        let (retry, again) = (self.setup.consumer.retry, error.again());
+        let is_given_up = retry.delay(attempts, 0.0).is_none();
+        let is_broken = self.setup.streak.fails(key, is_given_up, again);
+        is_broken || (self.trying && again != Again::Never)
     }
 
     /// What a lane does while its handler is not called: it looks what there is, and tries it if told to.

@@ -52,17 +52,15 @@ impl Lane {
             false => retry.after(1, error.again(), random()),
         };
         let attempts = u32::from(!is_try);
-        // One that fails for good says itself that it is to blame.
-        let is_given_up = retry_in.is_none() && error.again() != Again::Never;
-        let error = error.to_string();
         if event > 0 {
             // What stands before it in the batch has worked.
             self.setup.streak.works();
         }
-        if self.setup.streak.fails(&key, is_given_up) && !self.trying {
-            self.has_failed(&failed, error, BROKEN);
+        if !self.trying && self.setup.streak.fails(&key, retry_in.is_none(), error.again()) {
+            self.has_failed(&failed, error.to_string(), BROKEN);
             return Ok(ControlFlow::Break(()));
         }
+        let error = error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
         let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());

@@ -2,6 +2,7 @@
 //!
 //! An outage must not depend on how many lanes share the load: ten lanes see a tenth of it each.
 
+use anabranch_core::Again;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
@@ -39,8 +40,12 @@ impl Default for Streak {
 
 impl Streak {
     /// A key has failed, and would be given up or not. Says whether the handler is to blame.
-    pub(crate) fn fails(&self, key: &str, is_given_up: bool) -> bool {
-        let Ok(mut failing) = self.failing.lock() else { return false };
+    pub(crate) fn fails(&self, key: &str, is_given_up: bool, again: Again) -> bool {
+        // One that says when it is to be tried again, or never, says itself that it is to blame; if all of them
+        // fail for good, somebody should look all the same.
+        let is_given_up = is_given_up && again != Again::Never;
+        let failing = self.failing.lock().ok().filter(|_| !matches!(again, Again::After(_)));
+        let Some(mut failing) = failing else { return false };
         failing.keys.insert(self.hasher.hash_one(key));
         let lasts = failing.since.get_or_insert_with(Instant::now).elapsed();
         let count = failing.keys.len();
@@ -66,15 +71,15 @@ mod tests {
     use super::*;
 
     fn fail(streak: &Streak, keys: std::ops::Range<usize>, is_given_up: bool) -> Vec<bool> {
-        keys.map(|key| streak.fails(&key.to_string(), is_given_up)).collect()
+        keys.map(|key| streak.fails(&key.to_string(), is_given_up, Again::AsSet)).collect()
     }
 
     #[test]
     fn a_hundred_keys_or_ten_that_would_be_given_up() {
         let streak = Streak::default();
         assert!(!fail(&streak, 0..99, false).contains(&true));
-        assert!(!streak.fails("98", false), "it is one of them");
-        assert!(streak.fails("99", false));
+        assert!(!streak.fails("98", false, Again::AsSet), "it is one of them");
+        assert!(streak.fails("99", false, Again::AsSet));
         streak.works();
         assert_eq!(fail(&streak, 0..10, true), [vec![false; 9], vec![true]].concat());
         streak.works();
@@ -82,11 +87,23 @@ mod tests {
     }
 
     #[test]
+    fn errors_that_say_when_or_never_are_words_about_the_event() {
+        let streak = Streak::default();
+        for key in 0..1_000 {
+            assert!(!streak.fails(&key.to_string(), true, Again::After(LONG)));
+        }
+        for key in 0..99 {
+            assert!(!streak.fails(&key.to_string(), true, Again::Never));
+        }
+        assert!(streak.fails("99", true, Again::Never), "a hundred in a row are too many");
+    }
+
+    #[test]
     fn after_an_outage_fewer_are_enough_until_something_works() {
         let streak = Streak::default();
         streak.begin(1);
-        assert!(streak.fails("a", false));
+        assert!(streak.fails("a", false, Again::AsSet));
         streak.works();
-        assert!(!streak.fails("a", false));
+        assert!(!streak.fails("a", false, Again::AsSet));
     }
 }

@@ -21,8 +21,10 @@ use anabranch_core::{Slot, SlotSet, StoreError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A worker that has handed a consumer over waits at most so many times the longest pause between tries.
-const HANDED_OVER: u32 = 5;
+/// A worker that has handed a consumer over waits so many times the pause between tries, and so many more for each
+/// member of the set: they try it one after the other, and it must not be back before the last one has.
+const HANDED_OVER: u32 = 10;
+const FOR_EACH_MEMBER: u32 = 5;
 /// After so many leases any worker tries what the one whose turn it is has not tried.
 const ANYBODY: u32 = 4;
 
@@ -159,14 +161,16 @@ impl Keeper {
     ) -> Result<(), RunError> {
         let reason = format!("its handler fails here: {}", Doing::cut(&error.reason()));
         let is_said = self.say_able(number, Some(reason)).await?;
-        let tuning = self.plan.tuning;
+        let (tuning, members) = (self.plan.tuning, self.membership.assigned.members.len() as u32);
         let running = &mut self.running[number];
         running.trouble = Some(match is_said {
             false => Trouble::Halted { error, slot },
             true => {
                 tracing::error!(consumer = running.consumer.name, %error, "is handed over");
+                let times = HANDED_OVER + FOR_EACH_MEMBER * members;
                 let longest = tuning.probes.1 * HANDED_OVER;
-                let pause = tuning.probes(tuning.probes.0, longest).pause_after(running.tries);
+                let pause = tuning.probes.0 * times;
+                let pause = tuning.probes(pause, longest.max(pause)).pause_after(running.tries);
                 running.tries = running.tries.saturating_add(1);
                 Trouble::HandedOver { error, slot, again: Instant::now() + pause }
             }
