@@ -39,8 +39,20 @@ impl Pause {
 
 impl Resume {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        self.target.consumers().await?.resume(&self.name).await?;
-        eprintln!("`{}` goes on", self.name);
+        let (consumers, name) = (self.target.consumers().await?, &self.name);
+        let before = consumers.status(name).await?;
+        consumers.resume(name).await?;
+        match (before.paused, before.outage.is_some()) {
+            (false, false) if before.retrying_keys > 0 => eprintln!(
+                "`{name}` was neither paused nor stopped, so nothing has changed; {} of its keys wait for \
+                 their next attempt, and `anabranch parked retry {name} --all` tries them now",
+                before.retrying_keys
+            ),
+            (false, false) => {
+                eprintln!("`{name}` was neither paused nor stopped, so nothing has changed");
+            }
+            _ => eprintln!("`{name}` goes on"),
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

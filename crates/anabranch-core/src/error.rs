@@ -154,7 +154,7 @@ pub enum InputProblem {
 
 /// Why an append was not stored. Whatever it is, nothing of that append was written, except where
 /// [`AppendError::Store`] says that the outcome is unknown.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum AppendError {
     /// The append itself is wrong; sending it again will not help.
@@ -210,6 +210,13 @@ fn stands_at(version: u64) -> String {
     match version {
         0 => "has no events".to_owned(),
         version => format!("stands at version {version}"),
+    }
+}
+
+/// As it is displayed: a program that returns it from `main` shows what to do.
+impl std::fmt::Debug for AppendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

@@ -10,7 +10,7 @@ pub type Source = Box<dyn Error + Send + Sync>;
 
 /// What a database could not do, and what to do about it. `at` names the database, never with its
 /// password.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The URL or an option is wrong.
@@ -263,6 +263,13 @@ pub enum StoreError {
         #[source]
         source: Source,
     },
+}
+
+/// As it is displayed: a program that returns it from `main` shows what to do.
+impl std::fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl StoreError {

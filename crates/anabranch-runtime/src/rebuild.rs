@@ -75,8 +75,9 @@ pub enum RebuildError {
     },
     /// Some keys of the new version are parked.
     #[error(
-        "the new version of `{name}` has {keys} parked keys, whose events are missing in its tables; \
-         retry or skip them (`anabranch parked list {name}.next`), then switch"
+        "{keys} keys of the new version of `{name}` have failed, and their events are missing in its tables; \
+         `anabranch parked list {name}.next` says why. Those that are tried again by themselves need a \
+         handler that works, others `parked retry` or `skip`; then switch"
     )]
     Parked {
         /// Which consumer.

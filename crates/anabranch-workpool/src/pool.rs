@@ -94,8 +94,8 @@ pub enum GaveUp {
     AsSet,
     /// It is dead, and its key is held until somebody retries or discards it.
     Park,
-    /// It is dead; its key goes on, and these tasks are enqueued, each with its pool, in the same
-    /// transaction.
+    /// Its key goes on, and these tasks are enqueued, each with its pool, in the same transaction: it is
+    /// compensated, or skipped if there are none.
     GoOn(Vec<(String, NewTask)>),
 }
 

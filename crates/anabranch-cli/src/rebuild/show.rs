@@ -41,8 +41,12 @@ pub(super) fn preview(preview: &SwitchPreview, comparison: &str) {
         for worker in workers {
             // Only a worker of the last version does not say which version it runs.
             let is_old = worker.consumers.iter().any(|runner| runner.version.is_none());
-            let then =
-                if is_old { "ends, since it is of the last version of Anabranch" } else { then };
+            let runs_both = which == "old" && new.workers.iter().any(|other| other.id == worker.id);
+            let then = match (is_old, runs_both) {
+                (true, _) => "ends, since it is of the last version of Anabranch",
+                (_, true) => "serves the new one instead",
+                _ => then,
+            };
             eprintln!("    worker {}: {then}", in_words(worker));
         }
     }

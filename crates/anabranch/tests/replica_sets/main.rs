@@ -9,6 +9,7 @@ mod deaths;
 mod different_programs;
 mod elastic;
 mod endpoint;
+mod few_keys;
 #[path = "../consumers/gates.rs"]
 mod gates;
 mod load;
