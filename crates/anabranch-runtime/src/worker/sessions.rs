@@ -103,7 +103,7 @@ impl Keeper {
                 continue;
             }
             match self.set_able_by_session(number, unable.clone()).await {
-                Err(RunError::Store(error)) if error.is_transient() => {
+                Err(RunError::Store(error)) if error.is_worth_waiting() => {
                     tracing::warn!(%error, "cannot say what it can run yet");
                     self.sessions.said = None;
                     return Ok(());

@@ -27,7 +27,7 @@ impl Keeper {
                 match self.tables.registered(Some(consumer.own_name())).await {
                     Ok(known) => known.first().map(|known| known.version),
                     // The next heartbeat says so again.
-                    Err(error) if error.is_transient() => return Ok(()),
+                    Err(error) if error.is_worth_waiting() => return Ok(()),
                     Err(error) => return self.is_broken(number, error.into()),
                 }
             }
@@ -108,7 +108,7 @@ impl Keeper {
         let placed = match consumer.take_place(&self.log, &self.tables).await {
             Ok(placed) => placed,
             // Tried again in a moment.
-            Err(RunError::Store(error)) if error.is_transient() => return Ok(()),
+            Err(RunError::Store(error)) if error.is_worth_waiting() => return Ok(()),
             Err(error) => {
                 self.running[number].trouble = None;
                 return self.is_broken(number, error);
@@ -152,7 +152,7 @@ impl Keeper {
             let (set, worker) = (&self.plan.name, &self.worker.id);
             match self.tables.set_runner(set, worker, &was, &runner).await {
                 Ok(()) => {}
-                Err(error) if error.is_transient() => {
+                Err(error) if error.is_worth_waiting() => {
                     tracing::warn!(%error, "cannot say under which name it runs yet");
                     return Ok(None);
                 }
@@ -168,7 +168,7 @@ impl Keeper {
         self.tell_heartbeat();
         match self.follow().await {
             // The next heartbeat tells of the new generation.
-            Err(RunError::Store(error)) if error.is_transient() => {}
+            Err(RunError::Store(error)) if error.is_worth_waiting() => {}
             done => done?,
         }
         Ok(Some(place))
