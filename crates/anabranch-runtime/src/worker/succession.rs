@@ -148,7 +148,8 @@ impl Keeper {
         let was = self.running[number].consumer.name.clone();
         if was != placed.name {
             let (consumer, version) = (placed.name.clone(), Some(placed.settings.version));
-            let runner = Runner { consumer, version, unable: None };
+            let unable = self.running[number].why_no_session();
+            let runner = Runner { consumer, version, unable };
             let (set, worker) = (&self.plan.name, &self.worker.id);
             match self.tables.set_runner(set, worker, &was, &runner).await {
                 Ok(()) => {}
@@ -158,7 +159,7 @@ impl Keeper {
                 }
                 Err(error) => return Err(error.into()),
             }
-            self.running[number].unable = None;
+            self.running[number].unable = runner.unable;
         }
         let (number, name) = (self.running[number].number, placed.name.clone());
         self.running.retain(|run| run.number == number || run.consumer.name != name);
