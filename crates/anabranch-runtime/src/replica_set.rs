@@ -228,7 +228,8 @@ impl ReplicaSet {
     /// Ends the run with an error as soon as one of its consumers cannot go on.
     ///
     /// Otherwise a consumer that fails stops alone, and goes on by itself when what it needs is back; the
-    /// others never notice. With this, a supervisor that restarts the process learns of it at once.
+    /// others never notice. With this, a supervisor that restarts the process learns of it at once. While
+    /// other workers wait for the end of an outage, it ends as soon as it starts, and they go on waiting.
     ///
     /// ```
     /// # use anabranch_runtime::{Projection, ReplicaSet, RunError};

@@ -194,7 +194,11 @@ impl Keeper {
             }
         }
         keeper.join_patiently(Some(Instant::now() + start::PATIENCE)).await?;
-        keeper.begin().await?;
+        if let Err(error) = keeper.begin().await {
+            // Nobody is to wait for its lease.
+            keeper.stop().await;
+            return Err(error);
+        }
         Ok(keeper)
     }
 
@@ -218,7 +222,8 @@ impl Keeper {
         loop {
             match self.tables.beat(&self.worker, lease, &names, &report).await {
                 Ok(Some(beat)) => return self.look_after(&beat).await,
-                Ok(None) => return self.declared_dead().await,
+                // Then it looks again, as the one that it is now.
+                Ok(None) => self.declared_dead().await?,
                 Err(error) => patience.wait_out(error.into()).await?,
             }
         }

@@ -383,6 +383,12 @@ impl Failed {
         matches!(&self.reason, Reason::Store(error) if error.is_transient())
     }
 
+    /// Whether somebody may cure it while this program runs, as [`StoreError::is_worth_waiting`] says.
+    #[must_use]
+    pub fn is_worth_waiting(&self) -> bool {
+        matches!(&self.reason, Reason::Store(error) if error.is_worth_waiting())
+    }
+
     /// Whether a fence did not match.
     #[must_use]
     pub fn is_unmatched(&self) -> bool {

@@ -193,7 +193,7 @@ impl Consumer {
             Ended::Committed => Ok(()),
             Ended::Fenced => Err(self.failed(what, "the consumer is gone")),
             Ended::Broken(broken) => Err(tables.error(broken).into()),
-            Ended::Failed(failure) if failure.failed.is_transient() => {
+            Ended::Failed(failure) if failure.failed.is_worth_waiting() => {
                 Err(tables.error(failure.failed).into())
             }
             Ended::Failed(failure) => Err(self.failed(what, &failure.failed.to_string())),
@@ -285,7 +285,7 @@ impl Consumer {
         let failed = |error: String| self.failed("reset", &error);
         if let Err(error) = self.work.hooks().reset(to, &mut tx).await {
             return Err(match tx.failure() {
-                Some(failure) if failure.failed.is_transient() => {
+                Some(failure) if failure.failed.is_worth_waiting() => {
                     tables.error(failure.failed).into()
                 }
                 _ => failed(error.to_string()),

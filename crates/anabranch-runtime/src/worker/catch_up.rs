@@ -87,7 +87,7 @@ impl Keeper {
         let (mut backoff, until) = (Backoff::default(), Instant::now() + ASK);
         let left = loop {
             match self.left(target, was_stopped).await {
-                Err(error) if error.is_transient() && Instant::now() < until => {
+                Err(error) if error.is_worth_waiting() && Instant::now() < until => {
                     tokio::time::sleep(backoff.wait()).await;
                 }
                 left => break left?,

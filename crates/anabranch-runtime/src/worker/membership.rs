@@ -62,6 +62,7 @@ impl Keeper {
         let report = self.report().text();
         let (lease, runners) = (self.plan.tuning.lease, self.runners());
         self.tables.enlist(&self.worker, lease, &runners, &report).await?;
+        self.has_said(runners);
         self.start_heartbeat();
         self.tick().await?;
         Ok(())

@@ -12,7 +12,6 @@
 use super::Keeper;
 use super::trouble::Trouble;
 use crate::lane::{FEW, Order, Probed};
-use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::LEAVING;
@@ -105,7 +104,7 @@ impl Keeper {
         if self.plan.catch_up {
             return self.is_broken(number, error);
         }
-        if !self.say_able(number, None).await? {
+        if !self.say_able(number).await? {
             self.running[number].trouble = Some(Trouble::Halted { error, slot });
             return Ok(());
         }
@@ -159,35 +158,24 @@ impl Keeper {
         error: RunError,
         slot: Slot,
     ) -> Result<(), RunError> {
-        let reason = format!("its handler fails here: {}", Doing::cut(&error.reason()));
-        let is_said = self.say_able(number, Some(reason)).await?;
         let (tuning, members) = (self.plan.tuning, self.membership.assigned.members.len() as u32);
         let running = &mut self.running[number];
-        running.trouble = Some(match is_said {
-            false => Trouble::Halted { error, slot },
-            true => {
-                tracing::error!(consumer = running.consumer.name, %error, "is handed over");
-                let times = HANDED_OVER + FOR_EACH_MEMBER * members;
-                let longest = tuning.probes.1 * HANDED_OVER;
-                let pause = tuning.probes.0 * times;
-                let pause = tuning.probes(pause, longest.max(pause)).pause_after(running.tries);
-                running.tries = running.tries.saturating_add(1);
-                Trouble::HandedOver { error, slot, again: Instant::now() + pause }
-            }
-        });
-        Ok(())
+        tracing::error!(consumer = running.consumer.name, %error, "is handed over");
+        let pause = tuning.probes.0 * (HANDED_OVER + FOR_EACH_MEMBER * members);
+        let longest = (tuning.probes.1 * HANDED_OVER).max(pause);
+        let pause = tuning.probes(pause, longest).pause_after(running.tries);
+        running.tries = running.tries.saturating_add(1);
+        running.trouble = Some(Trouble::HandedOver { error, slot, again: Instant::now() + pause });
+        self.say_able(number).await.map(drop)
     }
 
     /// Tries a consumer again that was handed over: its first failure hands it over again.
     pub(super) async fn try_here(&mut self, number: usize) -> Result<(), RunError> {
-        if !self.say_able(number, None).await? {
-            return Ok(());
-        }
         let running = &mut self.running[number];
         running.trouble = None;
         running.on_probation = Some(running.handled());
         running.tell_all(|_| Order::GoOn { patience: 1 });
-        Ok(())
+        self.say_able(number).await.map(drop)
     }
 
     /// A consumer that was handed over stops everywhere once nobody is able to run it.
@@ -221,11 +209,6 @@ impl Keeper {
             // It may not know what this worker has written since.
             return Ok(());
         }
-        let is_handed_over = matches!(running.trouble, Some(Trouble::HandedOver { .. }));
-        if stored.is_some() && is_handed_over && !self.say_able(number, None).await? {
-            return Ok(());
-        }
-        let running = &mut self.running[number];
         match (stored, &mut running.trouble) {
             (_, Some(Trouble::Broken(_) | Trouble::Moving))
             | (None, None | Some(Trouble::Halted { .. })) => {}
@@ -244,6 +227,8 @@ impl Keeper {
                 tracing::warn!(consumer, reason, "is stopped: its handler fails everywhere");
                 running.tell_all(|_| Order::Halt);
                 running.trouble = Some(Trouble::Outage(Outage::of(stored)));
+                // It may have been handed over before.
+                return self.say_able(number).await.map(drop);
             }
             (None, Some(Trouble::Outage(_))) => {
                 tracing::info!(consumer, "goes on: its handler works again, or is tried again");

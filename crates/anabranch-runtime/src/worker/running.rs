@@ -53,8 +53,12 @@ pub(super) struct Running {
     pub(super) waiting_for: Vec<String>,
     pub(super) generation: Option<i64>,
     pub(super) paused: bool,
-    /// Why this process cannot run it for the time being; it can if there is none.
+    /// Why this process cannot run it for the time being, as others know; it can if there is none.
     pub(super) unable: Option<String>,
+    /// Why its lanes have no session, if they have had none for a while.
+    pub(super) lacks_session: Option<String>,
+    /// What it owned then is to be released.
+    pub(super) must_release: bool,
     /// Whether it may hold anything of the current generation yet.
     pub(super) may_hold: bool,
     /// Claim again as soon as can be.
@@ -211,6 +215,8 @@ impl Running {
             generation: None,
             paused: false,
             unable: None,
+            lacks_session: None,
+            must_release: false,
             may_hold: plan.rollout == Rollout::Cooperative,
             claim: false,
             checked_keys: Checked::default(),

@@ -12,9 +12,6 @@ use anabranch_store::Backoff;
 use std::pin::Pin;
 use std::time::Instant;
 
-/// What the reason begins with why it cannot run a consumer.
-const NO_SESSION: &str = "it has no session for its lanes: ";
-
 /// Whether the worker has sessions for its lanes.
 #[derive(Default)]
 pub(super) struct Sessions {
@@ -70,68 +67,59 @@ impl Keeper {
     /// Gives back what it could not open a session for within a lease, and says so when it can run it again.
     /// It says neither before a lease has passed since the last time, so that slots do not bounce.
     pub(super) async fn look_after_sessions(&mut self) -> Result<(), RunError> {
+        if let Some(lacks) = self.has_turned().await {
+            self.sessions = Sessions { none_since: None, said: Some(Instant::now()) };
+            for running in &mut self.running {
+                running.must_release = lacks.is_some();
+                running.lacks_session.clone_from(&lacks);
+            }
+        }
+        for number in 0..self.running.len() {
+            self.say_able(number).await?;
+            self.give_back(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Why it has no session from now on, or that it has one; nothing if that is as before, or is not to be
+    /// said yet.
+    async fn has_turned(&mut self) -> Option<Option<String>> {
         let lease = self.plan.tuning.lease;
-        let is_unable = self.running.iter().any(|run| lacks_session(run.unable.as_deref()));
         let may_say = self.sessions.said.is_none_or(|said| said.elapsed() >= lease);
-        let shortage = self.tables.database.shortage().filter(|shortage| shortage.open == 0);
-        let unable = match (is_unable, shortage) {
+        if self.running.iter().any(|running| running.lacks_session.is_some()) {
             // Nobody else asks for one now.
-            (true, _) => match self.tables.database.secure_sessions().await {
-                Ok(()) => None,
-                Err(_) => return Ok(()),
-            },
-            (false, Some(shortage)) => {
-                let since = *self.sessions.none_since.get_or_insert_with(Instant::now);
-                if since.elapsed() < lease {
-                    return Ok(());
-                }
-                Some(format!("{NO_SESSION}{}", shortage.error))
-            }
-            (false, None) => {
-                self.sessions.none_since = None;
-                return Ok(());
-            }
+            let secured = self.tables.database.secure_sessions().await;
+            return (secured.is_ok() && may_say).then_some(None);
+        }
+        let shortage = self.tables.database.shortage().filter(|shortage| shortage.open == 0);
+        let Some(shortage) = shortage else {
+            self.sessions.none_since = None;
+            return None;
         };
-        if !may_say {
+        let since = *self.sessions.none_since.get_or_insert_with(Instant::now);
+        (since.elapsed() >= lease && may_say).then(|| Some(shortage.error.to_string()))
+    }
+
+    /// Releases what its lanes cannot, until that is done: they have no session to do it with. Not before
+    /// others know, or this worker would claim it again.
+    async fn give_back(&mut self, number: usize) -> Result<(), RunError> {
+        let running = &mut self.running[number];
+        if !running.must_release || running.unable.is_none() {
             return Ok(());
         }
-        self.sessions = Sessions { none_since: None, said: Some(Instant::now()) };
-        for number in 0..self.running.len() {
-            // A reason that is not ours is not ours to end.
-            let known = self.running[number].unable.as_deref();
-            if known.is_some() && !lacks_session(known) {
-                continue;
+        match self.tables.release(&running.consumer.name, &self.worker.id).await {
+            Ok(()) => {
+                running.must_release = false;
+                // What they are in the middle of is fenced.
+                running.tell_all(|_| Order::Forget);
+                Ok(())
             }
-            match self.set_able_by_session(number, unable.clone()).await {
-                Err(RunError::Store(error)) if error.is_transient() => {
-                    tracing::warn!(%error, "cannot say what it can run yet");
-                    self.sessions.said = None;
-                    return Ok(());
-                }
-                done => done?,
+            Err(error) if error.is_worth_waiting() => {
+                let consumer = &running.consumer.name;
+                tracing::warn!(consumer, %error, "cannot release what it has no session for yet");
+                Ok(())
             }
+            Err(error) => self.is_broken(number, error.into()),
         }
-        Ok(())
     }
-
-    /// Says it, and releases what its lanes cannot: they have no session to do it with.
-    async fn set_able_by_session(
-        &mut self,
-        number: usize,
-        unable: Option<String>,
-    ) -> Result<(), RunError> {
-        let is_unable = unable.is_some();
-        self.set_able(number, unable).await?;
-        if is_unable {
-            let running = &mut self.running[number];
-            self.tables.release(&running.consumer.name, &self.worker.id).await?;
-            // What they are in the middle of is fenced.
-            running.tell_all(|_| Order::Forget);
-        }
-        Ok(())
-    }
-}
-
-fn lacks_session(unable: Option<&str>) -> bool {
-    unable.is_some_and(|why| why.starts_with(NO_SESSION))
 }

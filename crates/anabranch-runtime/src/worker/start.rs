@@ -3,8 +3,9 @@
 use super::Plan;
 use crate::consumer::leave_out_outdated;
 use crate::run_error::RunError;
+use crate::status::WorkerStatus;
 use crate::tables::Tables;
-use anabranch_core::Position;
+use anabranch_core::{Position, StoreError};
 use anabranch_store::{Backoff, Log};
 use std::time::{Duration, Instant};
 
@@ -89,10 +90,20 @@ async fn register(
         return Err(error);
     }
     if plan.catch_up || plan.fail_fast {
-        // It is to be tried now, and to end if that fails.
-        for consumer in &plan.consumers {
+        try_now(tables, plan).await?;
+    }
+    Ok(refused)
+}
+
+/// Consumers that have stopped by themselves are to be tried now, and the run ends if that fails. Who fails fast
+/// may be started again and again: it leaves that to those who try now and then, if there are any.
+async fn try_now(tables: &Tables, plan: &Plan) -> Result<(), StoreError> {
+    let others = if plan.catch_up { Vec::new() } else { tables.workers().await? };
+    for consumer in &plan.consumers {
+        let tries = |other: &WorkerStatus| other.is_alive && other.runs(&consumer.name).is_some();
+        if !others.iter().any(tries) {
             tables.end_outage(&consumer.name).await?;
         }
     }
-    Ok(refused)
+    Ok(())
 }

@@ -27,7 +27,7 @@ impl Keeper {
                 match self.tables.registered(Some(consumer.own_name())).await {
                     Ok(known) => known.first().map(|known| known.version),
                     // The next heartbeat says so again.
-                    Err(error) if error.is_transient() => return Ok(()),
+                    Err(error) if error.is_worth_waiting() => return Ok(()),
                     Err(error) => return self.is_broken(number, error.into()),
                 }
             }
@@ -108,7 +108,7 @@ impl Keeper {
         let placed = match consumer.take_place(&self.log, &self.tables).await {
             Ok(placed) => placed,
             // Tried again in a moment.
-            Err(RunError::Store(error)) if error.is_transient() => return Ok(()),
+            Err(RunError::Store(error)) if error.is_worth_waiting() => return Ok(()),
             Err(error) => {
                 self.running[number].trouble = None;
                 return self.is_broken(number, error);
@@ -148,17 +148,18 @@ impl Keeper {
         let was = self.running[number].consumer.name.clone();
         if was != placed.name {
             let (consumer, version) = (placed.name.clone(), Some(placed.settings.version));
-            let runner = Runner { consumer, version, unable: None };
+            let unable = self.running[number].why_no_session();
+            let runner = Runner { consumer, version, unable };
             let (set, worker) = (&self.plan.name, &self.worker.id);
             match self.tables.set_runner(set, worker, &was, &runner).await {
                 Ok(()) => {}
-                Err(error) if error.is_transient() => {
+                Err(error) if error.is_worth_waiting() => {
                     tracing::warn!(%error, "cannot say under which name it runs yet");
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),
             }
-            self.running[number].unable = None;
+            self.running[number].unable = runner.unable;
         }
         let (number, name) = (self.running[number].number, placed.name.clone());
         self.running.retain(|run| run.number == number || run.consumer.name != name);
@@ -168,7 +169,7 @@ impl Keeper {
         self.tell_heartbeat();
         match self.follow().await {
             // The next heartbeat tells of the new generation.
-            Err(RunError::Store(error)) if error.is_transient() => {}
+            Err(RunError::Store(error)) if error.is_worth_waiting() => {}
             done => done?,
         }
         Ok(Some(place))

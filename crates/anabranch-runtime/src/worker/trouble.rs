@@ -9,7 +9,6 @@ use super::running::Start;
 use super::{Keeper, Outage};
 use crate::consumer::Consumer;
 use crate::lane::{Order, Report, Said};
-use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use anabranch_core::{Slot, SlotSet, Weights};
@@ -91,11 +90,8 @@ impl Keeper {
         let since = Instant::now();
         let again = since + tuning.pause_after(running.tries);
         let (is_released, registering) = (false, None);
+        // Others are told in a moment, or when it joins.
         let broken = Broken { error, since, again, is_released, registering };
-        if self.heartbeat.is_none() {
-            // It joins with that; else others are told in a moment.
-            running.unable = Some(Doing::cut(&broken.error.to_string()));
-        }
         running.trouble = Some(Trouble::Broken(broken));
         running.tries = running.tries.saturating_add(1);
         running.want(&SlotSet::empty(), &Weights::even(), false);
@@ -126,14 +122,23 @@ impl Keeper {
             // One may make room for another meanwhile.
             let Some(running) = self.running.get_mut(number) else { break };
             match &running.trouble {
-                None => running.end_probation(),
+                None => {
+                    running.end_probation();
+                    // What could not be said at the time.
+                    self.say_able(number).await?;
+                }
                 Some(Trouble::Halted { .. }) => self.write_down_halt(number).await?,
                 Some(Trouble::HandedOver { again, .. }) => {
-                    if *again <= Instant::now() && !self.plan.catch_up {
+                    let is_due = *again <= Instant::now() && !self.plan.catch_up;
+                    if self.say_able(number).await? && is_due {
                         self.try_here(number).await?;
                     }
                 }
-                Some(Trouble::Outage(_)) => self.see_to_outage(number).await?,
+                Some(Trouble::Outage(_)) => {
+                    if self.say_able(number).await? {
+                        self.see_to_outage(number).await?;
+                    }
+                }
                 Some(Trouble::Broken(_)) => self.see_to_broken(number).await?,
                 Some(Trouble::Moving) => self.see_to_move(number).await?,
             }
@@ -143,10 +148,7 @@ impl Keeper {
 
     /// Waits for its lanes to end, and then for its turn to be registered anew.
     pub(super) async fn see_to_broken(&mut self, number: usize) -> Result<(), RunError> {
-        let reason = self.running[number].trouble.as_ref().map(Trouble::reason);
-        if self.running[number].unable.is_none()
-            && !self.say_able(number, reason.map(|reason| Doing::cut(&reason))).await?
-        {
+        if !self.say_able(number).await? {
             return Ok(());
         }
         let (worker, tables, log) = (&self.worker.id, &self.tables, &self.log);
@@ -205,30 +207,12 @@ impl Keeper {
 
     /// It is as it should be again: new lanes take over.
     async fn starts_again(&mut self, number: usize) -> Result<(), RunError> {
-        if !self.say_able(number, None).await? {
-            return Ok(());
-        }
         tracing::info!(consumer = self.running[number].consumer.name, "runs again");
         self.running[number].trouble = None;
         self.start_lanes(number);
+        self.say_able(number).await?;
         self.reconcile();
         Ok(())
-    }
-
-    /// Says whether it is able to run a consumer; `false` if the database does not hear it yet.
-    pub(super) async fn say_able(
-        &mut self,
-        number: usize,
-        unable: Option<String>,
-    ) -> Result<bool, RunError> {
-        match self.set_able(number, unable).await {
-            Ok(()) => Ok(true),
-            Err(RunError::Store(error)) if error.is_worth_waiting() => {
-                tracing::warn!(%error, "cannot say what it is able to run yet");
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// Starts the lanes of a consumer that is registered.

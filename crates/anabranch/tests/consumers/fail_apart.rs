@@ -353,7 +353,9 @@ async fn cured_but_for_the_next_key(db: &Db, retry: Retry, all: Proof) {
         }
     };
     let bad = db.recorder("bad").hook(hook).settings(Settings::default().retry(retry));
-    let running = start(&log, set().projection(bad.clone()));
+    // It is seen before the first try, which must find it cured.
+    let tuning = Tuning::default().probes(Duration::from_secs(1), Duration::from_secs(1));
+    let running = start(&log, set().tuning(tuning).projection(bad.clone()));
     until("an outage", async || {
         Consumers::of(&log).status("bad").await.ok()?.outage.filter(|outage| outage.probes == 0)
     })

@@ -14,6 +14,7 @@ on_both! {
     a_subscriber_that_stops_has_an_outage_soon_and_delivers_nothing_again,
     a_pause_ends_the_wait_for_an_event_that_stops,
     a_try_that_fails_for_good_parks_one_key,
+    a_worker_that_fails_fast_ends_nobodys_outage,
 }
 
 type Deliver = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
@@ -126,4 +127,36 @@ async fn a_try_that_fails_for_good_parks_one_key(db: Db) {
     let all = 500 - parked;
     until("the others", async || (proof(&log, &table).await.handled == all).then_some(())).await;
     running.stop().await;
+}
+
+/// A supervisor starts it again and again: that is not everybody's reason to call a broken endpoint.
+async fn a_worker_that_fails_fast_ends_nobodys_outage(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..500, 1..=1).await;
+    let on = Arc::new(AtomicBool::new(false));
+    let is_on = Arc::clone(&on);
+    let bad = db.recorder("bad").hook(move |_| match is_on.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(HandlerError::new("502")),
+    });
+    let retry = Retry::default().attempts(50).first(Duration::from_millis(5));
+    let bad = bad.settings(Settings::default().retry(retry.longest(Duration::from_millis(20))));
+    let table = bad.table.clone();
+    let set = || ReplicaSet::new("s").tuning(quick()).projection(bad.clone());
+    let patient = start(&log, set());
+    until_tried(&log, "bad", 1).await;
+    let before = status(&log, "bad").await.outage.unwrap();
+    for _ in 0..2 {
+        let error = start(&log, set().fail_fast()).ended().await.unwrap_err().to_string();
+        assert!(error.contains("it has stopped by itself: 502"), "{error}");
+    }
+    let outage = status(&log, "bad").await.outage.unwrap();
+    assert_eq!(outage.since_us, before.since_us, "it goes on");
+    patient.stop().await;
+    // Nobody else would try it.
+    on.store(true, Ordering::SeqCst);
+    let fast = start(&log, set().fail_fast());
+    until("all", async || (proof(&log, &table).await.handled == 500).then_some(())).await;
+    assert!(status(&log, "bad").await.outage.is_none());
+    fast.stop().await;
 }

@@ -1,9 +1,12 @@
 //! New versions beside the old one: how they are compared, and what a switch refuses.
 
-use crate::on_both;
-use crate::support::{Db, fill, number, query, start, status, until};
+use crate::gates::table_of;
+use crate::support::{Db, fill, number, proof, query, start, status, until};
+use crate::{on_both, on_postgres};
 use anabranch::prelude::*;
 use anabranch::{ColumnDifference, Consumers, Rebuild, RebuildError, RunError, TableDifference};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 on_both! {
     a_new_version_is_built_beside_the_old_one_and_switched_to,
@@ -16,6 +19,10 @@ on_both! {
     a_program_may_have_both_versions,
     what_is_being_built_is_not_mixed_with_another_version,
     programs_that_start_during_a_switch_find_their_place,
+}
+
+on_postgres! {
+    a_disk_that_is_full_during_a_switch_ends_nobody,
 }
 
 const STREAMS: u64 = 20;
@@ -375,4 +382,47 @@ async fn programs_that_start_during_a_switch_find_their_place(db: Db) {
         run(&log, program()).await.unwrap();
         assert_eq!(total(&log, first.table).await, STREAMS as i64);
     }
+}
+
+/// Who built the new version cannot say that it serves it: it waits for that, and all others go on.
+async fn a_disk_that_is_full_during_a_switch_ends_nobody(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..STREAMS, 1..=2).await;
+    let old = Sums::new(&db);
+    old.built(&log).await;
+    let (good, moving) = (db.recorder("good"), Arc::new(AtomicU64::new(0)));
+    let (new, moves) = (Sums { version: 2, ..old.clone() }, Arc::clone(&moving));
+    let set = ReplicaSet::new("s").rebuild(new).projection(good.clone());
+    let running = start(
+        &log,
+        set.observe(move |progress| {
+            let is_moving = progress.consumers.iter().any(|one| one.trouble.is_some());
+            moves.fetch_add(is_moving.into(), Ordering::SeqCst);
+        }),
+    );
+    let handled = async |each: u64| {
+        let all = (STREAMS * each) as i64;
+        let known = Consumers::of(&log).status("good").await.is_ok();
+        (known && proof(&log, &good.table).await.handled == all).then_some(())
+    };
+    until("the other one", async || handled(2).await).await;
+    let (runners, full) = (table_of(&log, "runners"), db.table("full"));
+    let refuse = "BEGIN RAISE EXCEPTION 'no space left' USING ERRCODE = '53100'; END";
+    let function =
+        format!("CREATE FUNCTION {full}() RETURNS trigger LANGUAGE plpgsql AS $${refuse}$$");
+    query(&log, &function, vec![]).await;
+    let trigger = format!("CREATE TRIGGER {full} BEFORE DELETE ON {runners}");
+    query(&log, &format!("{trigger} FOR EACH ROW EXECUTE FUNCTION {full}()"), vec![]).await;
+    Rebuild::of(&log, "sums", &[old.table]).switch().await.unwrap();
+    until("it to have tried", async || {
+        assert!(!running.has_ended());
+        (moving.load(Ordering::SeqCst) > 10).then_some(())
+    })
+    .await;
+    fill(&log, 0..STREAMS, 3..=3).await;
+    until("the other one goes on", async || handled(3).await).await;
+    query(&log, &format!("DROP TRIGGER {full} ON {runners}"), vec![]).await;
+    let (total, sum) = (format!("SELECT sum(sum) FROM {}", old.table), (STREAMS * 6) as i64);
+    until("the new version", async || (number(&log, &total).await == sum).then_some(())).await;
+    running.stop().await;
 }

@@ -177,10 +177,35 @@ async fn a_server_without_a_connection_left_is_named_with_its_limit() {
     assert!(said.contains("a session for each lane at work and four more"), "{said}");
 }
 
-/// A worker whose session for lanes is cut while there is no connection left hands its slots to the other,
-/// and has its share again later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_without_a_session_for_its_lanes_gives_its_slots_back() {
+    gives_back(false).await;
+}
+
+/// What it could not release at first it releases later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_gives_its_slots_back_though_that_is_refused_at_first() {
+    gives_back(true).await;
+}
+
+/// Refuses releases, as a server whose disk is full would, and counts: a sequence is not rolled back.
+fn refuse_releases(server: &Server, owner: &Log) {
+    let cursors = owner.store().database().dialect().table("cursors");
+    server.ask("CREATE SEQUENCE public.refused");
+    server.ask("GRANT ALL ON public.refused TO public");
+    server.ask(
+        "CREATE FUNCTION public.full_disk() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN \
+         PERFORM nextval(''public.refused''); RAISE ''no space left'' USING ERRCODE = ''53100''; END'",
+    );
+    server.ask(&format!(
+        "CREATE TRIGGER full_disk BEFORE UPDATE ON {cursors} FOR EACH ROW \
+         WHEN (NEW.owner IS NULL AND OLD.owner IS NOT NULL) EXECUTE FUNCTION public.full_disk()"
+    ));
+}
+
+/// A worker whose session for lanes is cut while there is no connection left hands its slots to the other,
+/// and has its share again later.
+async fn gives_back(is_refused: bool) {
     let server = Server::start(&["max_connections=40"]);
     let owner = anabranch::connect_with(&url_of_owner(&server), &options("small")).await.unwrap();
     let mut running = Vec::new();
@@ -214,10 +239,21 @@ async fn a_worker_without_a_session_for_its_lanes_gives_its_slots_back() {
         (server.ask(&format!("SELECT count(*) FROM {lanes}")) == "2").then_some(())
     })
     .await;
+    if is_refused {
+        refuse_releases(&server, &owner);
+    }
     // What it has it keeps, but there is no connection more for it.
     server.ask("ALTER ROLE process_0 CONNECTION LIMIT 1");
     server.ask(&format!("SELECT pg_terminate_backend(pid) FROM {lanes}"));
     held.run(look(), End::Commit).await.unwrap();
+    if is_refused {
+        until("a release to be refused", async || {
+            (server.ask("SELECT is_called FROM public.refused") == "t").then_some(())
+        })
+        .await;
+        let cursors = owner.store().database().dialect().table("cursors");
+        server.ask(&format!("DROP TRIGGER full_disk ON {cursors}"));
+    }
     until("one has given its slots back", async || (owners().await == 1).then_some(())).await;
     let runners = Consumers::of(&owner).workers().await.unwrap();
     let said = format!("{runners:?}");
