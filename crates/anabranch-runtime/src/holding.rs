@@ -172,8 +172,10 @@ impl Holding {
         again: Again,
         error: &str,
     ) -> bool {
-        let is_broken = self.setup.streak.fails(key, is_given_up, again);
-        let is_broken = is_broken || (self.trying && again != Again::Never);
+        let is_broken = match self.trying {
+            true => again != Again::Never,
+            false => self.setup.streak.fails(key, is_given_up, again),
+        };
         if is_broken {
             self.stop_at(slot, error, BROKEN);
         }

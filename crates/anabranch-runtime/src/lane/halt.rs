@@ -53,9 +53,13 @@ impl Lane {
     /// keys fail like it.
     pub(super) fn blames_handler(&self, key: &str, attempts: u32, error: &HandlerError) -> bool {
         let (retry, again) = (self.setup.consumer.retry, error.again());
-        let is_given_up = retry.delay(attempts, 0.0).is_none();
-        let is_broken = self.setup.streak.fails(key, is_given_up, again);
-        is_broken || (self.trying && again != Again::Never)
+        match self.trying {
+            true => again != Again::Never,
+            false => {
+                let is_given_up = retry.delay(attempts, 0.0).is_none();
+                self.setup.streak.fails(key, is_given_up, again)
+            }
+        }
     }
 
     /// What a lane does while its handler is not called: it looks what there is, and tries it if told to.

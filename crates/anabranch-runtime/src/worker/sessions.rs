@@ -10,7 +10,10 @@ use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Backoff;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long it takes to open sessions with a server that has room.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// Whether the worker has sessions for its lanes.
 #[derive(Default)]
@@ -30,8 +33,13 @@ pub(super) async fn secure(
 ) -> Result<bool, RunError> {
     let (mut backoff, mut patience) = (Backoff::default(), Patience::new());
     loop {
+        // Most of the time they are there in a moment; one that is told to stop meanwhile leaves as others do.
+        let stopped = async {
+            tokio::time::sleep(MOMENT).await;
+            stop.as_mut().await;
+        };
         let secured = tokio::select! {
-            () = &mut stop => return Ok(false),
+            () = stopped => return Ok(false),
             secured = tables.database.secure_sessions() => secured,
         };
         match secured {

@@ -11,7 +11,7 @@ use crate::consumer::Consumer;
 use crate::lane::{Order, Report, Said};
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use anabranch_core::{Slot, SlotSet, Weights};
+use anabranch_core::{Slot, SlotSet, StoreError, Weights};
 use anabranch_store::Log;
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,6 +74,10 @@ impl Keeper {
 
     /// A consumer cannot run here: it stops, and the others go on. An error if there are none.
     pub(super) fn is_broken(&mut self, number: usize, error: RunError) -> Result<(), RunError> {
+        if let RunError::Store(StoreError::Gone { .. } | StoreError::Unsuitable { .. }) = error {
+            // That concerns whoever runs here.
+            return Err(error);
+        }
         let (tuning, running) = (self.plan.tuning, &mut self.running[number]);
         let error = error.of(&running.consumer.name);
         if self.plan.fail_fast {

@@ -68,7 +68,7 @@ fn shared(db: &Db, row: fn(&Event) -> String) -> Shared {
 
 async fn a_row_that_two_slots_write_is_named(db: Db) {
     let log = db.log().await;
-    fill(&log, 0..12, 1..=2).await;
+    fill(&log, 0..8, 1..=3).await;
     let set = ReplicaSet::new("s").projection(shared(&db, |_| "today".to_owned())).lanes(4);
     let _ = set.check_rows().catch_up(&log).await;
     let parked = Consumers::of(&log).parked("shared").await.unwrap();

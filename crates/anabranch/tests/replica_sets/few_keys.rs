@@ -5,7 +5,7 @@ use crate::crew::{quick, until_proven, until_shared};
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{Failure, HandlerError, Retry, Tuning};
+use anabranch::{Consumers, Failure, HandlerError, Retry, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -73,7 +73,8 @@ async fn nothing_is_skipped_while_everything_fails(db: Db) {
     fill(&log, 0..60, 1..=2).await;
     let set = ReplicaSet::new("s").projection(recorder.clone()).lanes(4).tuning(tuning());
     let worker = start(&log, set);
-    until("an outage", async || status(&log, "orders").await.outage).await;
+    let consumers = Consumers::of(&log);
+    until("an outage", async || consumers.status("orders").await.ok()?.outage).await;
     broken.store(false, Ordering::SeqCst);
     until("the end", async || {
         let now = status(&log, "orders").await;
