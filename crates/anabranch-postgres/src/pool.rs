@@ -145,7 +145,9 @@ impl Sessions {
     pub(crate) fn shortage(&self, recently: Duration) -> Option<(usize, Failure)> {
         let state = lock(&self.state);
         let (at, failure) = state.refused.as_ref()?;
-        (at.elapsed() < recently).then(|| (state.open(), failure.clone()))
+        // One that is being opened may be refused like the last.
+        let open = state.idle.len() + state.lent.len();
+        (at.elapsed() < recently).then(|| (open, failure.clone()))
     }
 
     fn holders(&self) -> String {

@@ -10,10 +10,13 @@ use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Backoff;
 use std::pin::Pin;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the reason begins with why it cannot run a consumer.
 const NO_SESSION: &str = "it has no session for its lanes: ";
+
+/// The longest pause between two tries: while one tries it takes what another could run with.
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// Whether the worker has sessions for its lanes.
 #[derive(Default)]
@@ -39,13 +42,14 @@ pub(super) async fn secure(
         };
         match secured {
             Ok(()) => return Ok(true),
-            Err(error @ StoreError::TooManyConnections { .. }) => {
+            // It has given back what it had meanwhile, so that somebody gets all that it needs.
+            Err(error @ (StoreError::TooManyConnections { .. } | StoreError::NoSession { .. })) => {
                 if backoff.complains() {
                     tracing::warn!(set, %error, "a worker waits for connections, and owns nothing yet");
                 }
                 tokio::select! {
                     () = &mut stop => return Ok(false),
-                    () = tokio::time::sleep(backoff.wait()) => {}
+                    () = tokio::time::sleep(backoff.wait_up_to(LONGEST_PAUSE)) => {}
                 }
             }
             // One that is cut may be there the next time.

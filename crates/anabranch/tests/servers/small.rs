@@ -221,7 +221,7 @@ async fn a_worker_without_a_session_for_its_lanes_gives_its_slots_back() {
     until("one has given its slots back", async || (owners().await == 1).then_some(())).await;
     let runners = Consumers::of(&owner).workers().await.unwrap();
     let said = format!("{runners:?}");
-    assert!(said.contains("max_connections"), "{said}");
+    assert!(said.contains("ALTER ROLE name CONNECTION LIMIT"), "{said}");
     until("everything is handled", async || {
         (until_table(&owner, "shared_rows").await == 150).then_some(())
     })
