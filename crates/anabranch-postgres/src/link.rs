@@ -47,6 +47,21 @@ impl Drop for Task {
     }
 }
 
+/// Does what is done on the link to its end, though whoever waits for it may be gone before: a session that is
+/// given up half-way is closed, and all workers of the process show their life by this one.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and whoever waits here with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 /// The session that listens and shows life.
 pub(crate) struct Link {
     inner: Arc<Inner>,
@@ -214,6 +229,14 @@ impl Link {
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::NotThere(LINK_WAIT)),
         }
+    }
+
+    /// Waits for an answer of the session, though not for ever.
+    pub(crate) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        self.inner.server.in_time(work).await
     }
 
     /// What to make sure of with a heartbeat on the session, for whoever has it on loan.
