@@ -208,7 +208,7 @@ pub enum StoreError {
     /// The server has no connection left for a session that this process needs.
     #[error(
         "{at} has no connection left: {}; {limit}. A process takes a session for each lane at work and \
-         four more: raise max_connections, lower the lanes or Options::sessions, or run fewer processes",
+         four more: raise that limit, lower the lanes or Options::sessions, or run fewer processes",
         root(.source)
     )]
     TooManyConnections {

@@ -115,7 +115,8 @@ impl Server {
         self.opened.fetch_add(1, Ordering::AcqRel);
         let look = room::LOOK;
         let set_up = format!(
-            "{}; SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, room.* \
+            "{}; SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, \
+             (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS started, room.* \
              FROM ({look}) AS room",
             self.session
         );
@@ -133,7 +134,8 @@ impl Server {
             reserved: number("reserved"),
             used: number("used"),
         });
-        Ok(Connection::new(bare, self.session, number("pid")))
+        let started = row.and_then(|row| row.get("started")?.parse().ok()).unwrap_or_default();
+        Ok(Connection::new(bare, self.session, number("pid"), started))
     }
 
     /// Waits for an answer, though not for ever.

@@ -70,12 +70,17 @@ impl Effects {
     }
 
     async fn secure(&self) -> Result<(), Failure> {
+        let _starting = self.shared.starting.lock().await;
         self.transactions.sessions().keep(1);
         let first = opened(self.transactions.clone());
         let secured = match tokio::try_join!(self.shared.secure(), first) {
             Ok((secured, ())) => secured,
             Err(failure) => {
-                self.transactions.sessions().keep(0);
+                if lock(&self.secured).is_none() {
+                    self.transactions.sessions().keep(0);
+                    self.transactions.sessions().close_idle(Duration::ZERO);
+                    self.shared.give_back();
+                }
                 return Err(failure);
             }
         };

@@ -21,6 +21,8 @@ pub(crate) enum Failure {
     NotThere(Duration),
     /// The server has no connection left, and how many it may have.
     Full(Arc<Error>, Option<Seen>),
+    /// Another session still holds the lock that should show the life of a worker.
+    LifeHeld(Duration),
     /// It only repeats another.
     Standby,
     /// All sessions were in use for so long: who holds them, and what to change.
@@ -78,9 +80,16 @@ impl Failure {
                 let source = format!("no answer within {time:?}").into();
                 StoreError::Unreachable { at: at.to_owned(), source }
             }
+            Self::LifeHeld(time) => {
+                let source = format!(
+                    "another session has held the lock that shows the life of this worker for {time:?}, \
+                     perhaps one whose connection was cut without the server's knowledge"
+                );
+                StoreError::Busy { at: at.to_owned(), source: source.into() }
+            }
             Self::Full(error, seen) => StoreError::TooManyConnections {
                 at: at.to_owned(),
-                limit: limit(*seen),
+                limit: own_limit(error).unwrap_or_else(|| limit(*seen)),
                 source: Box::new(Said(Arc::clone(error))),
             },
             Self::Standby => {
@@ -175,6 +184,20 @@ pub(crate) struct Unsuitable {
 /// How many connections there may be.
 fn limit(seen: Option<Seen>) -> String {
     seen.map_or_else(|| "see max_connections".to_owned(), |seen| seen.to_string())
+}
+
+/// The limit of a role or a database, if that is what is reached. The place in the server that says so has one
+/// name in all languages.
+fn own_limit(error: &Error) -> Option<String> {
+    let (whose, what) = match error.as_db_error().and_then(DbError::routine)? {
+        "InitializeSessionUserId" => ("role", "ROLE"),
+        "CheckMyDatabase" => ("database", "DATABASE"),
+        _ => return None,
+    };
+    Some(format!(
+        "the CONNECTION LIMIT of the {whose} is reached, whatever max_connections is (ALTER {what} name \
+         CONNECTION LIMIT number changes it)"
+    ))
 }
 
 /// What PostgreSQL said, on one line. It is the last cause of an error, since it holds the others.

@@ -12,6 +12,7 @@
 //! | `insert` | the rows of a batch as one INSERT |
 //! | `keys` | which advisory locks an append or a query touches |
 //! | `horizon` | up to which position everything is decided |
+//! | `decided` | what is known of that, and of which server |
 //! | `read` | one page of events |
 //! | `row` | an event from a row |
 //! | `effects` | where consumers write: sessions, signs of life, what the server knows |
@@ -47,6 +48,7 @@ mod activity;
 mod append;
 mod columns;
 mod connection;
+mod decided;
 mod effects;
 mod error;
 mod guess;

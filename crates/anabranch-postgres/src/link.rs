@@ -47,6 +47,21 @@ impl Drop for Task {
     }
 }
 
+/// Does what is done on the link to its end, though whoever waits for it may be gone before: a session that is
+/// given up half-way is closed, and all workers of the process show their life by this one.
+pub(crate) async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    match tokio::spawn(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and whoever waits here with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 /// The session that listens and shows life.
 pub(crate) struct Link {
     inner: Arc<Inner>,
@@ -70,6 +85,8 @@ struct Wants {
     version: u64,
     channels: BTreeMap<String, Vec<Ears>>,
     lives: BTreeSet<Life>,
+    /// Nobody needs the session for anything else: it is closed until somebody does.
+    rests: bool,
 }
 
 /// What is, of a session.
@@ -83,8 +100,10 @@ struct Held {
 #[derive(Clone, Default)]
 struct Now {
     connection: Option<Arc<Connection>>,
-    /// Which version of what should be it is.
+    /// Up to which version of what should be it listens.
     done: u64,
+    /// Whose life it shows.
+    lives: BTreeSet<Life>,
     /// How often it has failed, and how the last time.
     failures: u64,
     failure: Option<Failure>,
@@ -118,7 +137,21 @@ impl Link {
     }
 
     fn start(&self) {
+        if std::mem::take(&mut lock(&self.inner.wants).rests) {
+            self.inner.changed.notify_one();
+        }
         self.task.get_or_init(|| Task::spawn(keep(Arc::clone(&self.inner))));
+    }
+
+    /// Closes the session until somebody needs it, unless it listens to something or shows a life.
+    pub(crate) fn rest(&self) {
+        lock(&self.inner.wants).rests = true;
+        self.inner.changed.notify_one();
+    }
+
+    /// Whether the session is there.
+    pub(crate) fn is_open(&self) -> bool {
+        self.inner.now.borrow().connection.is_some()
     }
 
     /// Tells somebody of what arrives on a channel; returns a number for [`hears`](Self::hears).
@@ -147,30 +180,41 @@ impl Link {
         now.connection.is_some() && now.done >= version
     }
 
-    /// Shows the life of a worker.
+    /// Shows the life of a worker. Locks of other workers that somebody still holds are not its concern.
     pub(crate) async fn show(&self, life: Life) -> Result<Shown, Failure> {
-        let version = self.inner.change(|wants| {
+        self.inner.change(|wants| {
             wants.lives.insert(life);
         });
         let shown = Shown { inner: Arc::clone(&self.inner), life };
         self.start();
-        self.inner.reached(version).await?;
-        Ok(shown)
+        let wait = self.inner.server.silence;
+        match timeout(wait, self.inner.reached(|now| now.lives.contains(&life))).await {
+            Ok(reached) => reached.map(|_| shown),
+            Err(_) if self.is_open() => Err(Failure::LifeHeld(wait)),
+            Err(_) => Err(Failure::NotThere(wait)),
+        }
     }
 
     /// Waits until the session is there.
     pub(crate) async fn ready(&self) -> Result<(), Failure> {
         self.start();
-        self.inner.reached(0).await.map(drop)
+        let wait = self.inner.server.silence;
+        let reached = timeout(wait, self.inner.reached(|_| true)).await;
+        reached.unwrap_or(Err(Failure::NotThere(wait))).map(drop)
     }
 
     /// The session, for a heartbeat or a notification.
     pub(crate) async fn lend(&self) -> Lent {
         self.start();
+        self.borrow().await
+    }
+
+    /// The session, if it is there without this.
+    pub(crate) async fn borrow(&self) -> Lent {
         let inner = &self.inner;
         let opened = async {
             loop {
-                let connection = inner.reached(0).await?;
+                let connection = inner.reached(|_| true).await?;
                 let alone = Arc::clone(&inner.alone).lock_owned().await;
                 if !connection.is_closed() {
                     return Ok::<_, Failure>((connection, alone));
@@ -185,6 +229,14 @@ impl Link {
             Ok(Err(failure)) => Err(failure),
             Err(_) => Err(Failure::NotThere(LINK_WAIT)),
         }
+    }
+
+    /// Waits for an answer of the session, though not for ever.
+    pub(crate) async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Failure> {
+        self.inner.server.in_time(work).await
     }
 
     /// What to make sure of with a heartbeat on the session, for whoever has it on loan.
@@ -204,15 +256,21 @@ impl Inner {
         version
     }
 
-    /// The session once it is as it should have been by a version; an error if it cannot be opened.
-    async fn reached(&self, version: u64) -> Result<Arc<Connection>, Failure> {
+    /// Whether there is a reason for a session.
+    fn is_needed(&self) -> bool {
+        let wants = lock(&self.wants);
+        !wants.rests || !wants.channels.is_empty() || !wants.lives.is_empty()
+    }
+
+    /// The session once it is as somebody needs it; an error if it cannot be opened.
+    async fn reached(&self, is_so: impl Fn(&Now) -> bool) -> Result<Arc<Connection>, Failure> {
         let mut now = self.now.subscribe();
         let failures = now.borrow().failures;
         loop {
             {
                 let now = now.borrow_and_update();
                 match &now.connection {
-                    Some(open) if now.done >= version && !open.is_closed() => {
+                    Some(open) if is_so(&now) && !open.is_closed() => {
                         return Ok(Arc::clone(open));
                     }
                     None if now.failures > failures => {
@@ -232,7 +290,7 @@ impl Inner {
         }
     }
 
-    /// Brings a session to what should be; whether it is.
+    /// Brings a session to what should be; whether it is. It is not while somebody still holds a lock.
     async fn apply(&self, connection: &Connection) -> Result<bool, Failure> {
         let _alone = self.alone.lock().await;
         let (version, channels, lives) = {
@@ -274,9 +332,11 @@ impl Inner {
             now.channels.difference(&held.channels).for_each(|channel| self.wake(channel));
             *lock(&self.held) = now;
         }
-        if missing == 0 {
-            self.now.send_modify(|now| now.done = now.done.max(version));
-        }
+        let lives = lock(&self.held).lives.clone();
+        self.now.send_modify(|now| {
+            now.done = now.done.max(version);
+            now.lives = lives;
+        });
         Ok(missing == 0)
     }
 
@@ -300,6 +360,9 @@ impl Lender for Inner {
 async fn keep(inner: Arc<Inner>) {
     let mut backoff = Backoff::default();
     loop {
+        while !inner.is_needed() {
+            inner.changed.notified().await;
+        }
         let opened = Instant::now();
         if let Err(failure) = keep_once(&inner).await {
             if backoff.complains() {
@@ -336,7 +399,7 @@ async fn keep_once(inner: &Arc<Inner>) -> Result<(), Failure> {
     let stayed = inner.server.in_time(connection.batch_execute(stay)).await;
     *lock(&inner.held) = Held::default();
     let mut failed = stayed.err();
-    loop {
+    while inner.is_needed() {
         let is_done = match failed.take() {
             None => inner.apply(&connection).await,
             Some(failure) => Err(failure),
@@ -362,6 +425,7 @@ async fn keep_once(inner: &Arc<Inner>) -> Result<(), Failure> {
             () = connection.until_closed() => return Ok(()),
         }
     }
+    Ok(())
 }
 
 /// What is asked of the session that shows life together with a heartbeat: whether it is still the one that

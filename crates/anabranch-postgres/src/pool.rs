@@ -145,7 +145,9 @@ impl Sessions {
     pub(crate) fn shortage(&self, recently: Duration) -> Option<(usize, Failure)> {
         let state = lock(&self.state);
         let (at, failure) = state.refused.as_ref()?;
-        (at.elapsed() < recently).then(|| (state.open(), failure.clone()))
+        // One that is being opened may be refused like the last.
+        let open = state.idle.len() + state.lent.len();
+        (at.elapsed() < recently).then(|| (open, failure.clone()))
     }
 
     fn holders(&self) -> String {
@@ -223,7 +225,23 @@ impl Drop for Opening<'_> {
 enum Next {
     Take(Arc<Connection>, u64),
     Open,
-    Wait(oneshot::Receiver<Option<Given>>),
+    Wait,
+}
+
+/// A place in the line of those who wait. It is kept while one more session is asked for.
+type Place = oneshot::Receiver<Option<Given>>;
+
+/// What is handed over at a place: for ever nothing, where there is none. An error means to look again.
+async fn handed_over(place: &mut Option<Place>) -> Option<Given> {
+    match place {
+        Some(place) => place.await.ok().flatten(),
+        None => std::future::pending().await,
+    }
+}
+
+fn taken(given: Option<Given>) -> Option<(Arc<Connection>, u64)> {
+    let mut given = given?;
+    Some((given.connection.take()?, given.loan))
 }
 
 impl Pool {
@@ -249,12 +267,27 @@ impl Pool {
         who: &str,
         started: Instant,
     ) -> Result<(Arc<Connection>, u64), Failure> {
+        let (mut place, mut has_waited) = (None, false);
         loop {
-            match self.next(who, started) {
+            let given = match self.next(who, started, &mut place, has_waited) {
                 Next::Take(connection, loan) => return Ok((connection, loan)),
                 Next::Open => {
                     let opening = Opening(&self.sessions);
-                    let opened = self.sessions.server.open().await;
+                    let opened = tokio::select! {
+                        opened = self.sessions.server.open() => Ok(opened),
+                        given = handed_over(&mut place) => Err(given),
+                    };
+                    let opened = match opened {
+                        Ok(opened) => opened,
+                        Err(given) => {
+                            drop(opening);
+                            place = None;
+                            match taken(given) {
+                                Some(taken) => return Ok(taken),
+                                None => continue,
+                            }
+                        }
+                    };
                     let mut state = lock(&self.sessions.state);
                     match opened {
                         Ok(connection) => {
@@ -275,38 +308,45 @@ impl Pool {
                             if !failure.is_full() || others == 0 {
                                 return Err(failure);
                             }
+                            continue;
                         }
                     }
                 }
-                Next::Wait(given) => {
+                Next::Wait => {
                     let left = self.how.wait.saturating_sub(started.elapsed());
                     let again = match self.how.growth {
                         Growth::After(after) => after.saturating_sub(started.elapsed()),
                         _ => ASK_AGAIN,
                     };
                     let again = if again.is_zero() { ASK_AGAIN } else { again };
-                    let mut given = given;
-                    let waited = timeout(left.min(again), &mut given).await;
-                    // It may have come at the last moment.
-                    let mut late = || {
-                        given.close();
-                        given.try_recv().ok()
-                    };
-                    let given = waited.map_or_else(|_| late(), Result::ok);
-                    if let Some(Some(mut given)) = given
-                        && let Some(connection) = given.connection.take()
-                    {
-                        return Ok((connection, given.loan));
-                    }
-                    if started.elapsed() >= self.how.wait {
-                        return Err(self.none_free());
+                    has_waited = true;
+                    match timeout(left.min(again), handed_over(&mut place)).await {
+                        Ok(given) => {
+                            place = None;
+                            given
+                        }
+                        Err(_) => None,
                     }
                 }
+            };
+            if let Some(taken) = taken(given) {
+                return Ok(taken);
+            }
+            if started.elapsed() >= self.how.wait {
+                return Err(self.none_free());
             }
         }
     }
 
-    fn next(&self, who: &str, started: Instant) -> Next {
+    /// What to do next. Whoever has waited and was told to look again is the first in line; who waits keeps
+    /// its place.
+    fn next(
+        &self,
+        who: &str,
+        started: Instant,
+        place: &mut Option<Place>,
+        has_waited: bool,
+    ) -> Next {
         let mut state = lock(&self.sessions.state);
         if let Some(connection) = state.idle(self.how.purpose) {
             let loan = state.lend(who);
@@ -323,9 +363,15 @@ impl Pool {
             state.opening += 1;
             return Next::Open;
         }
-        let (given, receiver) = oneshot::channel();
-        state.waiting.push_back((who.to_owned(), given));
-        Next::Wait(receiver)
+        if place.is_none() {
+            let (given, receiver) = oneshot::channel();
+            match has_waited {
+                true => state.waiting.push_front((who.to_owned(), given)),
+                false => state.waiting.push_back((who.to_owned(), given)),
+            }
+            *place = Some(receiver);
+        }
+        Next::Wait
     }
 
     fn none_free(&self) -> Failure {

@@ -1,5 +1,6 @@
 //! One page of events.
 
+use crate::decided::{Decided, Era};
 use crate::horizon::{self, Horizon};
 use crate::keys::{self, Classes};
 use crate::row::event_of_row;
@@ -10,7 +11,6 @@ use anabranch_store::sql::{Names, positions};
 use anabranch_store::{Filter, Head, Page, PageEnd, ReadRequest, Scope};
 use futures_util::future::try_join;
 use futures_util::{StreamExt, pin_mut};
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -21,11 +21,10 @@ pub(crate) struct Reader<'a> {
     pub(crate) session: &'a Connection,
     pub(crate) sql: &'a Sql,
     pub(crate) classes: Classes,
-    /// The position up to which all events are known to be decided, shared by all readers. It is
-    /// always that of a visible event: an event is on disk (unless its appender asked for less), and
-    /// so is every position before it, while the sequence alone may fall back when the server
-    /// crashes.
-    pub(crate) decided: &'a AtomicU64,
+    /// The position up to which all events are known to be decided, shared by all readers.
+    pub(crate) decided: &'a Decided,
+    /// Which server answers.
+    pub(crate) era: Era,
 }
 
 /// Rows that were read, and whether the page ended before the rows did.
@@ -79,7 +78,7 @@ impl Reader<'_> {
     ) -> Result<Page, Error> {
         let window = Position::new(cursor.get().saturating_add(Filter::WINDOW));
         let bound = request.up_to.min(window);
-        let decided = Position::new(self.decided.load(Ordering::Acquire));
+        let decided = self.decided.by(self.era);
         if cursor < decided {
             let bound = bound.min(decided);
             let rows = self.passing(query, &request.filter, cursor, bound, max_events).await?;
@@ -97,7 +96,7 @@ impl Reader<'_> {
             self.last_visible(bound, horizon.of_all),
         )
         .await?;
-        self.decided.fetch_max(decided.get(), Ordering::AcqRel);
+        self.decided.raise(self.era, decided);
         if rows.full {
             let last = rows.last().unwrap_or(cursor);
             return Ok(page(rows.events, last, PageEnd::More));
@@ -188,7 +187,7 @@ impl Reader<'_> {
         cursor: Position,
         max_events: i64,
     ) -> Result<Page, Error> {
-        let decided = Position::new(self.decided.load(Ordering::Acquire));
+        let decided = self.decided.by(self.era);
         if cursor < decided {
             let rows = self.rows(query, cursor, decided, false, max_events).await?;
             let looked_at = if rows.full { rows.last() } else { Some(decided) };
@@ -228,7 +227,7 @@ impl Reader<'_> {
             self.last_visible(bound, of_all),
         )
         .await?;
-        self.decided.fetch_max(decided.get(), Ordering::AcqRel);
+        self.decided.raise(self.era, decided);
         if rows.full {
             let last = rows.last().unwrap_or(cursor);
             return Ok(page(rows.events, last, PageEnd::More));
@@ -240,7 +239,7 @@ impl Reader<'_> {
     pub(crate) async fn ends(&self, query: &Query) -> Result<(Horizon, Head), Error> {
         let horizon = self.horizon(query).await?;
         let (visible, decided) = self.last_visible(Position::END, horizon.of_all).await?;
-        self.decided.fetch_max(decided.get(), Ordering::AcqRel);
+        self.decided.raise(self.era, decided);
         Ok((horizon, Head { visible, decided }))
     }
 
@@ -248,21 +247,15 @@ impl Reader<'_> {
     pub(crate) async fn drawn(&self) -> Result<Position, Error> {
         let last = self.session.prepare_cached(&self.sql.horizon_head).await?;
         let drawn = Position::from_i64(self.session.query_one(&last, &[]).await?.get(0));
-        self.has_drawn(drawn);
+        self.decided.has_drawn(drawn);
         Ok(drawn)
-    }
-
-    /// What is decided never lies beyond what was drawn. If it does, somebody has put the sequence back,
-    /// and what was known is of another log.
-    fn has_drawn(&self, drawn: Position) {
-        self.decided.fetch_min(drawn.get(), Ordering::AcqRel);
     }
 
     async fn horizon(&self, query: &Query) -> Result<Horizon, Error> {
         let scope = (!query.is_all()).then(|| keys::scope(query));
         let found =
             horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await?;
-        self.has_drawn(found.drawn);
+        self.decided.has_drawn(found.drawn);
         Ok(found)
     }
 

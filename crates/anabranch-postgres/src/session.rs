@@ -59,13 +59,15 @@ pub(crate) struct Connection {
     settings: &'static str,
     /// The server's process, as it was when the session began.
     pub(crate) pid: i32,
+    /// When the server was started, in microseconds: another server, or another start of it.
+    pub(crate) started: i64,
 }
 
 impl Connection {
-    pub(crate) fn new(bare: Bare, settings: &'static str, pid: i32) -> Self {
+    pub(crate) fn new(bare: Bare, settings: &'static str, pid: i32, started: i64) -> Self {
         let Bare { client, driver, closed } = bare;
         let (statements, purpose) = (Mutex::default(), Mutex::new(Purpose::Effects));
-        Self { client, driver, closed, statements, purpose, settings, pid }
+        Self { client, driver, closed, statements, purpose, settings, pid, started }
     }
 
     pub(crate) fn client(&self) -> &Client {

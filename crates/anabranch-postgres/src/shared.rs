@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     wakes: Mutex<HashMap<String, Weak<Wake>>>,
     /// How many workers there are.
     workers: Mutex<usize>,
+    /// Workers start one after the other: what one gives back, another is not about to rely on.
+    pub(crate) starting: tokio::sync::Mutex<()>,
     suitable: OnceCell<()>,
     /// What others ask for.
     wanted: Ears,
@@ -100,6 +102,7 @@ impl Shared {
             lanes: Mutex::default(),
             wakes: Mutex::default(),
             workers: Mutex::new(0),
+            starting: tokio::sync::Mutex::default(),
             suitable: OnceCell::new(),
             wanted: Arc::new(watch::Sender::new(0)),
             sweeper: OnceLock::new(),
@@ -168,6 +171,17 @@ impl Shared {
         Ok(secured)
     }
 
+    /// Closes all that nobody uses: a worker that waits for connections holds none meanwhile, or each of
+    /// many would keep a few that are enough for nobody. What other workers here run on stays.
+    pub(crate) fn give_back(&self) {
+        if *lock(&self.workers) > 0 {
+            return;
+        }
+        self.work.keep(0);
+        self.close_idle(Duration::ZERO);
+        self.link.rest();
+    }
+
     /// Closes what has been idle for so long, in all pools.
     fn close_idle(&self, idle_for: Duration) {
         self.work.close_idle(idle_for);
@@ -203,6 +217,7 @@ impl Secured {
         *workers += 1;
         if *workers == 1 {
             shared.control.keep(1);
+            shared.work.keep(1);
             shared.watcher.stay(true);
             shared.link.listen(WANTED, &shared.wanted);
         }
@@ -256,8 +271,12 @@ async fn sweep(shared: Weak<Shared>) {
 
 /// Tells other processes that connections are short, if there is a session to say it with.
 async fn ask(shared: &Shared) {
-    let Ok(lease) = shared.link.lend().await else { return };
-    if lease.session().batch_execute(&format!("NOTIFY {WANTED}")).await.is_ok() {
+    if !shared.link.is_open() {
+        return;
+    }
+    let Ok(lease) = shared.link.borrow().await else { return };
+    let notify = format!("NOTIFY {WANTED}");
+    if shared.server.in_time(lease.session().batch_execute(&notify)).await.is_ok() {
         lease.give_back();
     }
 }

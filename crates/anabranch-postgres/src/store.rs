@@ -2,6 +2,7 @@
 
 use crate::append::{Answer, Appending, Locking, Session};
 use crate::connection::Server;
+use crate::decided::{Decided, Era};
 use crate::effects::Effects;
 use crate::error::Failure;
 use crate::guess::Guesses;
@@ -24,7 +25,7 @@ use anabranch_store::{
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::{Error, Transaction};
@@ -60,10 +61,7 @@ struct Inner {
     scans: Pool,
     wake: Arc<Wake>,
     effects: Arc<Effects>,
-    /// The position up to which all events are known to be decided.
-    decided: AtomicU64,
-    /// How many sessions the server had opened when that began.
-    decided_since: AtomicU64,
+    decided: Decided,
 }
 
 impl Postgres {
@@ -107,8 +105,7 @@ impl Postgres {
             limits: options.limits,
             namespace,
             appends,
-            decided: AtomicU64::new(0),
-            decided_since: AtomicU64::new(0),
+            decided: Decided::default(),
             server,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -291,9 +288,13 @@ impl Inner {
     /// Waits until everything up to a position that matches is decided.
     async fn settle(&self, query: &Query, up_to: Position) -> Result<(), Failure> {
         let mut target = None;
-        while up_to.get() > self.decided().load(Ordering::Acquire) {
-            let ends = async |reader: Reader<'_>| reader.ends(query).await;
-            let (horizon, head) = self.with_reader(&self.reads, ends).await?;
+        loop {
+            let ends = async |reader: Reader<'_>| match up_to <= self.decided.by(reader.era) {
+                true => Ok(None),
+                false => reader.ends(query).await.map(Some),
+            };
+            let ends = self.with_reader(&self.reads, ends).await?;
+            let Some((horizon, head)) = ends else { break };
             let target = *target.get_or_insert(up_to.min(head.visible));
             if !horizon.pending || horizon.bound >= target {
                 break;
@@ -322,27 +323,20 @@ impl Inner {
         work: impl AsyncFnOnce(Reader<'_>) -> Result<T, Error>,
     ) -> Result<T, Failure> {
         let lease = pool.get("a read").await?;
+        let (opened, started) =
+            (self.server.opened.load(Ordering::Acquire), lease.session().started);
         let reader = Reader {
             session: lease.session(),
             sql: &self.appending.sql,
             classes: self.appending.classes,
-            decided: self.decided(),
+            decided: &self.decided,
+            era: Era { opened, started },
         };
         let result = self.server.in_time(work(reader)).await;
         if !matches!(result, Err(Failure::Silent(_))) {
             lease.give_back();
         }
         result
-    }
-
-    /// What is known to be decided. A session that was opened since may lead to a server that was promoted and
-    /// had less: then nothing is, which costs one look.
-    fn decided(&self) -> &AtomicU64 {
-        let opened = self.server.opened.load(Ordering::Acquire);
-        if self.decided_since.swap(opened, Ordering::AcqRel) != opened {
-            self.decided.store(0, Ordering::Release);
-        }
-        &self.decided
     }
 
     fn error(&self, failure: &Failure) -> StoreError {

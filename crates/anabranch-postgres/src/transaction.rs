@@ -5,7 +5,7 @@
 
 use crate::connection::Server;
 use crate::error::Failure;
-use crate::link::{Check, Link};
+use crate::link::{Check, Link, to_the_end};
 use crate::pool::Pool;
 use crate::ready::{OURS, Ready, Unmet};
 use crate::session::{Connection, Lease, Lent};
@@ -27,6 +27,9 @@ use tokio_postgres::Error;
 /// noticed all the same.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// How long a heartbeat waits for a lock: others wait for the session meanwhile, and it comes again.
+const BEAT_LOCK_WAIT: Duration = Duration::from_millis(250);
+
 /// How a transaction begins: under the name of whoever it belongs to, so that its heirs find it if it
 /// is left behind, and an operator if it waits.
 fn begin(who: &Who) -> String {
@@ -38,6 +41,7 @@ fn begin(who: &Who) -> String {
 }
 
 /// Where the session of a transaction comes from.
+#[derive(Clone)]
 pub(crate) enum Source {
     /// One pool, or another if the server has no connection left for the first.
     Pool(Pool, Option<Pool>),
@@ -83,9 +87,41 @@ pub(crate) struct PostgresSession {
 
 impl PostgresSession {
     pub(crate) fn new(server: Server, source: Source, wake: Arc<Wake>, who: &Who) -> Self {
-        let (begin, who) = (begin(who), who.name());
+        let (mut begin, who) = (begin(who), who.name());
+        if matches!(source, Source::Link(_)) {
+            begin += &format!("; SET LOCAL lock_timeout = {}", BEAT_LOCK_WAIT.as_millis());
+        }
         let signal = wake.signal_statement(Topic::Workers);
         Self { server, source, wake, who, signal, begin, open: None, tasks: false }
+    }
+
+    /// The same transaction, for a task that does not end with its caller.
+    fn taken(&mut self) -> Self {
+        Self {
+            server: self.server.clone(),
+            source: self.source.clone(),
+            wake: Arc::clone(&self.wake),
+            who: self.who.clone(),
+            signal: self.signal.clone(),
+            begin: self.begin.clone(),
+            open: self.open.take(),
+            tasks: std::mem::take(&mut self.tasks),
+        }
+    }
+
+    async fn send_to_the_end(
+        &mut self,
+        statements: Vec<Statement>,
+        end: End,
+    ) -> Result<Vec<Answer>, Failed> {
+        let mut taken = self.taken();
+        let sent = to_the_end(async move {
+            let answers = taken.send(statements, end).await;
+            (answers, taken)
+        });
+        let (answers, mut taken) = sent.await;
+        (self.open, self.tasks) = (taken.open.take(), taken.tasks);
+        answers
     }
 
     async fn send(&mut self, statements: Vec<Statement>, end: End) -> Result<Vec<Answer>, Failed> {
@@ -168,7 +204,10 @@ impl Session for PostgresSession {
         statements: Vec<Statement>,
         end: End,
     ) -> BoxFuture<'_, Result<Vec<Answer>, Failed>> {
-        Box::pin(self.send(statements, end))
+        match self.source {
+            Source::Pool(..) => Box::pin(self.send(statements, end)),
+            Source::Link(_) => Box::pin(self.send_to_the_end(statements, end)),
+        }
     }
 
     fn is_open(&self) -> bool {

@@ -4,7 +4,8 @@
 //! one task sends it afterwards, at most every few milliseconds. A lost one costs a reader the wait
 //! until its next poll, nothing else.
 
-use crate::link::{Ears, Link, Task};
+use crate::error::Failure;
+use crate::link::{Ears, Link, Task, to_the_end};
 use anabranch_store::Namespace;
 use anabranch_store::database::Topic;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -150,31 +151,38 @@ fn topic_channel(namespace: &Namespace, topic: Topic) -> String {
 async fn notify(link: Arc<Link>, namespace: Namespace, to_notify: Arc<ToNotify>) {
     loop {
         to_notify.wanted.notified().await;
-        let lease = match link.lend().await {
-            Ok(lease) => lease,
-            Err(failure) => {
-                // Appends fail and retry by themselves; readers poll.
-                tracing::debug!(?failure, "cannot notify other processes");
-                tokio::time::sleep(AGAIN).await;
-                continue;
-            }
-        };
-        let asked = to_notify.asked.load(Ordering::Relaxed);
-        // Nothing is stored, so there is nothing to wait for on disk.
-        let mut send = "BEGIN; SET LOCAL synchronous_commit = off".to_owned();
-        if *to_notify.sent.borrow() < asked {
-            send += &format!("; NOTIFY {}", channel(&namespace));
-        }
-        for topic in Topic::ALL {
-            if to_notify.topics[topic as usize].swap(false, Ordering::Relaxed) {
-                send += &format!("; NOTIFY {}", topic_channel(&namespace, topic));
-            }
-        }
-        send += "; COMMIT";
-        if lease.session().batch_execute(&send).await.is_ok() {
-            lease.give_back();
-            to_notify.sent.send_replace(asked);
+        let once = notify_once(Arc::clone(&link), namespace.clone(), Arc::clone(&to_notify));
+        // It may be cut off at any time, with the last handle of its log.
+        if let Err(failure) = to_the_end(once).await {
+            // Appends fail and retry by themselves; readers poll.
+            tracing::debug!(?failure, "cannot notify other processes");
+            tokio::time::sleep(AGAIN).await;
         }
         tokio::time::sleep(NOTIFY_PAUSE).await;
     }
+}
+
+/// Sends what is to be sent now.
+async fn notify_once(
+    link: Arc<Link>,
+    namespace: Namespace,
+    to_notify: Arc<ToNotify>,
+) -> Result<(), Failure> {
+    let lease = link.lend().await?;
+    let asked = to_notify.asked.load(Ordering::Relaxed);
+    // Nothing is stored, so there is nothing to wait for on disk.
+    let mut send = "BEGIN; SET LOCAL synchronous_commit = off".to_owned();
+    if *to_notify.sent.borrow() < asked {
+        send += &format!("; NOTIFY {}", channel(&namespace));
+    }
+    for topic in Topic::ALL {
+        if to_notify.topics[topic as usize].swap(false, Ordering::Relaxed) {
+            send += &format!("; NOTIFY {}", topic_channel(&namespace, topic));
+        }
+    }
+    send += "; COMMIT";
+    link.in_time(lease.session().batch_execute(&send)).await?;
+    lease.give_back();
+    to_notify.sent.send_replace(asked);
+    Ok(())
 }

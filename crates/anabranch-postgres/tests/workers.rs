@@ -4,9 +4,10 @@
 
 mod server;
 
+use anabranch_core::StoreError;
 use anabranch_postgres::Postgres;
 use anabranch_store::contract::soon;
-use anabranch_store::database::{End, Statement, Who};
+use anabranch_store::database::{End, Statement, Topic, Who};
 use anabranch_store::{Database, LogStore, Options};
 use server::{namespace, url};
 use std::sync::Arc;
@@ -89,4 +90,59 @@ async fn whoever_waits_for_a_lock_is_known_with_the_process_that_holds_it() {
     drop(holder);
     soon(waits).await.unwrap().unwrap();
     assert!(other.blocked().await.unwrap().iter().all(|blocked| blocked.name != who.name()));
+}
+
+async fn process_of_link(database: &Arc<dyn Database>) -> i32 {
+    let look = vec![Statement::query("SELECT pg_backend_pid() AS pid", vec![])];
+    let answers = database.heartbeat().run(look, End::Commit).await.unwrap();
+    answers[0].rows[0].get("pid").unwrap()
+}
+
+/// All workers of a process show their life by the same session: it stays when one of them is gone.
+#[tokio::test]
+async fn a_heartbeat_that_is_given_up_does_not_cut_the_session_that_shows_life() {
+    let one = database(&options()).await;
+    let before = process_of_link(&one).await;
+    let slow = vec![Statement::query("SELECT pg_sleep(0.3)", vec![])];
+    let mut given_up = one.heartbeat();
+    let beat = given_up.run(slow, End::Commit);
+    assert!(tokio::time::timeout(Duration::from_millis(100), beat).await.is_err());
+    drop(given_up);
+    assert_eq!(process_of_link(&one).await, before);
+}
+
+#[tokio::test]
+async fn a_log_that_is_dropped_while_it_notifies_does_not_cut_the_session_that_shows_life() {
+    let one = database(&options()).await;
+    let before = process_of_link(&one).await;
+    let notifies = options();
+    for pause in (0..2_000).step_by(40) {
+        let log = Postgres::connect(&url(), &notifies).await.unwrap();
+        log.database()
+            .begin()
+            .run(vec![Statement::signal(Topic::Tasks)], End::Commit)
+            .await
+            .unwrap();
+        tokio::time::sleep(Duration::from_micros(pause)).await;
+        drop(log);
+        assert_eq!(process_of_link(&one).await, before, "after {pause} microseconds");
+    }
+}
+
+/// A heartbeat that waits for somebody's lock holds up nobody else's.
+#[tokio::test]
+async fn a_heartbeat_that_waits_for_a_lock_gives_up_soon() {
+    let one = database(&options()).await;
+    let before = process_of_link(&one).await;
+    let lock = || vec![Statement::query("SELECT pg_advisory_xact_lock(77, 7001)", vec![])];
+    let mut held = one.begin();
+    held.run(lock(), OPEN).await.unwrap();
+    let mut beat = one.heartbeat();
+    let (beaten, other) = tokio::join!(beat.run(lock(), End::Commit), async {
+        tokio::task::yield_now().await;
+        tokio::time::timeout(Duration::from_secs(2), process_of_link(&one)).await
+    });
+    let error = beaten.unwrap_err().into_store_error("");
+    assert!(matches!(error, StoreError::Busy { .. }), "{error:?}");
+    assert_eq!(other.expect("it had its turn"), before);
 }

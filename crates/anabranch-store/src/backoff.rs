@@ -34,7 +34,12 @@ pub struct Backoff {
 impl Backoff {
     /// How long to wait before the next try.
     pub fn wait(&mut self) -> Duration {
-        let full = self.last.map_or(FIRST, |last| (last * 2).min(LONGEST));
+        self.wait_up_to(LONGEST)
+    }
+
+    /// The same where many may wait for the same, and each try is in the way of others.
+    pub fn wait_up_to(&mut self, longest: Duration) -> Duration {
+        let full = self.last.map_or(FIRST, |last| (last * 2).min(longest));
         self.last = Some(full);
         full / 2 + (full / 2).mul_f64(random())
     }

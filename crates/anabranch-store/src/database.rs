@@ -40,7 +40,9 @@ pub trait Database: Send + Sync {
     }
 
     /// Opens the connections that a worker cannot do without, and keeps them open for as long as this
-    /// database is there: the worker then claims nothing that it cannot run.
+    /// database is there: the worker then claims nothing that it cannot run. If one cannot be opened, those
+    /// that are not in use by others are closed again, so that workers that wait do not keep each other
+    /// from running.
     fn secure_sessions(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(std::future::ready(Ok(())))
     }

@@ -10,6 +10,8 @@ use tokio::task::JoinHandle;
 
 /// How soon a heartbeat may follow another when something was signalled.
 const SIGNAL_PAUSE: Duration = Duration::from_millis(5);
+/// How soon one follows another that gave up since somebody held a lock.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// How often a log line may say that heartbeats fail.
 const COMPLAIN: Duration = Duration::from_secs(10);
 
@@ -78,11 +80,22 @@ impl Heartbeat {
                         sender.send_replace(Pulse::Ended(Arc::new(Mutex::new(Some(error)))));
                         return std::future::pending().await;
                     }
-                    Err(error) if complained.is_none_or(|at| at.elapsed() >= COMPLAIN) => {
-                        complained = Some(Instant::now());
-                        tracing::warn!(worker = worker.id, %error, "a heartbeat failed");
+                    Err(error) => {
+                        match complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
+                            true => {
+                                complained = Some(Instant::now());
+                                tracing::warn!(worker = worker.id, %error, "a heartbeat failed");
+                            }
+                            false => {
+                                tracing::debug!(worker = worker.id, %error, "a heartbeat failed")
+                            }
+                        }
+                        if matches!(error, StoreError::Busy { .. }) {
+                            // Somebody holds what it needs: it comes again when others had their turn.
+                            tokio::time::sleep(BUSY_PAUSE).await;
+                            signalled.notify_one();
+                        }
                     }
-                    Err(error) => tracing::debug!(worker = worker.id, %error, "a heartbeat failed"),
                 }
                 tokio::time::sleep(SIGNAL_PAUSE).await;
             }

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// How long it takes to open sessions with a server that has room.
 const MOMENT: Duration = Duration::from_secs(2);
 
+/// The longest pause between two tries: while one tries it takes what another could run with.
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
 /// Whether the worker has sessions for its lanes.
 #[derive(Default)]
 pub(super) struct Sessions {
@@ -44,13 +47,14 @@ pub(super) async fn secure(
         };
         match secured {
             Ok(()) => return Ok(true),
-            Err(error @ StoreError::TooManyConnections { .. }) => {
+            // It has given back what it had meanwhile, so that somebody gets all that it needs.
+            Err(error @ (StoreError::TooManyConnections { .. } | StoreError::NoSession { .. })) => {
                 if backoff.complains() {
                     tracing::warn!(set, %error, "a worker waits for connections, and owns nothing yet");
                 }
                 tokio::select! {
                     () = &mut stop => return Ok(false),
-                    () = tokio::time::sleep(backoff.wait()) => {}
+                    () = tokio::time::sleep(backoff.wait_up_to(LONGEST_PAUSE)) => {}
                 }
             }
             // One that is cut may be there the next time.

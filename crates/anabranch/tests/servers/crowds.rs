@@ -134,3 +134,61 @@ async fn fifty_workers_of_four_lanes_run_on_420_connections() {
 async fn sixteen_workers_of_four_lanes_run_on_100_connections() {
     crowd(16, 100).await;
 }
+
+/// Six workers start at once where there are connections for three: three run, and the others hold nothing while
+/// they wait. When one of the three stops, another runs.
+async fn too_many(server: &Server, role: &str) {
+    drop(anabranch::connect_with(&server.url_of(role, "x"), &options("crowd")).await.unwrap());
+    let log = anabranch::connect_with(&server.url(), &options("crowd")).await.unwrap();
+    let streams = streams(&log);
+    append_to_each(&log, &streams).await;
+    let start_one = async |number: usize| {
+        // Another name makes it another process, as far as sessions go.
+        let url = format!("{}?application_name=worker_{number}", server.url_of(role, "x"));
+        let log = until("a connection", async || {
+            anabranch::connect_with(&url, &options("crowd")).await.ok()
+        })
+        .await;
+        let set = ReplicaSet::new("crowd").lanes(4).projection(Count);
+        start(&log, set.lease(Duration::from_secs(20)))
+    };
+    let mut running = futures_util::future::join_all((0..6).map(start_one)).await;
+    until_all_advance(&log, 3).await;
+    append_to_each(&log, &streams).await;
+    let before = until_all_advance(&log, 3).await;
+    // Whichever of them runs: those that wait stop at once, and free nothing.
+    let after = loop {
+        running.remove(0).stop().await;
+        if running.len() == 2 {
+            break until_all_advance(&log, 2).await;
+        }
+        append_to_each(&log, &streams).await;
+        let now = until_all_advance(&log, 3).await;
+        if now != before {
+            break now;
+        }
+    };
+    assert_ne!(after, before, "another runs instead of one that stopped");
+    for running in running {
+        running.stop().await;
+    }
+    let appended = log.head().await.unwrap();
+    let counted = number(&log, "SELECT count(*) FROM counted").await;
+    assert_eq!(counted as u64, appended.get(), "each event once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn six_workers_share_a_role_with_connections_for_three() {
+    let server = Server::start(&["max_connections=60"]);
+    url_of_owner(&server);
+    server.ask("ALTER ROLE app CONNECTION LIMIT 17");
+    too_many(&server, "app").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn six_workers_share_a_server_with_connections_for_three() {
+    // Three are reserved, and the test itself needs two.
+    let server = Server::start(&["max_connections=22"]);
+    url_of_owner(&server);
+    too_many(&server, "app").await;
+}

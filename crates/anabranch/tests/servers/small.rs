@@ -257,7 +257,7 @@ async fn gives_back(is_refused: bool) {
     until("one has given its slots back", async || (owners().await == 1).then_some(())).await;
     let runners = Consumers::of(&owner).workers().await.unwrap();
     let said = format!("{runners:?}");
-    assert!(said.contains("max_connections"), "{said}");
+    assert!(said.contains("ALTER ROLE name CONNECTION LIMIT"), "{said}");
     until("everything is handled", async || {
         (until_table(&owner, "shared_rows").await == 150).then_some(())
     })
@@ -317,4 +317,38 @@ async fn idle_sessions_are_closed_when_another_process_needs_them() {
     drop(taken);
     stays.stop().await;
     needy.stop().await;
+}
+
+/// All logs of a process read over one session if there is no other: those who wait for it have it in turn, however
+/// often they look for another meanwhile.
+#[tokio::test]
+async fn those_who_wait_for_a_session_have_it_in_turn() {
+    let server = Server::start(&["max_connections=20"]);
+    let url = url_of_owner(&server);
+    let mut logs = Vec::new();
+    for number in 0..10 {
+        let log = anabranch::connect_with(&url, &options(&format!("turn_{number}"))).await.unwrap();
+        logs.push(log);
+    }
+    let taken = fill_up(&server).await;
+    // It takes the only session that is left.
+    let mut held = logs[0].store().database().begin();
+    held.run(look(), OPEN).await.unwrap();
+    let served = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for (number, log) in logs.iter().cloned().enumerate() {
+        let served = std::sync::Arc::clone(&served);
+        waiting.push(tokio::spawn(async move {
+            log.head().await.unwrap();
+            served.lock().unwrap().push(number);
+        }));
+        tokio::time::sleep(Duration::from_millis(80)).await;
+    }
+    assert!(served.lock().unwrap().is_empty(), "no session is left");
+    held.run(look(), End::Commit).await.unwrap();
+    for waiting in waiting {
+        waiting.await.unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), (0..10).collect::<Vec<_>>());
+    drop(taken);
 }
