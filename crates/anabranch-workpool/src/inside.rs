@@ -270,7 +270,7 @@ impl<P: Pool> Lane<'_, P> {
         let gave_up = || pool.gave_up(&task, &error.to_string());
         let holding = &mut *self.holding;
         let busy = self.queue.busy();
-        match fail(&mut self.reader, holding, retry, (&task, &error, &busy), gave_up).await? {
+        match fail(&mut self.reader, holding, retry, (&task, &error, &busy), true, gave_up).await? {
             Failed::Again(until) => self.queue.failed(task, until),
             Failed::Held => {
                 self.queue.ended(&task);
@@ -295,12 +295,14 @@ pub(crate) enum Failed {
     Lost,
 }
 
-/// Stores that a task has failed; of the slots `busy` something is in work.
+/// Stores that a task has failed; of the slots `busy` something is in work. `is_streak` if nothing has worked at
+/// the same time.
 pub(crate) async fn fail(
     reader: &mut Reader,
     holding: &mut Holding,
     retry: &Retry,
     (task, error, busy): (&Task, &HandlerError, &SlotSet),
+    is_streak: bool,
     gave_up: impl Fn() -> GaveUp,
 ) -> Result<Failed, RunError> {
     let (id, key, pool) = (task.id, task.key(), reader.pool.clone());
@@ -312,7 +314,7 @@ pub(crate) async fn fail(
         tracing::warn!(pool, key, task = %id, %error, ?verdict, "a task has failed");
         let mut is_stopped = *is_broken.get_or_insert_with(|| {
             let is_given_up = !matches!(verdict, Verdict::Again(_));
-            holding.fails((key, task.slot), is_given_up, error.again(), &said)
+            is_streak && holding.fails((key, task.slot), is_given_up, error.again(), &said)
         });
         if !is_stopped && matches!(verdict, Verdict::Stop) {
             let remedy = "its policy is to stop: correct it, and it goes on with this task";

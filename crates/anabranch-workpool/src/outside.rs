@@ -157,6 +157,8 @@ impl<P: OutsidePool> Lane<'_, P> {
             }
         }
         let rule = holding.log().hash_rule();
+        // They ran side by side: what failed among them has not failed one after the other.
+        let is_streak = done.is_empty();
         let mut count = done.len();
         let tenure = holding.tenure();
         while !done.is_empty() || !saves.is_empty() {
@@ -218,7 +220,7 @@ impl<P: OutsidePool> Lane<'_, P> {
             let (pool, retry) = (&self.outside.pool, &self.outside.retry);
             let gave_up = || pool.gave_up(&task, &error.to_string());
             let (busy, reader) = (self.queue.busy(), &mut self.reader);
-            match fail(reader, holding, retry, (&task, &error, &busy), gave_up).await? {
+            match fail(reader, holding, retry, (&task, &error, &busy), is_streak, gave_up).await? {
                 Failed::Again(until) => self.queue.failed(task, until),
                 Failed::Held => {
                     self.queue.ended(&task);

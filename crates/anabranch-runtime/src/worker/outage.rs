@@ -16,7 +16,7 @@ use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::LEAVING;
 use crate::tables::runners::Runner;
-use anabranch_core::{Slot, SlotSet, StoreError};
+use anabranch_core::{Failure, Slot, SlotSet, StoreError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -280,6 +280,8 @@ impl Keeper {
         let (tries, patience) = match owner {
             Some(lane) if running.can_try(lane) => (Some(lane), Duration::ZERO),
             Some(_) => (None, lease),
+            // Another event that works would say nothing about the one that must not be passed.
+            None if running.consumer.retry.then == Failure::Stop => return Ok(()),
             // The owner is gone for good, if it takes so long, and somebody must try something.
             None => match (0..running.lanes.len()).find(|lane| running.can_try(*lane)) {
                 Some(lane) => (Some(lane), lease * ANYBODY),

@@ -119,17 +119,17 @@ async fn two_lanes_that_make_one_row_at_once_do_not_lose_each_other(db: Db) {
     }
     let running = start(&log, ReplicaSet::new("s").view(Rows).lanes(8));
     for round in 0..30 {
-        // Fewer than would stop it if they fail.
-        fill(&log, round * 3..round * 3 + 3, round + 1..=round + 1).await;
+        // One round after the other, and fewer keys than would stop it if they fail.
+        fill(&log, round * 8..round * 8 + 8, round + 1..=round + 1).await;
+        until("the round", async || {
+            let known = Consumers::of(&log).status("rows").await.ok()?;
+            (known.position.get() >= (round + 1) * 8).then_some(())
+        })
+        .await;
     }
-    until("everything", async || {
-        let known = Consumers::of(&log).status("rows").await.ok()?;
-        (known.position.get() >= 90).then_some(())
-    })
-    .await;
     running.stop().await;
     let (counted, parked) = counted(&log, "rows").await;
-    assert_eq!(counted + parked, 90, "{counted} counted, {parked} parked");
+    assert_eq!(counted + parked, 240, "{counted} counted, {parked} parked");
 }
 
 /// A row for each order and day: all its events have one partition key.

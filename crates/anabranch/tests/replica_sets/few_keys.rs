@@ -39,7 +39,10 @@ async fn an_event_that_must_not_be_passed_stops_all_workers(db: Db) {
     });
     let mut workers = Vec::new();
     for _ in 0..3 {
-        let set = ReplicaSet::new("s").projection(recorder.clone()).lanes(2).tuning(tuning());
+        // The usual lease: an owner that is slow is not gone.
+        let probes = (Duration::from_millis(30), Duration::from_millis(120));
+        let tuning = Tuning::default().probes(probes.0, probes.1);
+        let set = ReplicaSet::new("s").projection(recorder.clone()).lanes(2).tuning(tuning);
         workers.push(start(&db.log().await, set));
     }
     until_shared(&log, "orders", 3).await;

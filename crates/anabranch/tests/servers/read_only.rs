@@ -100,9 +100,8 @@ async fn a_catch_up_without_rights_says_so() {
     catch_up().await.unwrap();
     fill(&log, 0..3, 1..=2).await;
     server.ask(&format!("REVOKE INSERT ON {} FROM app", recorder.table));
-    let error = catch_up().await.unwrap_err();
-    assert!(matches!(error, RunError::Store(StoreError::Denied { .. })), "{error}");
-    assert!(error.to_string().contains(&recorder.table), "{error}");
+    let error = catch_up().await.unwrap_err().to_string();
+    assert!(error.contains("denied permission") && error.contains(&recorder.table), "{error}");
     server.ask(&format!("GRANT INSERT ON {} TO app", recorder.table));
     catch_up().await.unwrap();
     assert_eq!(proof(&log, &recorder.table).await.handled, 6);
