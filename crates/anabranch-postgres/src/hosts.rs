@@ -155,7 +155,7 @@ mod tests {
         let config: Config = url.parse().unwrap();
         let expected: Config = url.replace("one:1,two:2", "two:2").parse().unwrap();
         assert_eq!(only(&config, 1), expected);
-        let one_port: Config = "postgres://app@one,two/shop?port=7".parse().unwrap();
+        let one_port: Config = "host=one,two port=7 user=app".parse().unwrap();
         assert_eq!(only(&one_port, 1).get_ports(), [7]);
     }
 }

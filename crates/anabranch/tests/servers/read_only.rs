@@ -5,8 +5,8 @@ use crate::fleet::Fleet;
 use crate::records::Records;
 use crate::server::Server;
 use crate::support::{Db, fill, left_by, proof, until};
+use anabranch::Retry;
 use anabranch::prelude::*;
-use anabranch::{Retry, RunError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
