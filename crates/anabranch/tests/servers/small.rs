@@ -9,6 +9,7 @@ use anabranch::postgres::tokio_postgres::{Client, NoTls, connect};
 use anabranch::prelude::*;
 use anabranch::{AppendError, Consumers, Owner, StoreError};
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 const OPEN: End = End::Open { idle: Duration::from_secs(60) };
 
@@ -290,19 +291,24 @@ async fn idle_sessions_are_closed_when_another_process_needs_them() {
     taken.truncate(taken.len().saturating_sub(6));
     let monitor = Monitor::of(&server).await;
     until("one closes what the other needs", async || {
-        // All that is left.
-        let mut open: Vec<_> = (0..6).map(|_| one.store().database().begin()).collect();
-        for session in &mut open {
-            let _ = session.run(look(), OPEN).await;
+        // What is left, of which a worker may have taken some.
+        let mut open = Vec::new();
+        for _ in 0..6 {
+            let mut session = one.store().database().begin();
+            match timeout(Duration::from_secs(1), session.run(look(), OPEN)).await {
+                Ok(Ok(_)) => open.push(session),
+                _ => break,
+            }
         }
-        taken.extend(crowd(&server).await);
+        // In this round only: it would else take what was closed too late, and the next one could not begin.
+        let crowd = crowd(&server).await;
         let before = monitor.sessions_of("process_0").await;
         let idle_since = Instant::now();
         drop(open);
         // The second finds no connection left, says so, and takes a turn with reads and appends.
         let mut wanted = [0, 1].map(|_| other.store().database().begin());
         for session in &mut wanted {
-            let _ = session.run(look(), OPEN).await;
+            let _ = timeout(Duration::from_millis(900), session.run(look(), OPEN)).await;
         }
         // After a second it would close them by itself.
         while idle_since.elapsed() < Duration::from_millis(900) {
@@ -311,6 +317,7 @@ async fn idle_sessions_are_closed_when_another_process_needs_them() {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        drop(crowd);
         None
     })
     .await;
