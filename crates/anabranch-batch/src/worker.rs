@@ -165,7 +165,7 @@ impl<H: RowHandler> Shared<H> {
                 }
                 Commit::Refused { .. } if count > 1 => at_once = 1,
                 Commit::Refused { error, .. } => {
-                    self.fail(&page[0], &error).await?;
+                    self.fail(&page[0], &error.to_string()).await?;
                     page.remove(0);
                     failed.remove(0);
                 }
@@ -236,7 +236,7 @@ impl<H: RowHandler> Shared<H> {
                 Commit::Away(error) => return Err(error),
                 Commit::Refused { error, .. } => {
                     let at = self.database.at().to_owned();
-                    return Err(StoreError::Other { at, source: error.into() });
+                    return Err(StoreError::Other { at, source: error.to_string().into() });
                 }
             }
         }

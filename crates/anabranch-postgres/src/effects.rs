@@ -1,6 +1,7 @@
 //! Where consumers write: the sessions of their transactions, signs of life, and what the server knows.
 
 use crate::activity;
+use crate::append::Appending;
 use crate::error::Failure;
 use crate::keys::Classes;
 use crate::life;
@@ -12,7 +13,7 @@ use crate::session::{Purpose, lock};
 use crate::shared::{READING, Secured, Shared, opened};
 use crate::transaction::{PostgresSession, Source};
 use crate::wake::Wake;
-use anabranch_core::StoreError;
+use anabranch_core::{Limits, StoreError};
 use anabranch_store::database::{
     Blocked, Database, Dialect, LifeSign, RowWatch, Session, Shortage, Statement, Topic, Who,
 };
@@ -39,6 +40,7 @@ pub(crate) struct Effects {
     dialect: Dialect,
     wake: Arc<Wake>,
     schema: Schema,
+    appending: Arc<Appending>,
     /// Set for a worker that has what it needs.
     secured: Mutex<Option<Secured>>,
 }
@@ -52,17 +54,29 @@ impl Effects {
         dialect: Dialect,
         wake: Arc<Wake>,
         schema: Schema,
+        appending: Arc<Appending>,
     ) -> Self {
         let transactions = shared.lanes(sessions);
         let instead = Use { purpose: Purpose::Effects, limit: sessions, ..READING };
         let instead = Some(shared.work.lent_as(instead));
         let (control, shared, secured) = (shared.control(), Arc::clone(shared), Mutex::default());
-        Self { shared, transactions, instead, control, sessions, dialect, wake, schema, secured }
+        Self {
+            shared,
+            transactions,
+            instead,
+            control,
+            sessions,
+            dialect,
+            wake,
+            schema,
+            appending,
+            secured,
+        }
     }
 
     fn session(&self, source: Source, who: &Who) -> Box<dyn Session> {
         let (server, wake) = (self.shared.server.clone(), Arc::clone(&self.wake));
-        Box::new(PostgresSession::new(server, source, wake, who))
+        Box::new(PostgresSession::new(server, source, wake, &self.appending, who))
     }
 
     fn life(&self, worker: &str) -> Life {
@@ -105,6 +119,7 @@ impl Database for Effects {
             dialect: self.dialect.clone(),
             wake: Arc::clone(&self.wake),
             schema: self.schema,
+            appending: Arc::clone(&self.appending),
             secured: Mutex::default(),
         }))
     }
@@ -171,6 +186,10 @@ impl Database for Effects {
 
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         MIGRATIONS.require_newest(self.at(), &self.dialect.namespace, self.schema)
+    }
+
+    fn limits(&self) -> Limits {
+        self.appending.limits
     }
 
     fn dialect(&self) -> &Dialect {

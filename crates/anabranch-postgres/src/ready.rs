@@ -63,7 +63,8 @@ impl Ready {
                 prepare(session, &sql).await.map(Self::Plain)
             }
             (Work::Signal(Topic::Workers), _) => prepare(session, signal).await.map(Self::Plain),
-            (Work::Signal(Topic::Tasks), _) => Ok(Self::Nothing),
+            // Appends are not sent with others.
+            (Work::Signal(Topic::Tasks) | Work::Appends(_), _) => Ok(Self::Nothing),
             (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
             (Work::Rows(insert), _) => {
                 let sql = set_wise(session, insert).await?;

@@ -2,12 +2,13 @@
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
+use crate::handler::HandlerError;
 use crate::lane::{self, LaneStats, Order, Probed, Report, Reporter, Streak};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use crate::tx::{Ended, Failure, Tx};
+use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::{Move, Parts};
 use anabranch_core::{Again, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Reason, Statement, Topic, Who};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
+use uuid::Uuid;
 
 /// How long whoever is told to stop waits at the most for a database that is away, each time.
 const STOPPING_WAIT: Duration = Duration::from_millis(100);
@@ -85,7 +87,7 @@ pub enum Commit {
         /// The item whose statement it was: see [`Tx::at`].
         item: Option<usize>,
         /// What the database said.
-        error: String,
+        error: HandlerError,
     },
 }
 
@@ -93,7 +95,7 @@ impl Commit {
     pub(crate) fn of(failure: Failure) -> Self {
         match failure.failed.reason {
             Reason::Store(error) if error.is_worth_waiting() => Self::Away(error),
-            reason => Self::Refused { item: failure.event, error: reason.to_string() },
+            reason => Self::Refused { item: failure.event, error: HandlerError::of(&reason) },
         }
     }
 }
@@ -270,6 +272,16 @@ impl Holding {
         Tx::begin_as(&tables.database, suffix, self.setup.idle, &self.setup.who)
     }
 
+    /// A transaction of this lane that runs these rows, in order: what [`Tx::at`] counts, and what the ids of
+    /// events follow from that it appends.
+    #[must_use]
+    pub fn begin_for(&self, rows: impl Iterator<Item = Uuid>) -> Tx<'static> {
+        let mut tx = self.begin();
+        let name = self.setup.consumer.own_name().to_owned();
+        tx.stands_for(Origin { name, items: rows.collect() });
+        tx
+    }
+
     /// Commits a transaction that writes rows of the slots `of`, if the lane still owns them. Slots that
     /// others should own are let go with it, unless they are in `busy`: something of them is in work.
     pub async fn commit(
@@ -352,7 +364,7 @@ impl Holding {
                 }
                 Commit::Away(error) => self.wait_out(error).await?,
                 Commit::Refused { error, .. } => {
-                    tracing::warn!(error, "cannot let go of slots");
+                    tracing::warn!(%error, "cannot let go of slots");
                     return Ok(());
                 }
             }

@@ -1,5 +1,9 @@
 //! The transaction that a handler writes in.
 
+mod appends;
+
+pub(crate) use appends::Origin;
+
 use crate::handler::{HandlerError, Result};
 use crate::holding::Commit;
 use anabranch_store::control::transaction_control;
@@ -35,6 +39,7 @@ pub struct Tx<'a> {
     /// The event of each queued statement.
     blame: Vec<Option<usize>>,
     queued_bytes: usize,
+    appends: appends::Appends,
     /// The event that is being handled, by its place in the batch.
     current: Option<usize>,
     failure: Option<Failure>,
@@ -79,6 +84,7 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     queued: usize,
+    appends: usize,
     sent: u64,
 }
 
@@ -111,6 +117,7 @@ impl Tx<'_> {
             queued: Vec::new(),
             blame: Vec::new(),
             queued_bytes: 0,
+            appends: appends::Appends::default(),
             current: None,
             failure: None,
             open_since: None,
@@ -319,7 +326,7 @@ impl Tx<'_> {
         self.queued_bytes += match &statement.work {
             Work::Sql(_, values) => values.iter().map(Value::bytes).sum::<usize>(),
             Work::Rows(insert) => insert.rows.iter().flatten().map(Value::bytes).sum(),
-            Work::Signal(_) | Work::Begun => 0,
+            Work::Signal(_) | Work::Begun | Work::Appends(_) => 0,
         };
         self.queued.push(statement);
         self.blame.push(self.current);
@@ -375,7 +382,7 @@ impl Tx<'_> {
     /// Where the transaction is now.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { queued: self.queued.len(), sent: self.sent }
+        Mark { queued: self.queued.len(), appends: self.appends.len(), sent: self.sent }
     }
 
     /// Takes back what was written since a mark. Says whether it could: what was sent meanwhile, since
@@ -386,6 +393,7 @@ impl Tx<'_> {
         }
         self.queued.truncate(mark.queued);
         self.blame.truncate(mark.queued);
+        self.appends.truncate(mark.appends);
         true
     }
 
@@ -400,7 +408,8 @@ impl Tx<'_> {
             Ended::Broken(failed) => match failed.reason {
                 Reason::Store(error) => Commit::Away(error),
                 _ => {
-                    Commit::Refused { item: None, error: failed.into_store_error(&at).to_string() }
+                    let error = HandlerError::new(failed.into_store_error(&at).to_string());
+                    Commit::Refused { item: None, error }
                 }
             },
             Ended::Failed(failure) => Commit::of(failure),
@@ -433,11 +442,24 @@ impl Tx<'_> {
             // Not every statement of ours is a fence.
             statements.push(Statement::begun());
         }
+        // Directly before the fence: whom their locks hold up waits for nothing else.
+        let (place, mut items) = (statements.len(), Vec::new());
+        if let Some((appends, of)) = self.appends.take() {
+            statements.push(appends);
+            items = of;
+        }
         statements.extend(fence);
         match self.session.run(statements, End::Commit).await {
             Ok(_) => Ended::Committed,
             Err(failed) => {
                 let number = failed.statement;
+                if number == Some(place) && !items.is_empty() {
+                    let event = match &failed.reason {
+                        Reason::Append { number, .. } => items.get(*number).copied().flatten(),
+                        _ => None,
+                    };
+                    return Ended::Failed(Failure { event, failed });
+                }
                 match failed.reason {
                     _ if number.is_none_or(|number| number < own) => {}
                     Reason::Unmatched => return Ended::Fenced,

@@ -4,6 +4,7 @@
 //! a handler reads in it) keeps the thread to itself until its end, for a bounded time: SQLite has
 //! one writer, so all others would have to wait anyway.
 
+use crate::append::{self, Appending};
 use crate::connection::{Job, Place, Writer};
 use crate::error::store_error;
 use crate::files::Files;
@@ -11,7 +12,8 @@ use crate::life::Life;
 use crate::row_watch::Watch;
 use crate::schema;
 use crate::watch::Signals;
-use anabranch_core::StoreError;
+use anabranch_core::decide::Ids;
+use anabranch_core::{Append, Limits, StoreError};
 use anabranch_store::database::{
     Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason,
     RowWatch, Session, Statement, Topic, Who, Work,
@@ -36,6 +38,7 @@ pub(crate) struct Effects {
     life: Life,
     schema: Schema,
     files: Arc<Files>,
+    appending: Arc<Appending>,
 }
 
 impl Effects {
@@ -45,10 +48,12 @@ impl Effects {
         (place, files): (&Place, &Arc<Files>),
         signals: Signals,
         schema: Schema,
+        appending: &Arc<Appending>,
     ) -> Self {
         let life = Life::beside(place.path.as_deref(), &dialect.namespace);
         let (at, files) = (place.at.clone().into(), Arc::clone(files));
-        Self { writer, dialect, at, signals, life, schema, files }
+        let appending = Arc::clone(appending);
+        Self { writer, dialect, at, signals, life, schema, files, appending }
     }
 }
 
@@ -68,6 +73,7 @@ impl Effects {
             signal: Topic::ALL.map(|topic| schema::signal(&self.dialect.namespace, topic)),
             signals: Arc::clone(&self.signals),
             files: Arc::clone(&self.files),
+            appending: Arc::clone(&self.appending),
         }
     }
 }
@@ -134,6 +140,10 @@ impl Database for Effects {
         schema::MIGRATIONS.require_newest(&self.at, &self.dialect.namespace, self.schema)
     }
 
+    fn limits(&self) -> Limits {
+        self.appending.limits
+    }
+
     fn dialect(&self) -> &Dialect {
         &self.dialect
     }
@@ -160,6 +170,7 @@ struct Shared {
     /// Those of this process.
     signals: Signals,
     files: Arc<Files>,
+    appending: Arc<Appending>,
 }
 
 struct SqliteSession {
@@ -228,7 +239,7 @@ fn serve(
 ) {
     let at = &shared.at;
     let mut batch = first;
-    let mut signals = [false; Topic::ALL.len()];
+    let (mut signals, mut appends) = ([false; Topic::ALL.len()], false);
     // What only reads needs no write lock, and may read a file that it cannot write.
     let reads = |one: &Statement| {
         matches!(&one.work, Work::Sql(sql, _) if one.expect == Expect::Rows
@@ -243,8 +254,10 @@ fn serve(
     loop {
         let mut answers = run(connection, shared, &batch.statements);
         for statement in &batch.statements {
-            if let Work::Signal(topic) = statement.work {
-                signals[topic as usize] = true;
+            match statement.work {
+                Work::Signal(topic) => signals[topic as usize] = true,
+                Work::Appends(_) => appends = true,
+                _ => {}
             }
         }
         if answers.is_ok() && batch.end == End::Commit {
@@ -260,6 +273,9 @@ fn serve(
             } else {
                 let told = shared.signals.iter().zip(signals).filter(|(_, tell)| *tell);
                 told.for_each(|(sender, _)| sender.send_modify(|count| *count += 1));
+                if appends {
+                    shared.appending.appended();
+                }
             }
             return answer(batch.reply, answers);
         };
@@ -300,6 +316,14 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
             Work::Begun => Ok(Answer::default()),
             Work::Signal(topic) => {
                 one(prepared.get(&shared.signal[*topic as usize]), &[], Expect::Nothing)
+            }
+            Work::Appends(appends) => {
+                let appends: Vec<&Append> = appends.iter().collect();
+                let Appending { sql, rule, .. } = shared.appending.as_ref();
+                match append::append_in(connection, sql, *rule, &appends, Ids::All) {
+                    Ok(answers) => Ok(Answer::of_appends(answers).map_err(failed)?),
+                    Err(error) => Err(error),
+                }
             }
         };
         let answer = answer.map_err(|error| failed(reason(&shared.at, error)))?;

@@ -5,7 +5,7 @@
 
 use crate::options::Namespace;
 use crate::value::{Row, Value};
-use anabranch_core::{HashRule, StoreError};
+use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, StoreError};
 use futures_util::future::BoxFuture;
 use std::borrow::Cow;
 use std::fmt;
@@ -92,6 +92,9 @@ pub trait Database: Send + Sync {
 
     /// The newest schema that this program knows.
     fn newest_schema(&self) -> u32;
+
+    /// What an append may hold that is stored by [`Work::Appends`].
+    fn limits(&self) -> Limits;
 
     /// How this database writes what differs.
     fn dialect(&self) -> &Dialect;
@@ -242,6 +245,11 @@ pub enum Work {
     Sql(Cow<'static, str>, Vec<Value>),
     /// Rows for a table, in one go.
     Rows(InsertRows),
+    /// Valid appends to the log, decided in order, each on top of those before it. Their locks are taken
+    /// together and in one order, so that batches do not wait for each other in a circle; they hold up other
+    /// appends to the same streams and reads of their scope until the transaction is over, so only a fence
+    /// should come after them. One that is refused fails the batch with [`Reason::Append`].
+    Appends(Vec<Append>),
     /// Nothing, but the batch fails with [`Reason::TransactionEnded`] if this is not the transaction that
     /// it began: what comes after it is not done alone.
     Begun,
@@ -310,6 +318,12 @@ impl Statement {
         Self { work: Work::Sql(sql.into(), values), expect: Expect::Rows }
     }
 
+    /// Appends to the log.
+    #[must_use]
+    pub fn appends(appends: Vec<Append>) -> Self {
+        Self { work: Work::Appends(appends), expect: Expect::Nothing }
+    }
+
     /// Fails if a statement before it has ended the transaction.
     #[must_use]
     pub fn begun() -> Self {
@@ -335,6 +349,18 @@ pub struct Answer {
     pub changed: u64,
     /// Its rows, if they were wanted.
     pub rows: Vec<Row>,
+}
+
+impl Answer {
+    /// Of [`Work::Appends`], from the answer to each append.
+    pub fn of_appends(answers: Vec<Result<Appended, AppendError>>) -> Result<Self, Reason> {
+        let mut changed = 0;
+        for (number, answer) in answers.into_iter().enumerate() {
+            let appended = answer.map_err(|error| Reason::Append { number, error })?;
+            changed += appended.events().len() as u64;
+        }
+        Ok(Self { changed, rows: Vec::new() })
+    }
 }
 
 /// Why a batch of statements failed.
@@ -367,6 +393,15 @@ pub enum Reason {
     Refused {
         /// What the database said.
         said: String,
+    },
+    /// An append of a [`Work::Appends`] was refused.
+    #[error("{error}")]
+    Append {
+        /// Which of them.
+        number: usize,
+        /// Why.
+        #[source]
+        error: AppendError,
     },
     /// The database could not be reached, or could not do it now.
     #[error(transparent)]

@@ -117,8 +117,6 @@ impl<P: Pool> Lane<'_, P> {
         let mut count = batch.len();
         while !batch.is_empty() {
             let (tx, got) = self.call(&batch[..count]).await;
-            // What the task itself said, if it has failed.
-            let mut said = None;
             let (ran, outcome) = match got {
                 Got::Through(done) => {
                     let rest = batch[done.len()..].iter().map(|task| task.slot).collect();
@@ -128,9 +126,7 @@ impl<P: Pool> Lane<'_, P> {
                     // Rolled back before anything else is done: that needs a session, too, and perhaps there
                     // is only this one.
                     drop(tx);
-                    let refused = Commit::Refused { item: task, error: error.to_string() };
-                    said = Some(error);
-                    (0, refused)
+                    (0, Commit::Refused { item: task, error })
                 }
                 Got::Away(error) => {
                     drop(tx);
@@ -169,9 +165,7 @@ impl<P: Pool> Lane<'_, P> {
                     let rest = batch.split_off(1);
                     self.queue.put_back(rest);
                     return match batch.pop() {
-                        Some(task) => {
-                            self.fail(task, said.unwrap_or_else(|| HandlerError::new(error))).await
-                        }
+                        Some(task) => self.fail(task, error).await,
                         None => Ok(()),
                     };
                 }
@@ -185,8 +179,7 @@ impl<P: Pool> Lane<'_, P> {
                     } else {
                         self.queue.put_back(batch.split_off(1));
                         if let Some(task) = batch.pop() {
-                            self.fail(task, said.unwrap_or_else(|| HandlerError::new(error)))
-                                .await?;
+                            self.fail(task, error).await?;
                         }
                     }
                 }
@@ -197,7 +190,7 @@ impl<P: Pool> Lane<'_, P> {
 
     /// Runs tasks in a transaction, one after the other.
     async fn call(&mut self, tasks: &[Task]) -> (Tx<'static>, Got) {
-        let mut tx = self.holding.begin();
+        let mut tx = self.holding.begin_for(tasks.iter().map(|task| task.id));
         let started = Instant::now();
         let mut done = Vec::with_capacity(tasks.len());
         for (number, task) in tasks.iter().enumerate() {
@@ -208,8 +201,7 @@ impl<P: Pool> Lane<'_, P> {
             match self.holding.refusal(&mut tx) {
                 Some(Commit::Away(error)) => return (tx, Got::Away(error)),
                 Some(Commit::Refused { item, error }) => {
-                    let (task, error) = (item.or(Some(number)), HandlerError::new(error));
-                    return (tx, Got::Failed { task, error });
+                    return (tx, Got::Failed { task: item.or(Some(number)), error });
                 }
                 _ => {}
             }

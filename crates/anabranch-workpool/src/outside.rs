@@ -205,11 +205,11 @@ impl<P: OutsidePool> Lane<'_, P> {
                         // One of them cannot be stored: whichever it is, the others can.
                         count /= 2;
                     } else if count == 1 {
-                        failed.push((done.remove(0).task, HandlerError::new(error)));
+                        failed.push((done.remove(0).task, error));
                         count = done.len();
                     } else {
                         // Checkpoints that the database refuses: whoever waits for them is told.
-                        tracing::warn!(pool = self.reader.pool, error, "cannot save a checkpoint");
+                        tracing::warn!(pool = self.reader.pool, %error, "cannot save a checkpoint");
                         saves.clear();
                         count = done.len();
                     }

@@ -180,7 +180,7 @@ impl Reader {
                 self.sight.look_again();
                 holding.wait_out(error).await
             }
-            Commit::Refused { error, .. } => Err(holding.refuse(error)),
+            Commit::Refused { error, .. } => Err(holding.refuse(error.to_string())),
         }
     }
 }

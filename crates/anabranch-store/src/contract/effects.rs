@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-const OPEN: End = End::Open { idle: Duration::from_secs(30) };
+pub(super) const OPEN: End = End::Open { idle: Duration::from_secs(30) };
 
 /// A table of the case's own, inside the log's namespace.
 async fn table(log: &Log, columns: &str) -> (Arc<dyn Database>, String) {
