@@ -32,6 +32,7 @@ type Hook = Arc<dyn Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync>;
 /// Makes a copy of each event, in a stream of copies.
 #[derive(Clone)]
 struct Copier {
+    name: &'static str,
     settings: Settings,
     hook: Hook,
 }
@@ -39,7 +40,8 @@ struct Copier {
 impl Copier {
     fn new(hook: impl Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
         let quick = Retry::default().first(Duration::from_millis(2));
-        Self { settings: Settings::default().retry(quick).batch_size(7), hook: Arc::new(hook) }
+        let settings = Settings::default().retry(quick).batch_size(7);
+        Self { name: "copier", settings, hook: Arc::new(hook) }
     }
 
     fn settings(mut self, settings: Settings) -> Self {
@@ -64,7 +66,7 @@ fn twice(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
 
 impl Projection for Copier {
     fn name(&self) -> &str {
-        "copier"
+        self.name
     }
     fn partition(&self) -> Partition {
         Partition::entity("Order")
@@ -148,10 +150,13 @@ async fn a_replay_finds_what_it_appended(db: Db) {
     ReplicaSet::new("s").projection(again).catch_up(&log).await.unwrap();
     assert!(calls.load(Ordering::Relaxed) >= 5 * STREAMS, "all of it came again");
     assert_eq!(log.head().await.unwrap(), before, "and nothing is in the log twice");
-    // Another consumer appends its own.
     fill(&log, 0..STREAMS, 6..=6).await;
     set().catch_up(&log).await.unwrap();
     assert_eq!(copied(&log).await, all(1..=6));
+    // Another consumer that does the same appends its own.
+    let other = Copier { name: "other", ..Copier::new(twice) };
+    ReplicaSet::new("o").projection(other).catch_up(&log).await.unwrap();
+    assert_eq!(copied(&log).await.1, all(1..=6).1 * 2);
 }
 
 async fn a_new_version_beside_the_old_one_finds_it_as_well(db: Db) {
