@@ -284,9 +284,11 @@ async fn a_dead_task(bench: &Bench) {
     assert_eq!((table[2][0], table[2][2]), (&*behind, "held"));
     let status = stdout(&bench.command(&["status"]));
     assert_eq!(words(&status)[1][0..2], ["payouts", "pool"]);
-    assert!(status.contains("1 open task, 1 dead"), "{status}");
+    assert_eq!(words(&status)[1][4], "running, 1 key held", "{status}");
+    assert_eq!(words(&status)[1].last(), Some(&"1 dead task, 1 held"), "{status}");
     let json = &lines(&bench.command(&["status", "--json"]))[0];
     assert_eq!((&json["open_tasks"], &json["dead_tasks"]), (&1.into(), &1.into()));
+    assert_eq!(json["held_tasks"], 1);
 
     assert!(failure(&bench.tasks(&["cancel", &dead]), 1).contains("tasks discard"));
     assert!(failure(&bench.tasks(&["discard", &behind]), 1).contains("tasks cancel"));
@@ -335,6 +337,15 @@ async fn many_dead_tasks(bench: &Bench) {
     assert_eq!((listed.len(), &listed[0]["id"]), (1, &Value::from(&*compensated)));
     let json = &lines(&bench.command(&["status", "payouts", "--json"]))[0];
     assert_eq!((&json["open_tasks"], &json["dead_tasks"]), (&0.into(), &3.into()));
+    let status = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&status)[1].last(), Some(&"3 dead tasks"), "{status}");
+    // What is dealt with is not held, though its key waits behind another one.
+    let another = bench.enqueue(&["c", "-1"]);
+    bench.until(&another, "dead").await;
+    let status = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&status)[1].last(), Some(&"4 dead tasks"), "{status}");
+    assert_eq!(words(&status)[1][7..9], ["4", "0"], "{status}");
+    said(&bench.tasks(&["discard", &another, "--yes"]));
 
     let finished: Vec<Value> =
         dead.iter().map(|id| bench.show(id)["finished_at"].clone()).collect();
@@ -369,10 +380,12 @@ async fn many_dead_tasks(bench: &Bench) {
 async fn a_paused_key_stands_still_and_a_cancelled_task_is_not_run() {
     let bench = Bench::sqlite();
     let log = bench.log().await;
-    assert!(said(&bench.tasks(&["pause-key", "payouts", "a"])).contains("resume-key payouts a"));
     let (paused, cancelled) = (bench.enqueue(&["a", "1"]), bench.enqueue(&["a", "2"]));
+    assert!(said(&bench.tasks(&["pause-key", "payouts", "a"])).contains("resume-key payouts a"));
     let running = bench.run(&log);
     bench.until(&paused, "held").await;
+    let status = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&status)[1].last(), Some(&"2 held tasks"), "nothing has failed");
     let other = bench.enqueue(&["b", "1"]);
     bench.until(&other, "done").await;
     assert!(said(&bench.tasks(&["cancel", &cancelled])).contains("is cancelled"));

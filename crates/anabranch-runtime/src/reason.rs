@@ -202,7 +202,7 @@ pub(crate) fn reasons(
     if consumer.paused {
         reasons.push(Reason::Paused);
     }
-    reasons.extend(consumer.outage.as_ref().map(Outage::of).map(Reason::Outage));
+    reasons.extend(Outage::of(consumer).map(Reason::Outage));
     if consumer.reset_to.is_some() {
         reasons.push(Reason::ReplayAsked);
     }
