@@ -47,6 +47,21 @@ impl Pool for Payouts {
     }
 }
 
+/// Has nothing to do.
+struct Others;
+
+impl Pool for Others {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "others"
+    }
+
+    async fn run(&self, _: &Task, _: &mut Tx<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// A log of its own, and the command that works on it.
 struct Bench {
     url: String,
@@ -154,8 +169,6 @@ async fn a_task_is_enqueued_run_and_shown() {
     assert!(failure(&enqueue, 1).contains("there is no log"), "it creates no log");
     let log = bench.log().await;
     assert!(said(&bench.tasks(&[])).contains("no tasks"));
-    assert!(said(&bench.tasks(&["list", "payouts"])).contains("has no open or dead tasks"));
-
     let output = bench.tasks(&["enqueue", "payouts", "cust-7", "40", "--json"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("no worker has run a pool `payouts`"));
     let enqueued = &lines(&output)[0];
@@ -238,7 +251,56 @@ async fn wrong_arguments_are_refused_with_what_to_do() {
     let nobody = uuid::Uuid::now_v7().to_string();
     for what in ["show", "cancel", "retry", "discard"] {
         assert!(refused(&[what, &nobody], 1).contains(&format!("there is no task {nobody}")));
-        assert!(refused(&[what, "seven"], 2).contains("seven"));
+        let seven = refused(&[what, "seven"], 2);
+        assert!(seven.contains("'seven'") && seven.contains("looks like 0199d3a0-"), "{seven}");
+        assert!(seven.contains("`anabranch tasks list POOL` shows"), "{seven}");
+    }
+    let seven = refused(&["enqueue", "p", "a", "1", "--id", "seven"], 2);
+    assert!(seven.contains("looks like 0199d3a0-"), "{seven}");
+}
+
+/// Nothing is found of a pool that is not there, and nothing held: a typing error must not look like that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_nobody_has_is_an_error_everywhere() {
+    for bench in [Bench::sqlite(), Bench::new(postgres())] {
+        let log = bench.log().await;
+        for command in [
+            &["list", "payout"][..],
+            &["list", "payout", "--json"],
+            &["pause-key", "payout", "a"],
+            &["resume-key", "payout", "a"],
+        ] {
+            let error = failure(&bench.tasks(command), 1);
+            assert!(error.contains("there is no pool `payout`"), "{command:?}: {error}");
+            assert!(error.contains("`anabranch tasks` shows"), "{command:?}: {error}");
+        }
+        // One has tasks, one was run, and one has a paused key: all of them are there.
+        bench.enqueue(&["a", "1"]);
+        let runs = ReplicaSet::new("others").pool(Others);
+        runs.catch_up(&log).await.unwrap();
+        Tasks::of(&log, "later").pause_key("a").await.unwrap();
+        for pool in ["payouts", "others", "later"] {
+            let none = said(&bench.tasks(&["list", pool, "--state", "dead"]));
+            assert!(none.contains("has no dead tasks"), "{none}");
+            said(&bench.tasks(&["pause-key", pool, "b"]));
+            said(&bench.tasks(&["resume-key", pool, "b"]));
+            let condition = format!("pool={pool}");
+            for more in [&[][..], &["--where", "key=x"], &["--where", "error~y"]] {
+                let retry = [&["retry", "--where", &condition], more].concat();
+                let none = said(&bench.tasks(&retry));
+                assert!(none.contains("no dead task is as you say"), "{none}");
+            }
+        }
+        for condition in ["pool=payout", "pool~other-", "pool="] {
+            for more in [&[][..], &["--where", "key=a"], &["--state", "skipped", "--yes"]] {
+                let retry = [&["retry", "--where", condition], more].concat();
+                let error = failure(&bench.tasks(&retry), 1);
+                let refused = format!("there is no pool for which `{condition}` is true");
+                assert!(error.contains(&refused), "{error}");
+                assert!(error.contains("`anabranch tasks` shows"), "{error}");
+            }
+        }
+        said(&bench.tasks(&["retry", "--where", "pool~other"]));
     }
 }
 
