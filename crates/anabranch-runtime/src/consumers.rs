@@ -266,11 +266,14 @@ impl Consumers {
     }
 
     pub(crate) fn unknown(&self, name: &str) -> StoreError {
-        let source = format!(
-            "there is no consumer `{}`; one appears when it first runs, and `anabranch status` \
-             lists them",
-            name.escape_debug()
-        );
-        StoreError::Other { at: self.log.at().to_owned(), source: source.into() }
+        StoreError::Other { at: self.log.at().to_owned(), source: no_consumer(name).into() }
     }
+}
+
+/// That nobody has this name, and how to find out who has which.
+pub(crate) fn no_consumer(name: &str) -> String {
+    format!(
+        "there is no consumer `{}`; one appears when it first runs, and `anabranch status` lists them",
+        name.escape_debug()
+    )
 }

@@ -311,7 +311,6 @@ pub(crate) async fn fail(
     loop {
         let (verdict, statements) =
             ending::failed(&reader.tables, (holding.log(), &pool), retry, (task, error), &gave_up);
-        tracing::warn!(pool, key, task = %id, %error, ?verdict, "a task has failed");
         let mut is_stopped = *is_broken.get_or_insert_with(|| {
             let is_given_up = !matches!(verdict, Verdict::Again(_));
             is_streak && holding.fails((key, task.slot), is_given_up, error.again(), &said)
@@ -321,6 +320,8 @@ pub(crate) async fn fail(
             holding.stop_at(task.slot, &said, remedy);
             is_stopped = true;
         }
+        let becomes = if is_stopped { &Verdict::Stop } else { &verdict };
+        tracing::warn!(pool, key, task = %id, %error, "a task has failed; {becomes}");
         if is_stopped {
             // It stays as it is in the table, and is read again when the pool goes on.
             reader.sight.hold(key);
