@@ -1,4 +1,4 @@
-//! Looking after consumers from the command line: a projection that runs in this process, and the
+//! Operating consumers from the command line: a projection that runs in this process, and the
 //! command in others.
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]

@@ -1,4 +1,4 @@
-//! Looking after tasks from the command line: a pool that runs in this process, and the command in
+//! Operating tasks from the command line: a pool that runs in this process, and the command in
 //! others.
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]

@@ -34,7 +34,7 @@ pub struct ConsumerStatus {
     pub paused: bool,
     /// Whether it has stopped by itself, since its handler fails wherever it runs.
     pub outage: Option<Outage>,
-    /// Where somebody has asked it to begin again.
+    /// Where it is requested to begin again.
     pub replay_from: Option<Position>,
     /// What could not be done for it, such as a replay that its hook refused.
     pub problem: Option<String>,
@@ -235,7 +235,7 @@ impl Situation {
         let head = log.head().await?;
         // After the cursors, too: none that is as it should be lies beyond it.
         let drawn = log.store().drawn().await?;
-        // Whoever finds its work elsewhere is never behind the log.
+        // A consumer that finds its work elsewhere is never behind the log.
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
         let position = cursors.iter().map(at).min().unwrap_or_default();

@@ -45,7 +45,7 @@ fn enqueue(tables: &Tables, rule: HashRule, tasks: &[(String, NewTask)]) -> Vec<
     tables.enqueue(rule, &tasks)
 }
 
-/// Refuses tasks that could not be enqueued: found out now, they fail whoever wants them.
+/// Refuses tasks that could not be enqueued: found out now, they fail the task that wants them.
 pub(crate) fn check(tasks: &[(String, NewTask)], payload_bytes: usize) -> Result<(), InputError> {
     tasks.iter().try_for_each(|(pool, task)| task.check(pool, payload_bytes))
 }

@@ -93,7 +93,7 @@ impl<P: Pool> Lane<'_, P> {
                 let permit = tokio::select! {
                     biased;
                     permit = permits.acquire_owned() => permit,
-                    // Whoever waits for its turn lets go, too.
+                    // A lane that waits for its turn releases slots, too.
                     () = self.holding.news() => continue,
                 };
                 let at_once = self.holding.at_once(self.inside.settings.batch_size);
@@ -386,7 +386,7 @@ pub(crate) async fn open(
     rows.map(|row| crate::tables::column(database.at(), row, "id")).collect()
 }
 
-/// Forgets tasks that ended long ago, and says when to do so again. Whoever holds slot 0 does it.
+/// Forgets tasks that ended long ago, and says when to do so again. The lane that holds slot 0 does it.
 pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSettings) -> Instant {
     let mut pause = PRUNE;
     if holding.slots().contains(anabranch_core::Slot::ZERO) {

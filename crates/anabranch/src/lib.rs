@@ -20,7 +20,7 @@
 //! let placed = NewEvent::new("OrderPlaced", json!({ "total": 40 })).with_customer("cust-7");
 //! log.append(&order, Expected::NoStream, [placed]).await?;
 //!
-//! // Somebody who believes that the order does not exist yet is told otherwise.
+//! // A caller that believes that the order does not exist yet gets an error.
 //! let again = NewEvent::new("OrderPlaced", json!({ "total": 41 }));
 //! let error = log.append(&order, Expected::NoStream, [again]).await.unwrap_err();
 //! assert_eq!(

@@ -93,7 +93,7 @@ fn none(id: Uuid) -> String {
     )
 }
 
-/// An id as somebody writes it.
+/// An id, as it is written.
 fn id(text: &str) -> Result<Uuid, String> {
     text.parse().map_err(|_| {
         "the id of a task looks like 0199d3a0-5f5e-7c3a-9d0e-6a1f6c1f0a11; `anabranch tasks list POOL` shows \

@@ -32,7 +32,7 @@ impl Show {
     }
 }
 
-/// What a state means for whoever looks, where its name does not say it.
+/// What a state means for the reader, where its name does not say it.
 fn meaning(state: TaskState) -> &'static str {
     match state {
         TaskState::Dead => {
