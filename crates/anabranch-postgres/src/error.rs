@@ -236,7 +236,8 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
             StoreError::LoginRefused { at, source }
         }
         SqlState::INVALID_CATALOG_NAME => {
-            let remedy = "create it (createdb NAME), or correct the name in the URL";
+            let remedy = "create it (createdb NAME), or name another one in the URL \
+                          (postgres://user:password@host:5432/database; without a name, the user's is taken)";
             StoreError::CannotOpen { at, remedy, source }
         }
         SqlState::INSUFFICIENT_PRIVILEGE if !is_about_row(error) => {

@@ -1,4 +1,4 @@
-//! The slots that a lane holds, for a consumer that looks after rows of its own.
+//! The slots that a lane holds, for a consumer that runs rows instead of events.
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 
-/// How long whoever is told to stop waits at the most for a database that is away, each time.
+/// How long a lane that is to stop waits at the most for a database that is away, each time.
 const STOPPING_WAIT: Duration = Duration::from_millis(100);
 
 /// What to do about rows that fail whatever their key.
@@ -146,7 +146,7 @@ impl Holding {
         self.parts.slots()
     }
 
-    /// Those of them for which something may be begun: the others are about to be let go. None while the
+    /// Those of them for which something may be begun: the others are about to be released. None while the
     /// consumer is paused, or told to stop.
     #[must_use]
     pub fn keep(&self) -> SlotSet {
@@ -271,7 +271,7 @@ impl Holding {
     }
 
     /// Commits a transaction that writes rows of the slots `of`, if the lane still owns them. Slots that
-    /// others should own are let go with it, unless they are in `busy`: something of them is in work.
+    /// others should own are released with it, unless they are in `busy`: something of them is in work.
     pub async fn commit(
         &mut self,
         tx: Tx<'_>,
@@ -323,7 +323,7 @@ impl Holding {
             && lets_go
         {
             // It may be stored, and then others own those slots: only the tables know.
-            tracing::info!(%error, "nobody knows whether slots were let go");
+            tracing::info!(%error, "it is unknown whether slots were released");
             self.lost();
             return Ok(Commit::Lost);
         }
@@ -336,7 +336,7 @@ impl Holding {
         tx.failure().map(Commit::of)
     }
 
-    /// Lets go of the slots that others should own, unless they are in `busy`.
+    /// Releases the slots that others should own, unless they are in `busy`.
     pub async fn let_go(&mut self, busy: &SlotSet) -> Result<(), RunError> {
         loop {
             let keep = self.setup.keep.borrow_and_update().union(busy);
@@ -347,12 +347,12 @@ impl Holding {
             match self.commit(tx, &SlotSet::empty(), busy).await? {
                 Commit::Done | Commit::Lost => {}
                 Commit::Away(error) if self.stopping => {
-                    tracing::debug!(%error, "slots are let go by the lease");
+                    tracing::debug!(%error, "slots are released by the lease");
                     return Ok(());
                 }
                 Commit::Away(error) => self.wait_out(error).await?,
                 Commit::Refused { error, .. } => {
-                    tracing::warn!(error, "cannot let go of slots");
+                    tracing::warn!(error, "cannot release slots");
                     return Ok(());
                 }
             }

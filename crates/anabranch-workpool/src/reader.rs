@@ -160,7 +160,7 @@ impl Reader {
             return Ok(());
         }
         let mut tx = holding.begin();
-        // Whoever releases a key waits for this lock, and finds what is put behind it here.
+        // A process that releases a key waits for this lock, and finds what is put behind it here.
         let lock = tx.query_statement(self.tables.lock_held(&self.pool, &held)).await;
         if let Ok(rows) = lock {
             let still: HashSet<String> =

@@ -1,7 +1,7 @@
 //! Tries dead tasks again: one, or all that meet conditions.
 
 use super::look::state;
-use super::none;
+use super::{WHICH_POOLS, none};
 use crate::confirm::Confirm;
 use crate::output::count;
 use crate::target::Target;
@@ -26,6 +26,7 @@ pub(crate) struct Retry {
     target: Target,
 
     /// The task, as `tasks list` shows it
+    #[arg(value_parser = super::id)]
     id: Option<Uuid>,
 
     /// All tasks of all pools that wait for somebody
@@ -58,7 +59,7 @@ impl Retry {
     }
 
     async fn one(&self, id: Uuid) -> anyhow::Result<()> {
-        let tasks = super::tasks(&self.target, "").await?;
+        let tasks = super::tasks(&self.target).await?;
         let task = tasks.status(id).await?.with_context(|| none(id))?;
         if !self.force {
             tasks.retry(id).await?;
@@ -90,6 +91,10 @@ impl Retry {
         let all: u64 = found.iter().map(|(_, tasks)| tasks).sum();
         let what = format!("{} task", self.state);
         if all == 0 {
+            let pools = super::pools(&log).await?;
+            if let Some(wrong) = self.conditions.iter().find(|given| given.is_of_no_pool(&pools)) {
+                bail!("there is no pool for which `{wrong}` is true; {WHICH_POOLS}");
+            }
             eprintln!("no {what} is as you say; `anabranch tasks` shows the pools");
             return Ok(ExitCode::SUCCESS);
         }

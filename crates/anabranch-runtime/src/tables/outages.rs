@@ -105,7 +105,7 @@ impl Tables {
             self.consumers,
             now = self.now
         );
-        // Nobody has to hear of it: whoever wants to try finds out.
+        // No signal is needed: a worker that wants to try reads the row.
         let values = params![consumer, probes, pause.as_micros() as u64];
         self.commit(vec![Statement::new(update, values)]).await.map(drop)
     }

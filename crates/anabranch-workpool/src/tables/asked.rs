@@ -88,6 +88,13 @@ impl Tables {
         Statement::query(select, params![pool, key])
     }
 
+    /// The pools that have tasks, or keys that are held.
+    pub(crate) fn pools(&self) -> Statement {
+        let (tasks, held) = (&self.tasks, &self.held);
+        let select = format!("SELECT pool FROM {tasks} UNION SELECT pool FROM {held}");
+        Statement::query(select, vec![])
+    }
+
     /// How many tasks of each pool stand how: of some states, or of all.
     pub(crate) fn counts(&self, of: Option<TaskStates>) -> Statement {
         // Written out, so that the index of these states serves.

@@ -2,7 +2,7 @@
 
 use super::asked::not_json;
 use super::{DEAD, READY, Tables, UNFINISHED, Why, column};
-use crate::filter::{Field, TaskCondition, TaskFilter};
+use crate::filter::{TaskCondition, TaskFilter};
 use crate::task::TaskRef;
 use anabranch_core::{StoreError, TaskState};
 use anabranch_store::database::{Kind, Statement};
@@ -114,11 +114,7 @@ impl Tables {
         for TaskCondition { field, contains, text } in &filter.conditions {
             values.push(text.as_str().into());
             let place = values.len();
-            let column = match field {
-                Field::Pool => "pool",
-                Field::Key => "key",
-                Field::Error => "error",
-            };
+            let column = field.name();
             found += &match (contains, self.kind) {
                 (false, _) => format!(" AND {column} = ${place}"),
                 (true, Kind::Postgres) => format!(" AND strpos({column}, ${place}) > 0"),

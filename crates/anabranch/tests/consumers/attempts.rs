@@ -19,13 +19,14 @@ on_both! {
 type Deliver = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
 
 /// Delivers as a test says.
-struct Outside {
+#[derive(Clone)]
+pub struct Outside {
     settings: Settings,
     deliver: Deliver,
 }
 
 impl Outside {
-    fn new(
+    pub fn new(
         settings: Settings,
         deliver: impl Fn(&Event) -> Result<()> + Send + Sync + 'static,
     ) -> Self {

@@ -276,7 +276,12 @@ async fn resume_ends_an_outage_at_once(db: Db) {
     let tuning = Tuning::default().probes(hour, hour);
     let running = start(&log, set().tuning(tuning).projection(bad.clone()));
     until("an outage", async || {
-        Consumers::of(&log).status("bad").await.ok()?.outage.filter(|outage| outage.next_ms > 0)
+        Consumers::of(&log)
+            .status("bad")
+            .await
+            .ok()?
+            .outage
+            .filter(|outage| outage.next_ms > Some(0))
     })
     .await;
     on.store(true, Ordering::SeqCst);
