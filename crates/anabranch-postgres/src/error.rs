@@ -1,7 +1,7 @@
 //! What PostgreSQL's errors mean for the log.
 
 use crate::look_alikes;
-use crate::room::{Room, Seen};
+use crate::room::Room;
 use anabranch_core::StoreError;
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ pub(crate) enum Failure {
     Connect(Arc<Error>),
     /// The server did not answer in time when a session was to be opened.
     NotThere(Duration),
-    /// The server has no connection left, and how many it may have.
-    Full(Arc<Error>, Option<Seen>),
+    /// The server has no connection left, and how many there may be.
+    Full(Arc<Error>, String),
     /// Another session still holds the lock that should show the life of a worker.
     LifeHeld(Duration),
     /// It only repeats another.
     Standby,
     /// All sessions were in use for so long: who holds them, and what to change.
-    NoneFree { wait: Duration, holders: String, option: &'static str, seen: Option<Seen> },
+    NoneFree { wait: Duration, holders: String, option: &'static str, limit: String },
     /// It is no PostgreSQL, or a session of it is no session.
     Unsuitable(Unsuitable),
     /// A statement failed.
@@ -51,8 +51,8 @@ impl Failure {
         });
         match is_full {
             true => {
-                room.is_full();
-                Self::Full(Arc::new(error), room.seen())
+                room.is_full(own_limit(&error));
+                Self::Full(Arc::new(error), room.limit())
             }
             false => Self::Connect(Arc::new(error)),
         }
@@ -87,22 +87,19 @@ impl Failure {
                 );
                 StoreError::Busy { at: at.to_owned(), source: source.into() }
             }
-            Self::Full(error, seen) => StoreError::TooManyConnections {
+            Self::Full(error, limit) => StoreError::TooManyConnections {
                 at: at.to_owned(),
-                limit: own_limit(error).unwrap_or_else(|| limit(*seen)),
+                limit: limit.clone(),
                 source: Box::new(Said(Arc::clone(error))),
             },
             Self::Standby => {
                 let (at, source) = (at.to_owned(), "it is a standby".into());
                 StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
             }
-            Self::NoneFree { wait, holders, option, seen } => StoreError::NoSession {
+            Self::NoneFree { wait, holders, option, limit } => StoreError::NoSession {
                 at: at.to_owned(),
                 what: format!("all were in use for {wait:?}, by {holders}"),
-                remedy: format!(
-                    "raise {option}, and see that the server has room: {}",
-                    limit(*seen)
-                ),
+                remedy: format!("raise {option}, and see that the server has room: {limit}"),
             },
             Self::Unsuitable(Unsuitable { what, remedy }) => {
                 let (at, what) = (at.to_owned(), what.clone());
@@ -179,11 +176,6 @@ impl Failure {
 pub(crate) struct Unsuitable {
     pub(crate) what: String,
     pub(crate) remedy: &'static str,
-}
-
-/// How many connections there may be.
-fn limit(seen: Option<Seen>) -> String {
-    seen.map_or_else(|| "see max_connections".to_owned(), |seen| seen.to_string())
 }
 
 /// The limit of a role or a database, if that is what is reached. The place in the server that says so has one

@@ -376,7 +376,7 @@ impl Pool {
 
     fn none_free(&self) -> Failure {
         let (wait, option) = (self.how.wait, self.how.option);
-        let seen = self.sessions.server.room.seen();
-        Failure::NoneFree { wait, holders: self.sessions.holders(), option, seen }
+        let limit = self.sessions.server.room.limit();
+        Failure::NoneFree { wait, holders: self.sessions.holders(), option, limit }
     }
 }

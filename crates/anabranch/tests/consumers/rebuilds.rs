@@ -199,6 +199,13 @@ async fn rows_that_stand_several_times_are_counted(db: Db) {
     let difference = compared(&db, &log, columns, columns, rows).await;
     assert_eq!((difference.only_old, difference.only_new), (50, 1), "{difference:?}");
     assert_eq!(difference.examples.len(), 6);
+    // What only one of them has is a difference, whichever it is.
+    let [more, fewer] = ["('a', 1, NULL), ('b', 1, NULL)", "('a', 1, NULL)"];
+    for (rows, only) in [([more, fewer], (1, 0)), ([fewer, more], (0, 1))] {
+        let difference = compared(&db, &log, columns, columns, rows).await;
+        assert_eq!((difference.only_old, difference.only_new), only, "{difference:?}");
+        assert!(!difference.is_same(), "{difference:?}");
+    }
 }
 
 async fn what_cannot_be_compared_is_said(db: Db) {

@@ -13,6 +13,7 @@ on_both!(
     a_pool_that_is_to_stop_stops_alone_and_goes_on_when_cured,
     a_pool_whose_tasks_all_fail_is_tried_with_one_task,
     an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task,
+    a_broken_pool_is_noticed_however_many_lanes_share_its_keys,
     a_try_that_fails_for_good_ends_one_task,
 );
 
@@ -133,6 +134,19 @@ async fn an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task(db: Db) {
     let sick = Sick::default();
     let worker = start(&log, set().outside_pool(sick.clone()));
     sick.is_tried_and_cured(&log).await;
+    worker.stop().await;
+}
+
+/// Each lane has fewer keys than are too many; together they have more. None of their tasks is given up.
+async fn a_broken_pool_is_noticed_however_many_lanes_share_its_keys(db: Db) {
+    let log = db.log().await;
+    let (sick, retry) = (Sick::default(), Retry::default().attempts(9));
+    let retry = retry.first(LONG * 60).longest(LONG * 60);
+    let ledger = Ledger::new(&db, &log, "ledger").await;
+    let ledger = ledger.settings(PoolSettings::default().retry(retry));
+    let worker = start(&log, set().lanes(4).pool(ledger.hook(move |_| sick.call())));
+    Tasks::of(&log, "ledger").enqueue_all(counted(150, 1)).await.unwrap();
+    tried(&log, 1).await;
     worker.stop().await;
 }
 
