@@ -70,7 +70,7 @@ impl Lane {
             }
         }
         let failed = batch.events[0].clone();
-        self.has_failed(&failed, error.to_string(), STOPS);
+        self.has_failed(&failed, (error.to_string(), error.again()), STOPS);
         Ok(ControlFlow::Break(()))
     }
 }

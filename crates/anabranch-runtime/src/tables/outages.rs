@@ -110,17 +110,23 @@ impl Tables {
         self.commit(vec![Statement::new(update, values)]).await.map(drop)
     }
 
-    /// A try was in vain: what it said.
+    /// The try that was taken as this one was in vain: what it said, and how long the next one is to wait at
+    /// least.
     pub(crate) async fn probed_in_vain(
         &self,
         consumer: &str,
-        reason: &str,
+        probes: i64,
+        (reason, wait): (&str, Duration),
     ) -> Result<(), StoreError> {
         let update = format!(
-            "UPDATE {} SET outage = $2 WHERE name = $1 AND outage IS NOT NULL",
-            self.consumers
+            "UPDATE {} SET outage = $2, \
+             probe_us = CASE WHEN probe_us < {now} + $4 THEN {now} + $4 ELSE probe_us END \
+             WHERE name = $1 AND outage IS NOT NULL AND probes = $3",
+            self.consumers,
+            now = self.now
         );
-        self.won(update, params![consumer, plain(reason)]).await.map(drop)
+        let wait = wait.as_micros() as u64;
+        self.won(update, params![consumer, plain(reason), probes, wait]).await.map(drop)
     }
 
     /// Ends an outage, if there is one.

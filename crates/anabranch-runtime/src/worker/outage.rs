@@ -11,7 +11,7 @@
 
 use super::Keeper;
 use super::trouble::Trouble;
-use crate::lane::{FEW, Order, Probed};
+use crate::lane::{FEW, Halt, Order, Probed};
 use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::LEAVING;
@@ -26,6 +26,9 @@ const HANDED_OVER: u32 = 10;
 const FOR_EACH_MEMBER: u32 = 5;
 /// After so many leases any worker tries what the one whose turn it is has not tried.
 const ANYBODY: u32 = 4;
+
+/// How long a handler can have a whole consumer wait: it speaks for one event, and others may be done before.
+const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// A try of this worker: how many there were with it, and the lane.
 #[derive(Clone, Copy)]
@@ -58,14 +61,9 @@ impl Outage {
 
 impl Keeper {
     /// The handler of a consumer fails here.
-    pub(super) async fn has_halted(
-        &mut self,
-        number: usize,
-        error: RunError,
-        slot: Slot,
-    ) -> Result<(), RunError> {
+    pub(super) async fn has_halted(&mut self, number: usize, halt: Halt) -> Result<(), RunError> {
         if self.plan.fail_fast {
-            return Err(error);
+            return Err(halt.error);
         }
         let running = &mut self.running[number];
         if running.trouble.is_some() {
@@ -73,7 +71,7 @@ impl Keeper {
             return Ok(());
         }
         running.tell_all(|_| Order::Halt);
-        running.trouble = Some(Trouble::Halted { error, slot });
+        running.trouble = Some(Trouble::Halted(halt));
         self.write_down_halt(number).await
     }
 
@@ -81,8 +79,8 @@ impl Keeper {
     pub(super) async fn write_down_halt(&mut self, number: usize) -> Result<(), RunError> {
         let running = &mut self.running[number];
         let name = running.consumer.name.clone();
-        let (error, slot) = match running.trouble.take() {
-            Some(Trouble::Halted { error, slot }) => (error, slot),
+        let halt = match running.trouble.take() {
+            Some(Trouble::Halted(halt)) => halt,
             trouble => {
                 running.trouble = trouble;
                 return Ok(());
@@ -91,7 +89,7 @@ impl Keeper {
         let is_able_elsewhere = match self.is_able_elsewhere(number).await {
             Ok(is_able) => is_able,
             Err(away) if away.is_worth_waiting() => {
-                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+                self.running[number].trouble = Some(Trouble::Halted(halt));
                 return Ok(());
             }
             Err(refused) => return self.is_broken(number, refused.into()),
@@ -99,16 +97,18 @@ impl Keeper {
         // Nobody takes over a fixed partition for sure, and a catch-up must not wait for it.
         let may_wait = !self.plan.catch_up || self.plan.fixed.is_none();
         if is_able_elsewhere && may_wait {
-            return self.hand_over(number, error, slot).await;
+            return self.hand_over(number, halt).await;
         }
         if self.plan.catch_up {
-            return self.is_broken(number, error);
+            return self.is_broken(number, halt.error);
         }
         if !self.say_able(number).await? {
-            self.running[number].trouble = Some(Trouble::Halted { error, slot });
+            self.running[number].trouble = Some(Trouble::Halted(halt));
             return Ok(());
         }
-        let (reason, pause) = (error.reason(), self.plan.tuning.pause_after(0));
+        let Halt { error, slot, patience } = &halt;
+        let (reason, slot) = (error.reason(), *slot);
+        let pause = self.plan.tuning.pause_after(0).max(asked(*patience));
         match self.tables.begin_outage(&name, (&reason, slot), pause).await {
             Ok(is_first) => {
                 if is_first {
@@ -121,7 +121,7 @@ impl Keeper {
                 self.running[number].trouble = Some(Trouble::Outage(outage));
             }
             Err(away) if away.is_worth_waiting() => {
-                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+                self.running[number].trouble = Some(Trouble::Halted(halt));
             }
             Err(refused) => self.is_broken(number, refused.into())?,
         }
@@ -152,20 +152,16 @@ impl Keeper {
     }
 
     /// Lets others run a consumer that fails here.
-    async fn hand_over(
-        &mut self,
-        number: usize,
-        error: RunError,
-        slot: Slot,
-    ) -> Result<(), RunError> {
+    async fn hand_over(&mut self, number: usize, halt: Halt) -> Result<(), RunError> {
         let (tuning, members) = (self.plan.tuning, self.membership.assigned.members.len() as u32);
         let running = &mut self.running[number];
+        let error = &halt.error;
         tracing::error!(consumer = running.consumer.name, %error, "is handed over");
         let pause = tuning.probes.0 * (HANDED_OVER + FOR_EACH_MEMBER * members);
         let longest = (tuning.probes.1 * HANDED_OVER).max(pause);
         let pause = tuning.probes(pause, longest).pause_after(running.tries);
         running.tries = running.tries.saturating_add(1);
-        running.trouble = Some(Trouble::HandedOver { error, slot, again: Instant::now() + pause });
+        running.trouble = Some(Trouble::HandedOver { halt, again: Instant::now() + pause });
         self.say_able(number).await.map(drop)
     }
 
@@ -185,8 +181,10 @@ impl Keeper {
         }
         let running = &mut self.running[number];
         match running.trouble.take() {
-            Some(Trouble::HandedOver { error, slot, .. }) => {
-                running.trouble = Some(Trouble::Halted { error, slot });
+            Some(Trouble::HandedOver { halt, .. }) => {
+                // It has waited by now.
+                let halt = Halt { patience: Duration::ZERO, ..halt };
+                running.trouble = Some(Trouble::Halted(halt));
                 self.write_down_halt(number).await
             }
             trouble => {
@@ -211,7 +209,7 @@ impl Keeper {
         }
         match (stored, &mut running.trouble) {
             (_, Some(Trouble::Broken(_) | Trouble::Moving))
-            | (None, None | Some(Trouble::Halted { .. })) => {}
+            | (None, None | Some(Trouble::Halted(_))) => {}
             (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
             (Some(stored), Some(Trouble::Outage(outage))) => {
                 let Outage { trying, is_over, .. } = *outage;
@@ -329,7 +327,7 @@ impl Keeper {
         // Who does not own what failed cannot say that nothing of it is left.
         let is_owner = running.owner_of(outage.slot).is_some();
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
-        outage.trying = None;
+        let tried = outage.trying.take();
         match probed {
             Probed::Over => Ok(()),
             Probed::Nothing if !is_owner => Ok(()),
@@ -337,11 +335,18 @@ impl Keeper {
                 outage.is_over = true;
                 self.end_outage(number).await
             }
-            Probed::Failed(error) => {
-                tracing::warn!(consumer = name, %error, "tried one event in vain");
+            Probed::Failed(Halt { error, patience, .. }) => {
+                tracing::warn!(consumer = name, %error, ?patience, "tried one event in vain");
+                let (patience, probes) =
+                    (asked(patience), tried.map_or(outage.probes, |tried| tried.probes));
                 outage.reason = error.reason();
-                if let Err(error) = self.tables.probed_in_vain(&name, &error.reason()).await {
-                    tracing::debug!(consumer = name, %error, "cannot write down what it said");
+                outage.due = outage.due.max(Instant::now() + patience);
+                let said = (outage.reason.as_str(), patience);
+                match self.tables.probed_in_vain(&name, probes, said).await {
+                    Ok(()) => self.running[number].written = Instant::now(),
+                    Err(error) => {
+                        tracing::warn!(consumer = name, %error, "cannot write down what it said")
+                    }
                 }
                 Ok(())
             }
@@ -364,6 +369,11 @@ impl Keeper {
             Err(error) => self.is_broken(number, error.into()),
         }
     }
+}
+
+/// How long to wait because a handler asked for it.
+fn asked(patience: Duration) -> Duration {
+    patience.min(LONGEST_ASKED)
 }
 
 /// When something is due that the database's clock speaks of.
