@@ -6,7 +6,8 @@
 //! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
 //! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
 //! nobody; while a try lasts, it says so again with its heartbeats. If nobody has tried for some leases, any
-//! worker tries what it has. One event that is handled ends the outage for all. Nothing to try ends it, too,
+//! worker tries what it has. One that begins to run the consumer in an outage may bring the cure: it tries once,
+//! without waiting for the next try to be due. One event that is handled ends the outage for all. Nothing to try ends it, too,
 //! if the owner of the slot says so: a few failures after that begin it again.
 
 use super::Keeper;
@@ -49,13 +50,15 @@ pub(super) struct Outage {
     trying: Option<Trying>,
     /// It is over, and that is not written down yet.
     is_over: bool,
+    /// This worker began to run the consumer in the outage, and has not tried it yet: it may from this time on.
+    at_once: Option<Instant>,
 }
 
 impl Outage {
     fn of(stored: &StoredOutage) -> Self {
         let StoredOutage { reason, slot, probes, .. } = stored.clone();
         let due = due(stored.next);
-        Self { reason, slot, probes, due, trying: None, is_over: false }
+        Self { reason, slot, probes, due, trying: None, is_over: false, at_once: None }
     }
 }
 
@@ -115,8 +118,9 @@ impl Keeper {
                     tracing::error!(consumer = name, %error, "has stopped by itself");
                 }
                 let written = Instant::now();
-                let (probes, due, trying, is_over) = (0, written + pause, None, false);
-                let outage = Outage { reason, slot, probes, due, trying, is_over };
+                let (probes, due) = (0, written + pause);
+                let (trying, is_over, at_once) = (None, false, None);
+                let outage = Outage { reason, slot, probes, due, trying, is_over, at_once };
                 self.running[number].written = written;
                 self.running[number].trouble = Some(Trouble::Outage(outage));
             }
@@ -212,8 +216,8 @@ impl Keeper {
             | (None, None | Some(Trouble::Halted(_))) => {}
             (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
             (Some(stored), Some(Trouble::Outage(outage))) => {
-                let Outage { trying, is_over, .. } = *outage;
-                *outage = Outage { trying, is_over, ..Outage::of(stored) };
+                let Outage { trying, is_over, at_once, .. } = *outage;
+                *outage = Outage { trying, is_over, at_once, ..Outage::of(stored) };
                 return self.keep_try(number).await;
             }
             (Some(stored), _) => {
@@ -224,7 +228,11 @@ impl Keeper {
                 let reason = &stored.reason;
                 tracing::warn!(consumer, reason, "is stopped: its handler fails everywhere");
                 running.tell_all(|_| Order::Halt);
-                running.trouble = Some(Trouble::Outage(Outage::of(stored)));
+                // What lasted longer when it was read than this worker had run it by then.
+                let runs = begun.saturating_duration_since(running.begun);
+                let is_new = running.trouble.is_none() && runs < stored.lasts;
+                let at_once = is_new.then(Instant::now);
+                running.trouble = Some(Trouble::Outage(Outage { at_once, ..Outage::of(stored) }));
                 // It may have been handed over before.
                 return self.say_able(number).await.map(drop);
             }
@@ -273,7 +281,7 @@ impl Keeper {
         if running.paused || outage.trying.is_some() {
             return Ok(());
         }
-        let (slot, probes, due) = (outage.slot, outage.probes, outage.due);
+        let Outage { slot, probes, due, at_once, .. } = *outage;
         let owner = running.owner_of(slot);
         let (tries, patience) = match owner {
             Some(lane) if running.can_try(lane) => (Some(lane), Duration::ZERO),
@@ -286,11 +294,12 @@ impl Keeper {
                 None => return Ok(()),
             },
         };
-        if Instant::now() < due + patience {
+        let at_once = at_once.filter(|_| tries.is_some());
+        if Instant::now() < at_once.unwrap_or(due + patience) {
             return Ok(());
         }
         let pause = self.plan.tuning.pause_after(u32::try_from(probes + 1).unwrap_or(u32::MAX));
-        let taken = self.tables.take_probe(&name, probes, pause).await;
+        let taken = self.tables.take_probe(&name, probes, pause, at_once.is_some()).await;
         let running = &mut self.running[number];
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
         outage.due = Instant::now() + pause;
@@ -308,7 +317,11 @@ impl Keeper {
                 }
             }
             // The next heartbeat says how it stands.
-            Ok(false) => outage.due = Instant::now() + self.plan.tuning.pause_after(0),
+            Ok(false) => {
+                let tuning = self.plan.tuning;
+                outage.due = Instant::now() + tuning.pause_after(0);
+                outage.at_once = at_once.map(|_| Instant::now() + tuning.heartbeat_interval());
+            }
             Err(error) if error.is_worth_waiting() => outage.due = Instant::now(),
             Err(error) => self.is_broken(number, error.into())?,
         }
@@ -328,6 +341,9 @@ impl Keeper {
         let is_owner = running.owner_of(outage.slot).is_some();
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
         let tried = outage.trying.take();
+        if !matches!(probed, Probed::Over) {
+            outage.at_once = None;
+        }
         match probed {
             Probed::Over => Ok(()),
             Probed::Nothing if !is_owner => Ok(()),
