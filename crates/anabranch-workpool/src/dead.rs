@@ -55,7 +55,7 @@ impl Tasks {
     /// Tries a dead task again, as if it had never failed. Also one that was skipped: its key has gone on, so
     /// it is run after what has been run meanwhile.
     ///
-    /// One that waits for its next attempt has it now: an endpoint is back, say. It counts like any other.
+    /// One that waits for its next attempt has it now: an endpoint is back, say.
     ///
     /// One that was compensated is refused, with what was done instead ([`TaskError::Compensated`]): to try it
     /// again would do both. [`retry_anyway`](Self::retry_anyway) does.

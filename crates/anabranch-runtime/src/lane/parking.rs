@@ -11,9 +11,9 @@ use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
 use anabranch_core::{Again, Event, Failure, Position, Query, Retry, StoreError};
+use anabranch_store::backoff::random;
 use anabranch_store::database::{End, Statement};
 use anabranch_store::{Filter, Log, ReadRequest, Scope};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -434,10 +434,4 @@ fn log_failure(
             "parked a key: it waits for `anabranch parked retry` or `skip`"
         ),
     }
-}
-
-/// A random number from 0 to 1, for jitter.
-pub(super) fn random() -> f64 {
-    let number = RandomState::new().build_hasher().finish();
-    (number >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -77,10 +77,10 @@ impl Tables {
         Statement::fence(update, vec![ids], tasks.len() as u64)
     }
 
-    /// Tries a task now that waits for its next attempt; how often it has failed stays.
+    /// Tries a task now that waits for its next attempt, as if it had never failed.
     pub(crate) fn hurry(&self, task: Uuid) -> Statement {
         let update = format!(
-            "UPDATE {} SET state = {SCHEDULED}, due_us = 0 \
+            "UPDATE {} SET state = {SCHEDULED}, attempts = 0, due_us = 0 \
              WHERE id = $1 AND state = {READY} AND attempts > 0 AND due_us > {}",
             self.tasks, self.now
         );
