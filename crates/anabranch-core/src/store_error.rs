@@ -251,10 +251,10 @@ pub enum StoreError {
         /// What was found.
         what: String,
     },
-    /// The log was opened in another tokio runtime, which runs its tasks and does not run now. An append may
+    /// The log was opened in another async runtime, which runs its tasks and does not run now. An append may
     /// be stored all the same, when it goes on: append it again with the same ids.
     #[error(
-        "{at} was opened in another tokio runtime, which {why}; open the log in the runtime that uses it"
+        "{at} was opened in another async runtime, which {why}; open the log in the runtime that uses it"
     )]
     OtherRuntime {
         /// Which database.

@@ -1,4 +1,4 @@
-//! A log that is used in another tokio runtime than the one it was opened in: it works while that one runs, and
+//! A log that is used in another async runtime than the one it was opened in: it works while that one runs, and
 //! says so if it does not. Nobody waits for ever.
 
 use crate::support::{Db, fill, number, proof, start, until};
@@ -110,7 +110,7 @@ fn a_worker_ends_when_the_runtime_of_its_log_does(db: &Db) {
         return;
     }
     let error = within(&second, "its end", running.ended()).unwrap_err().to_string();
-    assert!(error.contains("opened in another tokio runtime, which has ended"), "{error}");
+    assert!(error.contains("opened in another async runtime, which has ended"), "{error}");
 }
 
 /// Appends have a task of their own on both databases, the rest only on PostgreSQL.
