@@ -3,6 +3,7 @@
 use crate::look_alikes;
 use crate::room::Room;
 use anabranch_core::StoreError;
+use anabranch_store::NotRunning;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub(crate) enum Failure {
     Query(Arc<Error>),
     /// The server says nothing.
     Silent(Duration),
+    /// The sessions belong to another runtime, which does not run.
+    OtherRuntime(NotRunning),
 }
 
 impl From<Error> for Failure {
@@ -80,6 +83,7 @@ impl Failure {
                 let source = format!("no answer within {time:?}").into();
                 StoreError::Unreachable { at: at.to_owned(), source }
             }
+            Self::OtherRuntime(why) => why.at(at),
             Self::LifeHeld(time) => {
                 let source = format!(
                     "another session has held the lock that shows the life of this worker for {time:?}, \

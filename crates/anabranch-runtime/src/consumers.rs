@@ -215,7 +215,7 @@ impl Consumers {
         Ok(events)
     }
 
-    /// Asks for a parked key to be tried again at once; done by the worker that owns its slot, or by
+    /// Asks for a parked key, or one that waits for its next attempt, to be tried again at once; done by the worker that owns its slot, or by
     /// the next one.
     pub async fn retry_parked(&self, name: &str, key: &str) -> Result<(), StoreError> {
         self.ask(name, key, Asked::Retry).await

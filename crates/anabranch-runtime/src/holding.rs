@@ -2,7 +2,7 @@
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
-use crate::lane::{self, LaneStats, Order, Probed, Report, Reporter, Streak};
+use crate::lane::{self, Halt, LaneStats, Order, Probed, Report, Reporter, Streak};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
@@ -177,7 +177,7 @@ impl Holding {
             false => self.setup.streak.fails(key, is_given_up, again),
         };
         if is_broken {
-            self.stop_at(slot, error, BROKEN);
+            self.stop_at(slot, (error, again), BROKEN);
         }
         is_broken
     }
@@ -186,19 +186,20 @@ impl Holding {
     /// tried, that is over: rows can be done again when another one is.
     pub fn has_failed_for_good(&mut self, slot: Slot, error: &str) {
         if self.trying {
-            self.stop_at(slot, error, BROKEN);
+            self.stop_at(slot, (error, Again::Never), BROKEN);
         }
     }
 
     /// A row of this slot must not be passed: the consumer is stopped, and tried again now and then.
-    pub fn stop_at(&mut self, slot: Slot, error: &str, remedy: &'static str) {
+    pub fn stop_at(&mut self, slot: Slot, (error, again): (&str, Again), remedy: &'static str) {
         self.is_failing(error);
         let (consumer, error) = (self.setup.consumer.name.clone(), error.to_owned());
         let event = format!("a row of slot {}", slot.get());
         let error = RunError::Stopped { consumer, position: 0, event, error, remedy };
+        let halt = Halt::new(error, slot, again);
         let report = match std::mem::take(&mut self.trying) {
-            true => Report::Probed(Probed::Failed(error)),
-            false => Report::Halted { error, slot },
+            true => Report::Probed(Probed::Failed(halt)),
+            false => Report::Halted(halt),
         };
         self.halted = true;
         self.setup.reporter.say(report);

@@ -65,8 +65,15 @@ impl Backoff {
     }
 }
 
-/// A random number from 0 to 1.
-fn random() -> f64 {
+/// A random number from 0 to 1, for jitter: whoever waits for the same does not come at the same moment.
+///
+/// ```
+/// let numbers: Vec<f64> = (0..9).map(|_| anabranch_store::backoff::random()).collect();
+/// assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)));
+/// assert_ne!(numbers[0], numbers[1]);
+/// ```
+#[must_use]
+pub fn random() -> f64 {
     let number = RandomState::new().build_hasher().finish();
     (number >> 11) as f64 / (1u64 << 53) as f64
 }

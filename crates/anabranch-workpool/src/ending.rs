@@ -7,9 +7,9 @@ use crate::task::{Task, TaskRef};
 use anabranch_core::{Failure, HashRule, InputError, Retry};
 use anabranch_runtime::HandlerError;
 use anabranch_store::Log;
+use anabranch_store::backoff::random;
 use anabranch_store::database::Statement;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 /// A task that was run, with its result as JSON and what is to follow.
@@ -115,12 +115,6 @@ pub(crate) fn failed(
     let mut statements = vec![tables.dead(task.id, attempts, error, Some(&instead))];
     statements.extend(enqueue(tables, log.hash_rule(), &follow));
     (verdict, statements)
-}
-
-/// A random number from 0 to 1, for jitter.
-pub(crate) fn random() -> f64 {
-    let number = RandomState::new().build_hasher().finish();
-    (number >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

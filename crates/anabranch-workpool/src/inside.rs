@@ -317,7 +317,7 @@ pub(crate) async fn fail(
         });
         if !is_stopped && matches!(verdict, Verdict::Stop) {
             let remedy = "its policy is to stop: correct it, and it goes on with this task";
-            holding.stop_at(task.slot, &said, remedy);
+            holding.stop_at(task.slot, (&said, error.again()), remedy);
             is_stopped = true;
         }
         let becomes = if is_stopped { &Verdict::Stop } else { &verdict };

@@ -1,4 +1,4 @@
-//! Tries dead tasks again: one, or all that meet conditions.
+//! Tries tasks again: one, or all dead ones that meet conditions.
 
 use super::look::state;
 use super::{WHICH_POOLS, none};
@@ -17,7 +17,8 @@ const TELL: Duration = Duration::from_secs(1);
 
 /// Try dead tasks again, as if they had never failed; what their keys held back follows
 ///
-/// One by its id, or several by --all or --where. A task that was compensated (others were enqueued instead of
+/// One by its id, or several by --all or --where. A task that waits for its next attempt, given by its id, has that
+/// attempt now. A task that was compensated (others were enqueued instead of
 /// it) is refused with what was enqueued, since to try it again would do both; --force does.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["id", "all", "conditions"])))]

@@ -16,6 +16,9 @@ on_both! {
     a_pause_ends_the_wait_for_an_event_that_stops,
     a_try_that_fails_for_good_parks_one_key,
     a_worker_that_fails_fast_ends_nobodys_outage,
+    a_try_that_is_asked_for_patience_has_it,
+    an_outage_begins_with_the_patience_that_was_asked_for,
+    one_event_has_nobody_wait_for_a_day,
 }
 
 /// Delivers as a test says; nothing passes an event that fails.
@@ -138,4 +141,69 @@ async fn a_worker_that_fails_fast_ends_nobodys_outage(db: Db) {
     until("all", async || (proof(&log, &table).await.handled == 500).then_some(())).await;
     assert!(status(&log, "bad").await.outage.is_none());
     fast.stop().await;
+}
+
+/// When a consumer is tried next, as it is stored, once its outage says so.
+async fn next_try(log: &Log, name: &str, said: &str) -> Duration {
+    let next = until(said, async || {
+        let outage = Consumers::of(log).status(name).await.ok()?.outage?;
+        outage.error.contains(said).then_some(outage.next_ms?)
+    });
+    Duration::from_millis(next.await)
+}
+
+const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
+
+/// Its next try comes when the endpoint said, though the pauses are short; so does that of its key.
+async fn a_try_that_is_asked_for_patience_has_it(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..300, 1..=1).await;
+    let (on, asks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let hook = {
+        let (on, asks) = (Arc::clone(&on), Arc::clone(&asks));
+        move |_: &Event| match (on.load(Ordering::SeqCst), asks.load(Ordering::SeqCst)) {
+            (true, _) => Ok(()),
+            (false, true) => Err(HandlerError::try_after(HALF_AN_HOUR, "503, come back later")),
+            (false, false) => Err(HandlerError::new("502")),
+        }
+    };
+    let bad = db.recorder("bad").hook(hook);
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad.clone()));
+    until_tried(&log, "bad", 2).await;
+    asks.store(true, Ordering::SeqCst);
+    let next = next_try(&log, "bad", "come back later").await;
+    assert!(next > HALF_AN_HOUR / 2 && next <= HALF_AN_HOUR, "{next:?}");
+    on.store(true, Ordering::SeqCst);
+    Consumers::of(&log).resume("bad").await.unwrap();
+    until("all, or all but the key that is to wait", async || {
+        (proof(&log, &bad.table).await.handled >= 299).then_some(())
+    })
+    .await;
+    running.stop().await;
+}
+
+async fn an_outage_begins_with_the_patience_that_was_asked_for(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..3, 1..=1).await;
+    let said = |_: &Event| Err(HandlerError::try_after(HALF_AN_HOUR, "503, come back later"));
+    let settings = Settings::default().retry(Retry::never().then(Failure::Stop));
+    let bad = db.recorder("bad").hook(said).settings(settings);
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad.clone()));
+    let next = next_try(&log, "bad", "come back later").await;
+    assert!(next > HALF_AN_HOUR / 2 && next <= HALF_AN_HOUR, "{next:?}");
+    assert_eq!(bad.handled.load(Ordering::SeqCst), 1);
+    running.stop().await;
+}
+
+async fn one_event_has_nobody_wait_for_a_day(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..3, 1..=1).await;
+    let day = Duration::from_secs(86_400);
+    let said = move |_: &Event| Err(HandlerError::try_after(day, "tomorrow"));
+    let settings = Settings::default().retry(Retry::never().then(Failure::Stop));
+    let bad = db.recorder("bad").hook(said).settings(settings);
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad));
+    let next = next_try(&log, "bad", "tomorrow").await;
+    assert!(next > HALF_AN_HOUR && next <= HALF_AN_HOUR * 2, "{next:?}");
+    running.stop().await;
 }
