@@ -2,7 +2,7 @@
 //!
 //! A pass goes through the table by key. Rows that appear late with lower keys are found by the next pass, and
 //! the last one finds nothing. What instances have left behind that died is taken over; while others are at
-//! work this instance waits for them, so that whoever is left at the end has done it all.
+//! work this instance waits for them, so that all is done when the last one ends.
 
 use crate::batch::{Batch, column};
 use crate::error::BatchError;

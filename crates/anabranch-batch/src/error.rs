@@ -42,8 +42,8 @@ impl BatchError {
     }
 }
 
-/// Whether a batch waits for somebody to cure it. Whoever has started it is told of a right that is missing:
-/// that is theirs to grant.
+/// Whether a batch waits until the cause is cured. A right that is missing is said at once, since the person who started
+/// the batch can grant it.
 pub(crate) fn is_waited_for(error: &StoreError) -> bool {
     error.is_worth_waiting() && !matches!(error, StoreError::Denied { .. })
 }

@@ -3,7 +3,7 @@
 use crate::record::Record;
 use anabranch_core::Retry;
 use anabranch_runtime::HandlerError;
-use std::hash::{BuildHasher, RandomState};
+use anabranch_store::backoff::random;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -41,8 +41,7 @@ impl Later {
 
     /// How long a row waits that has failed once more, if it is tried again.
     pub(crate) fn wait(&self, failed: u32, error: &HandlerError) -> Option<Duration> {
-        let random = f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX);
-        self.retry.after(failed, error.again(), random)
+        self.retry.after(failed, error.again(), random())
     }
 
     /// Tries a row again after this time.

@@ -3,6 +3,7 @@
 use crate::output::{self, Table, time};
 use crate::target::Target;
 use anabranch::{Generation, GenerationMember};
+use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -33,15 +34,19 @@ impl Generations {
         let consumers = self.target.consumers().await?;
         let set = self.replica_set.as_deref();
         let found = consumers.generations(set, usize::from(self.limit)).await?;
+        if let Some(set) = set.filter(|_| found.is_empty()) {
+            bail!(
+                "there is no replica set `{}`; one appears when its first worker joins, and `anabranch generations` \
+                 shows them all",
+                set.escape_debug()
+            );
+        }
         if self.json {
             found.iter().try_for_each(output::json)?;
             return Ok(ExitCode::SUCCESS);
         }
         if found.is_empty() {
-            match set {
-                Some(set) => eprintln!("there is no replica set `{}` yet", set.escape_debug()),
-                None => eprintln!("there are no generations yet; one is made when a worker joins"),
-            }
+            eprintln!("there are no generations yet; one is made when a worker joins");
             return Ok(ExitCode::SUCCESS);
         }
         let mut table = Table::new(["REPLICA SET", ">GENERATION", "WHEN", "WHY", "WHO HAD WHAT"]);

@@ -99,13 +99,7 @@ impl RebuildVersion {
 
 impl Versions {
     async fn rebuild(&self) -> anyhow::Result<Rebuild> {
-        let log = self.target.connect().await?;
-        // A typing error is told from a table that is missing.
-        let consumers = Consumers::of(&log);
-        for name in [&self.name, &format!("{}.next", self.name)] {
-            consumers.status(name).await?;
-        }
-        Ok(self.of(&log))
+        Ok(self.of(&self.target.connect().await?))
     }
 
     fn of(&self, log: &Log) -> Rebuild {
@@ -161,6 +155,8 @@ impl Switch {
 impl Abandon {
     async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.versions.target.connect().await?;
+        let rebuild = self.versions.of(&log);
+        rebuild.must_be_under_way().await?;
         let next = format!("{}.next", self.versions.name);
         let status = Consumers::of(&log).status(&next).await?;
         if is_run(&status) {
@@ -173,7 +169,7 @@ impl Abandon {
         if let Some(refusal) = self.confirm.refusal(&consequence) {
             return Ok(refusal);
         }
-        self.versions.of(&log).abandon().await?;
+        rebuild.abandon().await?;
         eprintln!("`{next}` is gone, and so are its tables");
         Ok(ExitCode::SUCCESS)
     }

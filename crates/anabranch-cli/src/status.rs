@@ -12,15 +12,18 @@ use serde::Serialize;
 use std::process::ExitCode;
 
 /// The kind of a work pool.
-const POOL: &str = "pool";
+pub(crate) const POOL: &str = "pool";
 
 /// Show the consumers: how far they are, and whether somebody runs them
 ///
 /// LAG is what is not handled: the positions between POSITION and HEAD, and the events of keys that have
 /// failed. READY is what more workers could do of it: all but what is parked. Scale by READY. RETRYING are
-/// keys that are tried again by themselves; PARKED are those that wait for somebody (`anabranch parked`).
+/// keys that fail and are tried again by themselves; PARKED are those that wait for somebody (`anabranch
+/// parked`). STATE counts both of a consumer that runs, as keys that are failing and parked.
 ///
-/// Pools have no position in the log: of them it counts tasks, and shows how many are open and dead.
+/// Pools have no position in the log: of them it counts tasks. PARKED are the dead, which wait for somebody
+/// (`anabranch tasks list POOL`), and the held: they have not failed, but wait behind a dead task of their
+/// key, or their key is paused.
 ///
 /// With a name also its cursors: which slots are done up to where, who owns them, and by name why one
 /// does not advance: it stands beyond the log (no lag is shown then), no worker runs it or can, it is about
@@ -50,13 +53,15 @@ struct Line<'a> {
     tasks: Option<OpenTasks>,
 }
 
-/// How many tasks of a pool wait for a worker, and for somebody.
+/// How many tasks of a pool have not ended, wait for somebody, and wait behind those or a paused key.
 #[derive(Clone, Copy, Serialize)]
 struct OpenTasks {
     #[serde(rename = "open_tasks")]
     open: u64,
     #[serde(rename = "dead_tasks")]
     dead: u64,
+    #[serde(rename = "held_tasks")]
+    held: u64,
 }
 
 impl OpenTasks {
@@ -67,10 +72,19 @@ impl OpenTasks {
             let open = pool.tasks.iter().filter(|(state, _)| state.is_open());
             open.map(|(_, tasks)| tasks).sum()
         };
-        (status.kind == POOL).then(|| Self {
-            open: pool.map_or(0, open),
-            dead: pool.map_or(0, |pool| number(pool, TaskState::Dead)),
-        })
+        let dead = pool.map_or(0, |pool| number(pool, TaskState::Dead));
+        // Also those that no worker has put behind their key yet.
+        let held = status.parked_events.saturating_sub(dead);
+        (status.kind == POOL).then(|| Self { open: pool.map_or(0, open), dead, held })
+    }
+
+    fn in_words(self) -> String {
+        match (self.dead, self.held) {
+            (0, 0) => "-".to_owned(),
+            (0, held) => count(held, "held task"),
+            (dead, 0) => count(dead, "dead task"),
+            (dead, held) => format!("{}, {held} held", count(dead, "dead task")),
+        }
     }
 }
 
@@ -129,9 +143,7 @@ fn print(all: &[ConsumerStatus], pools: &[PoolCounts]) -> anyhow::Result<()> {
     for status in all {
         let tasks = OpenTasks::of(status, pools);
         let parked = match tasks {
-            Some(OpenTasks { open, dead }) => {
-                format!("{}, {dead} dead", count(open, "open task"))
-            }
+            Some(tasks) => tasks.in_words(),
             None => keys(status.parked_keys, status.parked_events, "event"),
         };
         let event = if tasks.is_some() { "task" } else { "event" };
@@ -225,26 +237,33 @@ fn reasons(cursor: &CursorStatus) -> String {
 
 /// What a consumer is doing, in words.
 pub(crate) fn state(status: &ConsumerStatus) -> String {
-    let outage = status.outage.as_ref().map(ToString::to_string);
     let mut words = Vec::new();
     if status.paused {
-        words.push("paused");
+        words.push("paused".to_owned());
     }
-    words.extend(outage.as_deref());
+    words.extend(status.outage.as_ref().map(ToString::to_string));
     if beyond(status).is_some() {
-        words.push("beyond the log");
+        words.push("beyond the log".to_owned());
     }
     if status.replay_from.is_some() {
-        words.push("replay asked");
+        words.push("replay asked".to_owned());
     }
     if words.is_empty() {
         let is_owned = |owner: &Owner| matches!(owner, Owner::Worker(_));
         let owned = status.cursors.iter().filter(|cursor| is_owned(&cursor.owner)).count();
-        words.push(match owned {
-            0 => "no worker",
+        let runs = match owned {
+            0 => return "no worker".to_owned(),
             owned if owned == status.cursors.len() => "running",
             _ => "running in part",
-        });
+        };
+        words.push(runs.to_owned());
+        // It runs, but not everything of it does.
+        let parked = if status.kind == POOL { "held" } else { "parked" };
+        for (keys, how) in [(status.retrying_keys, "failing"), (status.parked_keys, parked)] {
+            if keys > 0 {
+                words.push(format!("{} {how}", count(keys as u64, "key")));
+            }
+        }
     }
     words.join(", ")
 }

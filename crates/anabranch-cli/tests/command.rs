@@ -86,6 +86,11 @@ fn a_database_that_is_not_there_is_an_error_with_a_remedy() {
     let message = tail("mysql://root:secret@localhost/shop");
     assert!(message.contains("names no database that we know"), "{message}");
     assert!(!message.contains("secret"), "{message}");
+    let server = postgres().rsplit_once('/').map(|(server, _)| server.to_owned()).unwrap();
+    let message = tail(&format!("{server}/no_such_place"));
+    assert!(message.contains("database \"no_such_place\" does not exist"), "{message}");
+    assert!(message.contains("postgres://user:password@host:5432/database"), "{message}");
+    assert!(!message.contains("throwaway"), "{message}");
     let append = ["append", "Order:1", "OrderPlaced", "--url", "sqlite:no/such/place.db"];
     assert!(failure(&run(here.path(), &append), 1).contains("that its directory exists"));
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0);

@@ -1,4 +1,4 @@
-//! Looking after consumers from the command line: a projection that runs in this process, and the
+//! Operating consumers from the command line: a projection that runs in this process, and the
 //! command in others.
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
@@ -109,7 +109,10 @@ async fn status_says_how_far_consumers_are_and_who_runs_them() {
     let history = lines(&bench.command(&["generations", "bench", "--json", "-n", "2"]));
     assert_eq!(history.len(), 2);
     assert_eq!(history[1]["members"], serde_json::json!([]), "everybody had left");
-    assert!(said(&bench.command(&["generations", "typo"])).contains("no replica set `typo`"));
+    for more in [&[][..], &["--json"]] {
+        let typo = bench.command(&[&["generations", "typo"], more].concat());
+        assert!(failure(&typo, 1).contains("there is no replica set `typo`"));
+    }
     let owner = stdout(&bench.command(&["partition", "explain", "Order:3", "--consumer", NAME]));
     assert!(owner.contains("consumer   sums, by entity, fnv1a"), "{owner}");
     assert!(owner.contains("owner      bench on "), "{owner}");
@@ -152,7 +155,15 @@ async fn a_consumer_that_stopped_by_itself_says_so_and_is_resumed() {
         assert!(state.contains("order 1 is broken in call"), "{state}");
         assert_eq!(status["cursors"][0]["reasons"][0]["reason"], "outage", "{status}");
         let text = stdout(&bench.command(&["status", NAME]));
-        assert!(text.contains("stopped by itself") && text.contains("next in"), "{text}");
+        assert!(text.contains("stopped by itself") && text.contains(", next "), "{text}");
+        said(&bench.command(&["pause", NAME]));
+        let paused = lines(&bench.command(&["status", NAME, "--json"])).remove(0);
+        let state = paused["state"].as_str().unwrap();
+        assert!(state.starts_with("paused, stopped by itself"), "{state}");
+        assert!(state.ends_with(", not tried while it is paused"), "{state}");
+        assert!(paused["outage"]["next_ms"].is_null(), "{paused}");
+        let text = stdout(&bench.command(&["status", NAME]));
+        assert_eq!(text.matches("not tried while it is paused").count(), 2, "{text}");
         bench.break_orders(false);
         said(&bench.command(&["resume", NAME]));
         until("it goes on", async || bench.handled(&log).await == 3).await;
@@ -225,6 +236,7 @@ async fn parked_keys_are_listed_shown_retried_and_skipped() {
     bench.fill(&log, 2..=2, 1).await;
     until("other orders go on", async || bench.handled(&log).await == 1).await;
     let text = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&text)[1][4], "running, 1 key parked", "{text}");
     assert_eq!(words(&text)[1][7..], ["3", "0", "-", "1 key, 3 events"], "{text}");
     let json = &lines(&bench.command(&["status", "--json"]))[0];
     assert_eq!((&json["lag"], &json["lag_ready"]), (&3.into(), &0.into()));
@@ -295,6 +307,7 @@ async fn keys_that_are_tried_again_by_themselves_are_shown_apart() {
         })
         .await;
         let text = stdout(&bench.command(&["status"]));
+        assert_eq!(words(&text)[1][4], "running, 1 key failing", "{text}");
         assert_eq!(words(&text)[1][7..], ["2", "2", "1 key, 2 events", "-"], "{text}");
         let text = stdout(&bench.command(&["status", NAME]));
         assert!(text.contains("1 key waits for its next attempt"), "{text}");
@@ -352,6 +365,7 @@ async fn a_name_that_nobody_has_is_an_error_everywhere() {
         &["partition", "explain", "k", "--consumer", "x"],
         &["rebuild", "compare", "x", "--table", "t"],
         &["rebuild", "switch", "x", "--view"],
+        &["rebuild", "abandon", "x", "--view"],
     ] {
         let error = failure(&bench.command(command), 1);
         assert!(error.contains("there is no consumer `x`"), "{command:?}: {error}");

@@ -1,4 +1,4 @@
-//! Looking after tasks from the command line: a pool that runs in this process, and the command in
+//! Operating tasks from the command line: a pool that runs in this process, and the command in
 //! others.
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
@@ -44,6 +44,21 @@ impl Pool for Payouts {
             Ok(-3) => GaveUp::GoOn(Vec::new()),
             _ => GaveUp::AsSet,
         }
+    }
+}
+
+/// Has nothing to do.
+struct Others;
+
+impl Pool for Others {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "others"
+    }
+
+    async fn run(&self, _: &Task, _: &mut Tx<'_>) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -154,8 +169,6 @@ async fn a_task_is_enqueued_run_and_shown() {
     assert!(failure(&enqueue, 1).contains("there is no log"), "it creates no log");
     let log = bench.log().await;
     assert!(said(&bench.tasks(&[])).contains("no tasks"));
-    assert!(said(&bench.tasks(&["list", "payouts"])).contains("has no open or dead tasks"));
-
     let output = bench.tasks(&["enqueue", "payouts", "cust-7", "40", "--json"]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("no worker has run a pool `payouts`"));
     let enqueued = &lines(&output)[0];
@@ -238,7 +251,56 @@ async fn wrong_arguments_are_refused_with_what_to_do() {
     let nobody = uuid::Uuid::now_v7().to_string();
     for what in ["show", "cancel", "retry", "discard"] {
         assert!(refused(&[what, &nobody], 1).contains(&format!("there is no task {nobody}")));
-        assert!(refused(&[what, "seven"], 2).contains("seven"));
+        let seven = refused(&[what, "seven"], 2);
+        assert!(seven.contains("'seven'") && seven.contains("looks like 0199d3a0-"), "{seven}");
+        assert!(seven.contains("`anabranch tasks list POOL` shows"), "{seven}");
+    }
+    let seven = refused(&["enqueue", "p", "a", "1", "--id", "seven"], 2);
+    assert!(seven.contains("looks like 0199d3a0-"), "{seven}");
+}
+
+/// Nothing is found of a pool that is not there, and nothing held: a typing error must not look like that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_nobody_has_is_an_error_everywhere() {
+    for bench in [Bench::sqlite(), Bench::new(postgres())] {
+        let log = bench.log().await;
+        for command in [
+            &["list", "payout"][..],
+            &["list", "payout", "--json"],
+            &["pause-key", "payout", "a"],
+            &["resume-key", "payout", "a"],
+        ] {
+            let error = failure(&bench.tasks(command), 1);
+            assert!(error.contains("there is no pool `payout`"), "{command:?}: {error}");
+            assert!(error.contains("`anabranch tasks` shows"), "{command:?}: {error}");
+        }
+        // One has tasks, one was run, and one has a paused key: all of them are there.
+        bench.enqueue(&["a", "1"]);
+        let runs = ReplicaSet::new("others").pool(Others);
+        runs.catch_up(&log).await.unwrap();
+        Tasks::of(&log, "later").pause_key("a").await.unwrap();
+        for pool in ["payouts", "others", "later"] {
+            let none = said(&bench.tasks(&["list", pool, "--state", "dead"]));
+            assert!(none.contains("has no dead tasks"), "{none}");
+            said(&bench.tasks(&["pause-key", pool, "b"]));
+            said(&bench.tasks(&["resume-key", pool, "b"]));
+            let condition = format!("pool={pool}");
+            for more in [&[][..], &["--where", "key=x"], &["--where", "error~y"]] {
+                let retry = [&["retry", "--where", &condition], more].concat();
+                let none = said(&bench.tasks(&retry));
+                assert!(none.contains("no dead task is as you say"), "{none}");
+            }
+        }
+        for condition in ["pool=payout", "pool~other-", "pool="] {
+            for more in [&[][..], &["--where", "key=a"], &["--state", "skipped", "--yes"]] {
+                let retry = [&["retry", "--where", condition], more].concat();
+                let error = failure(&bench.tasks(&retry), 1);
+                let refused = format!("there is no pool for which `{condition}` is true");
+                assert!(error.contains(&refused), "{error}");
+                assert!(error.contains("`anabranch tasks` shows"), "{error}");
+            }
+        }
+        said(&bench.tasks(&["retry", "--where", "pool~other"]));
     }
 }
 
@@ -284,9 +346,11 @@ async fn a_dead_task(bench: &Bench) {
     assert_eq!((table[2][0], table[2][2]), (&*behind, "held"));
     let status = stdout(&bench.command(&["status"]));
     assert_eq!(words(&status)[1][0..2], ["payouts", "pool"]);
-    assert!(status.contains("1 open task, 1 dead"), "{status}");
+    assert_eq!(words(&status)[1][4], "running, 1 key held", "{status}");
+    assert_eq!(words(&status)[1].last(), Some(&"1 dead task, 1 held"), "{status}");
     let json = &lines(&bench.command(&["status", "--json"]))[0];
     assert_eq!((&json["open_tasks"], &json["dead_tasks"]), (&1.into(), &1.into()));
+    assert_eq!(json["held_tasks"], 1);
 
     assert!(failure(&bench.tasks(&["cancel", &dead]), 1).contains("tasks discard"));
     assert!(failure(&bench.tasks(&["discard", &behind]), 1).contains("tasks cancel"));
@@ -335,6 +399,15 @@ async fn many_dead_tasks(bench: &Bench) {
     assert_eq!((listed.len(), &listed[0]["id"]), (1, &Value::from(&*compensated)));
     let json = &lines(&bench.command(&["status", "payouts", "--json"]))[0];
     assert_eq!((&json["open_tasks"], &json["dead_tasks"]), (&0.into(), &3.into()));
+    let status = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&status)[1].last(), Some(&"3 dead tasks"), "{status}");
+    // What is dealt with is not held, though its key waits behind another one.
+    let another = bench.enqueue(&["c", "-1"]);
+    bench.until(&another, "dead").await;
+    let status = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&status)[1].last(), Some(&"4 dead tasks"), "{status}");
+    assert_eq!(words(&status)[1][7..9], ["4", "0"], "{status}");
+    said(&bench.tasks(&["discard", &another, "--yes"]));
 
     let finished: Vec<Value> =
         dead.iter().map(|id| bench.show(id)["finished_at"].clone()).collect();
@@ -369,10 +442,12 @@ async fn many_dead_tasks(bench: &Bench) {
 async fn a_paused_key_stands_still_and_a_cancelled_task_is_not_run() {
     let bench = Bench::sqlite();
     let log = bench.log().await;
-    assert!(said(&bench.tasks(&["pause-key", "payouts", "a"])).contains("resume-key payouts a"));
     let (paused, cancelled) = (bench.enqueue(&["a", "1"]), bench.enqueue(&["a", "2"]));
+    assert!(said(&bench.tasks(&["pause-key", "payouts", "a"])).contains("resume-key payouts a"));
     let running = bench.run(&log);
     bench.until(&paused, "held").await;
+    let status = stdout(&bench.command(&["status"]));
+    assert_eq!(words(&status)[1].last(), Some(&"2 held tasks"), "nothing has failed");
     let other = bench.enqueue(&["b", "1"]);
     bench.until(&other, "done").await;
     assert!(said(&bench.tasks(&["cancel", &cancelled])).contains("is cancelled"));

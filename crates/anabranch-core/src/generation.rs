@@ -20,7 +20,7 @@ pub enum Rollout {
     /// Only the slots that move pause, each for its own hand-over.
     #[default]
     Cooperative,
-    /// All workers let go of everything, then all take what they should own: for handlers that must
+    /// All workers release everything, then all claim what they should own: for handlers that must
     /// never overlap with those of another assignment.
     Recreate,
 }
@@ -36,7 +36,7 @@ impl Rollout {
     }
 
     /// Whether a worker may own slots of a generation. `settled` are the generations of which its
-    /// living members hold nothing older: for `Recreate` all of them must have let go.
+    /// living members hold nothing older: for `Recreate` all of them must have released everything.
     pub fn may_hold(self, generation: i64, settled: impl IntoIterator<Item = i64>) -> bool {
         self == Self::Cooperative || settled.into_iter().all(|settled| settled >= generation)
     }
@@ -70,7 +70,7 @@ pub struct Known {
     /// The consumers that it runs, and whether it is able to for the time being.
     pub runs: BTreeMap<String, bool>,
     /// Whether its program is of the last version: of all that it runs it owns what the set's assignment
-    /// gives it, whoever else runs that.
+    /// gives it, whatever others run that.
     pub follows_set: bool,
 }
 

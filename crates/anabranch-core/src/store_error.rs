@@ -251,6 +251,17 @@ pub enum StoreError {
         /// What was found.
         what: String,
     },
+    /// The log was opened in another async runtime, which runs its tasks and does not run now. An append may
+    /// be stored all the same, when it goes on: append it again with the same ids.
+    #[error(
+        "{at} was opened in another async runtime, which {why}; open the log in the runtime that uses it"
+    )]
+    OtherRuntime {
+        /// Which database.
+        at: String,
+        /// What is the matter with it.
+        why: &'static str,
+    },
     /// The log was closed, or its runtime is shutting down.
     #[error("the log is closed; connect again")]
     Closed,

@@ -6,7 +6,7 @@ use crate::room::{self, Room, Seen};
 use crate::session::{Bare, Connection};
 use crate::tls;
 use anabranch_core::{InputError, InputProblem, StoreError};
-use anabranch_store::Durability;
+use anabranch_store::{Durability, Home};
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,6 +26,8 @@ const SILENCE: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub(crate) struct Server {
     hosts: Hosts,
+    /// The runtime that its sessions belong to, whoever uses them.
+    pub(crate) home: Home,
     /// For messages: without the password.
     pub(crate) at: String,
     /// How many sessions were opened. A new one may lead to a server that was promoted, and had less than the
@@ -68,8 +70,8 @@ impl Server {
             Durability::Full => include_str!("../queries/session_full.sql"),
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
         };
-        let opened = Arc::default();
-        Ok(Self { hosts, at, opened, silence, session, room: Arc::default() })
+        let (home, opened) = (Home::here(), Arc::default());
+        Ok(Self { hosts, home, at, opened, silence, session, room: Arc::default() })
     }
 
     /// A session, set up as all are.
@@ -82,7 +84,14 @@ impl Server {
         &self,
         woken: impl Fn(&str) + Send + 'static,
     ) -> Result<Connection, Failure> {
-        self.set_up(self.bare(woken).await?).await
+        let server = self.clone();
+        let open = async move { server.set_up(server.bare(woken).await?).await };
+        self.home.run(open).await.map_err(Failure::OtherRuntime)?
+    }
+
+    /// Makes sure that the runtime of its sessions runs, before somebody waits for one of them.
+    pub(crate) async fn runs(&self) -> Result<(), Failure> {
+        self.home.runs().await.map_err(Failure::OtherRuntime)
     }
 
     /// A connection of which nothing is known yet.
@@ -193,8 +202,8 @@ fn describe(config: &Config) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn messages_never_hold_the_password() {
+    #[tokio::test]
+    async fn messages_never_hold_the_password() {
         let server = Server::parse("postgres://app:secret@db:6543/shop", Durability::Full).unwrap();
         assert_eq!(server.at, "postgres://app@db:6543/shop");
         let Err(error) = Server::parse("postgres://app:secret@db:x/shop", Durability::Full) else {

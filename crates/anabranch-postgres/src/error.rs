@@ -1,8 +1,9 @@
 //! What PostgreSQL's errors mean for the log.
 
 use crate::look_alikes;
-use crate::room::{Room, Seen};
+use crate::room::Room;
 use anabranch_core::StoreError;
+use anabranch_store::NotRunning;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +20,22 @@ pub(crate) enum Failure {
     Connect(Arc<Error>),
     /// The server did not answer in time when a session was to be opened.
     NotThere(Duration),
-    /// The server has no connection left, and how many it may have.
-    Full(Arc<Error>, Option<Seen>),
+    /// The server has no connection left, and how many there may be.
+    Full(Arc<Error>, String),
     /// Another session still holds the lock that should show the life of a worker.
     LifeHeld(Duration),
     /// It only repeats another.
     Standby,
     /// All sessions were in use for so long: who holds them, and what to change.
-    NoneFree { wait: Duration, holders: String, option: &'static str, seen: Option<Seen> },
+    NoneFree { wait: Duration, holders: String, option: &'static str, limit: String },
     /// It is no PostgreSQL, or a session of it is no session.
     Unsuitable(Unsuitable),
     /// A statement failed.
     Query(Arc<Error>),
     /// The server says nothing.
     Silent(Duration),
+    /// The sessions belong to another runtime, which does not run.
+    OtherRuntime(NotRunning),
 }
 
 impl From<Error> for Failure {
@@ -51,8 +54,8 @@ impl Failure {
         });
         match is_full {
             true => {
-                room.is_full();
-                Self::Full(Arc::new(error), room.seen())
+                room.is_full(own_limit(&error));
+                Self::Full(Arc::new(error), room.limit())
             }
             false => Self::Connect(Arc::new(error)),
         }
@@ -80,6 +83,7 @@ impl Failure {
                 let source = format!("no answer within {time:?}").into();
                 StoreError::Unreachable { at: at.to_owned(), source }
             }
+            Self::OtherRuntime(why) => why.at(at),
             Self::LifeHeld(time) => {
                 let source = format!(
                     "another session has held the lock that shows the life of this worker for {time:?}, \
@@ -87,22 +91,19 @@ impl Failure {
                 );
                 StoreError::Busy { at: at.to_owned(), source: source.into() }
             }
-            Self::Full(error, seen) => StoreError::TooManyConnections {
+            Self::Full(error, limit) => StoreError::TooManyConnections {
                 at: at.to_owned(),
-                limit: own_limit(error).unwrap_or_else(|| limit(*seen)),
+                limit: limit.clone(),
                 source: Box::new(Said(Arc::clone(error))),
             },
             Self::Standby => {
                 let (at, source) = (at.to_owned(), "it is a standby".into());
                 StoreError::ReadOnly { at, remedy: TO_PRIMARY, source }
             }
-            Self::NoneFree { wait, holders, option, seen } => StoreError::NoSession {
+            Self::NoneFree { wait, holders, option, limit } => StoreError::NoSession {
                 at: at.to_owned(),
                 what: format!("all were in use for {wait:?}, by {holders}"),
-                remedy: format!(
-                    "raise {option}, and see that the server has room: {}",
-                    limit(*seen)
-                ),
+                remedy: format!("raise {option}, and see that the server has room: {limit}"),
             },
             Self::Unsuitable(Unsuitable { what, remedy }) => {
                 let (at, what) = (at.to_owned(), what.clone());
@@ -181,11 +182,6 @@ pub(crate) struct Unsuitable {
     pub(crate) remedy: &'static str,
 }
 
-/// How many connections there may be.
-fn limit(seen: Option<Seen>) -> String {
-    seen.map_or_else(|| "see max_connections".to_owned(), |seen| seen.to_string())
-}
-
 /// The limit of a role or a database, if that is what is reached. The place in the server that says so has one
 /// name in all languages.
 fn own_limit(error: &Error) -> Option<String> {
@@ -236,7 +232,8 @@ fn store_error(at: &str, error: &Arc<Error>) -> StoreError {
             StoreError::LoginRefused { at, source }
         }
         SqlState::INVALID_CATALOG_NAME => {
-            let remedy = "create it (createdb NAME), or correct the name in the URL";
+            let remedy = "create it (createdb NAME), or name another one in the URL \
+                          (postgres://user:password@host:5432/database; without a name, the user's is taken)";
             StoreError::CannotOpen { at, remedy, source }
         }
         SqlState::INSUFFICIENT_PRIVILEGE if !is_about_row(error) => {

@@ -109,16 +109,17 @@ impl Watcher {
         let mut now = self.inner.now.subscribe();
         let failures = now.borrow().failures;
         let failure = {
-            let reached = now.wait_for(|now| now.is_open || now.failures > failures).await;
-            let Ok(now) = reached else { return Ok(()) };
+            let reached = now.wait_for(|now| now.is_open || now.failures > failures);
+            let reached = self.inner.server.home.wait_for(reached).await;
+            let Ok(now) = reached.map_err(Failure::OtherRuntime)? else { return Ok(()) };
             now.failure.clone().filter(|_| !now.is_open)
         };
         failure.map_or(Ok(()), Err)
     }
 
     fn start(&self) {
-        let task = self.task.get_or_init(|| Task::spawn(keep(Arc::clone(&self.inner))));
-        debug_assert!(!task.0.is_finished());
+        let keep = || keep(Arc::clone(&self.inner));
+        self.task.get_or_init(|| Task::spawn(&self.inner.server.home, keep()));
         self.inner.changed.notify_one();
     }
 

@@ -10,8 +10,8 @@ use crate::error::Failure;
 use crate::look_alikes;
 use crate::room::{self, Room, Seen};
 use crate::session::{Connection, Lease, Lender, Lent, Permit, lock};
-use anabranch_store::Backoff;
 use anabranch_store::database::{Answer, Statement};
+use anabranch_store::{Backoff, Home};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ pub(crate) type Ears = Arc<watch::Sender<u64>>;
 pub(crate) struct Task(pub(crate) JoinHandle<()>);
 
 impl Task {
-    pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(future))
+    pub(crate) fn spawn(home: &Home, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(home.spawn(task))
     }
 }
 
@@ -140,7 +140,12 @@ impl Link {
         if std::mem::take(&mut lock(&self.inner.wants).rests) {
             self.inner.changed.notify_one();
         }
-        self.task.get_or_init(|| Task::spawn(keep(Arc::clone(&self.inner))));
+        self.task.get_or_init(|| Task::spawn(self.home(), keep(Arc::clone(&self.inner))));
+    }
+
+    /// Where all that it does is done.
+    pub(crate) fn home(&self) -> &Home {
+        &self.inner.server.home
     }
 
     /// Closes the session until somebody needs it, unless it listens to something or shows a life.
@@ -182,6 +187,7 @@ impl Link {
 
     /// Shows the life of a worker. Locks of other workers that somebody still holds are not its concern.
     pub(crate) async fn show(&self, life: Life) -> Result<Shown, Failure> {
+        self.inner.server.runs().await?;
         self.inner.change(|wants| {
             wants.lives.insert(life);
         });
@@ -197,6 +203,7 @@ impl Link {
 
     /// Waits until the session is there.
     pub(crate) async fn ready(&self) -> Result<(), Failure> {
+        self.inner.server.runs().await?;
         self.start();
         let wait = self.inner.server.silence;
         let reached = timeout(wait, self.inner.reached(|_| true)).await;
@@ -212,6 +219,7 @@ impl Link {
     /// The session, if it is there without this.
     pub(crate) async fn borrow(&self) -> Lent {
         let inner = &self.inner;
+        inner.server.runs().await?;
         let opened = async {
             loop {
                 let connection = inner.reached(|_| true).await?;

@@ -251,6 +251,7 @@ impl Pool {
 
     /// A session, for somebody.
     pub(crate) async fn get(&self, who: &str) -> Lent {
+        self.sessions.server.runs().await?;
         let started = Instant::now();
         let turn = timeout(self.how.wait, Arc::clone(&self.turns).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(self.none_free()) };
@@ -376,7 +377,7 @@ impl Pool {
 
     fn none_free(&self) -> Failure {
         let (wait, option) = (self.how.wait, self.how.option);
-        let seen = self.sessions.server.room.seen();
-        Failure::NoneFree { wait, holders: self.sessions.holders(), option, seen }
+        let limit = self.sessions.server.room.limit();
+        Failure::NoneFree { wait, holders: self.sessions.holders(), option, limit }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) const LOOK: &str = "SELECT current_setting('max_connections')::int AS
 #[derive(Default)]
 pub(crate) struct Room {
     seen: Mutex<Option<(Seen, Instant)>>,
+    /// The limit of the role or of the database, if that is the one that was reached last, and when.
+    own_limit: Mutex<Option<(String, Instant)>>,
     /// Told when a session could not be opened: others should close what they do not need.
     pub(crate) wanted: Notify,
 }
@@ -52,8 +54,17 @@ impl Room {
         seen.map(|(seen, _)| seen.share())
     }
 
-    /// The server has said that there is none left.
-    pub(crate) fn is_full(&self) {
+    /// How many connections there may be: what the limit is that was reached a moment ago, or else the server's.
+    pub(crate) fn limit(&self) -> String {
+        let own = lock(&self.own_limit).clone().filter(|(_, at)| at.elapsed() < FRESH);
+        let servers =
+            || self.seen().map_or("see max_connections".to_owned(), |seen| seen.to_string());
+        own.map_or_else(servers, |(limit, _)| limit)
+    }
+
+    /// The server has said that there is none left, perhaps for this role or this database only.
+    pub(crate) fn is_full(&self, own_limit: Option<String>) {
+        *lock(&self.own_limit) = own_limit.map(|limit| (limit, Instant::now()));
         self.is_asked_for();
         self.wanted.notify_one();
     }
@@ -107,7 +118,10 @@ mod tests {
         assert_eq!(at(45), (false, false));
         assert_eq!(at(81), (false, true));
         at(20);
-        room.is_full();
+        room.is_full(Some("that of the role".to_owned()));
         assert!(room.is_tight(), "the server has said so");
+        assert_eq!(room.limit(), "that of the role");
+        room.is_full(None);
+        assert_eq!(room.limit(), "max_connections is 100, of which 10 are reserved");
     }
 }

@@ -89,7 +89,7 @@ impl Shared {
         all.push((key, Arc::downgrade(&shared)));
         drop(all);
         let sweep = sweep(Arc::downgrade(&shared));
-        shared.sweeper.get_or_init(|| Task::spawn(sweep));
+        shared.sweeper.get_or_init(|| Task::spawn(&shared.server.home, sweep));
         Ok(shared)
     }
 

@@ -63,7 +63,8 @@ impl Wake {
         self.to_notify.wanted.notify_one();
         self.notifier.get_or_init(|| {
             let (link, namespace) = (Arc::clone(&self.link), self.namespace.clone());
-            Task::spawn(notify(link, namespace, Arc::clone(&self.to_notify)))
+            let notify = notify(link, namespace, Arc::clone(&self.to_notify));
+            Task::spawn(self.link.home(), notify)
         });
     }
 

@@ -8,7 +8,7 @@ mod server;
 use anabranch_core::{AppendError, Expected, Position, Query, StoreError};
 use anabranch_postgres::Postgres;
 use anabranch_store::contract::{numbered, numbers, order, soon};
-use anabranch_store::{Log, Namespace, Options};
+use anabranch_store::{Durability, Log, Namespace, Options};
 use server::{client, namespace, open, url};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -173,19 +173,7 @@ async fn a_users_defaults_do_not_weaken_the_log() {
     let (log, other) = (connected.next().unwrap(), connected.next().unwrap());
     drop(connected);
     // Whoever commits says so in a trigger.
-    client
-        .batch_execute(&format!(
-            "CREATE TABLE {namespace}.seen (synchronous text, isolation text); \
-             CREATE FUNCTION {namespace}.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
-                 INSERT INTO {namespace}.seen VALUES (current_setting('synchronous_commit'), \
-                     current_setting('transaction_isolation')); \
-                 RETURN NULL; \
-             END $$; \
-             CREATE TRIGGER see AFTER INSERT ON {namespace}.events \
-                 FOR EACH STATEMENT EXECUTE FUNCTION {namespace}.see()"
-        ))
-        .await
-        .unwrap();
+    client.batch_execute(&seeing(&namespace)).await.unwrap();
     for number in 0..50 {
         let [one, two] = [&log, &other].map(|log| {
             let log = log.clone();
@@ -200,6 +188,88 @@ async fn a_users_defaults_do_not_weaken_the_log() {
     let seen = client.query(&seen, &[]).await.unwrap();
     let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
     assert_eq!(seen, ["on, read committed"]);
+}
+
+/// One log of a process may lose what it appended last in a crash, because it was asked to; another one goes to
+/// the same database as the same user, and may not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_may_lose_something_does_not_weaken_another() {
+    let client = client().await;
+    let mut logs = Vec::new();
+    for durability in [Durability::Relaxed, Durability::Full, Durability::Relaxed] {
+        let namespace = namespace();
+        let options = Options { namespace: namespace.clone(), durability, ..Options::default() };
+        let log = Log::new(Postgres::connect(&url(), &options).await.unwrap());
+        client.batch_execute(&seeing(&namespace)).await.unwrap();
+        logs.push((log, namespace));
+    }
+    let mut seen = Vec::new();
+    for (log, namespace) in &logs {
+        log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
+        let look = format!("SELECT synchronous FROM {namespace}.seen");
+        seen.push(client.query_one(&look, &[]).await.unwrap().get::<_, String>(0));
+    }
+    assert_eq!(seen, ["off", "on", "off"]);
+}
+
+/// A trigger that writes down with which settings an append commits.
+fn seeing(namespace: &Namespace) -> String {
+    format!(
+        "CREATE TABLE {namespace}.seen (synchronous text, isolation text); \
+         CREATE FUNCTION {namespace}.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+             INSERT INTO {namespace}.seen VALUES (current_setting('synchronous_commit'), \
+                 current_setting('transaction_isolation')); \
+             RETURN NULL; \
+         END $$; \
+         CREATE TRIGGER see AFTER INSERT ON {namespace}.events \
+             FOR EACH STATEMENT EXECUTE FUNCTION {namespace}.see()"
+    )
+}
+
+/// A server that says of itself that it is another: the function that connecting asks is found in a schema that
+/// stands before PostgreSQL's own.
+#[tokio::test]
+async fn a_server_that_only_looks_like_postgresql_is_refused() {
+    let (client, namespace) = (client().await, namespace());
+    client
+        .batch_execute(&format!(
+            "CREATE SCHEMA {namespace}_other; \
+             CREATE FUNCTION {namespace}_other.version() RETURNS text LANGUAGE sql \
+                 AS $$SELECT 'CockroachDB CCL v24.1.2 (x86_64-pc-linux-gnu)'::text$$; \
+             CREATE ROLE role_{namespace} LOGIN SUPERUSER PASSWORD 'x'; \
+             ALTER ROLE role_{namespace} SET search_path = {namespace}_other, pg_catalog"
+        ))
+        .await
+        .unwrap();
+    let error = refused(&url_with(&format!("role_{namespace}:x"))).await;
+    assert!(matches!(error, StoreError::Unsuitable { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains("it is CockroachDB, whose advisory locks lock nothing"), "{said}");
+    assert!(said.contains("use PostgreSQL 13 or newer"), "{said}");
+}
+
+/// What the server says of its disk is told as such, with what to do: it is no fault of the event.
+#[tokio::test]
+async fn a_disk_that_fails_or_is_full_is_named() {
+    let namespace = namespace();
+    let log = open(&namespace).await;
+    for (code, remedy) in [("58030", "look at the disk"), ("53100", "free some space")] {
+        let disk = format!(
+            "CREATE OR REPLACE FUNCTION {namespace}.disk() RETURNS trigger LANGUAGE plpgsql AS $$ \
+                 BEGIN RAISE 'could not write' USING ERRCODE = '{code}'; END $$; \
+             CREATE OR REPLACE TRIGGER disk AFTER INSERT ON {namespace}.events \
+                 FOR EACH STATEMENT EXECUTE FUNCTION {namespace}.disk()"
+        );
+        client().await.batch_execute(&disk).await.unwrap();
+        let error = soon(log.append(&order(1), Expected::Any, [numbered(1)])).await.unwrap_err();
+        let AppendError::Store(error) = error else { panic!("{error:?}") };
+        match code {
+            "58030" => assert!(matches!(error, StoreError::Disk { .. }), "{error:?}"),
+            _ => assert!(matches!(error, StoreError::Full { .. }), "{error:?}"),
+        }
+        assert!(error.is_worth_waiting() && !error.is_transient(), "{error}");
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
 }
 
 /// A server that takes connections and says nothing, and one that falls silent later.

@@ -1,4 +1,4 @@
-//! Looking after the consumers of a log: status, pause, replay, parked keys.
+//! Operating the consumers of a log: status, pause, replay, parked keys.
 
 use crate::consumer::follows_log;
 use crate::row_watch;
@@ -50,7 +50,7 @@ pub struct Parked {
     pub since_us: i64,
     /// In how long it is tried again by itself; not at all if there is none.
     pub retry_in: Option<Duration>,
-    /// What somebody has asked for and a worker has not done yet.
+    /// What was requested and a worker has not done yet.
     pub asked: Option<&'static str>,
     /// How many events wait.
     pub events: u64,
@@ -64,7 +64,7 @@ pub struct Parked {
 pub enum KeyState {
     /// Its attempts are used up: it waits for somebody to retry or skip it.
     Parked,
-    /// A worker tries it again: at its time, or since somebody has asked for it.
+    /// A worker tries it again: at its time, or since that was requested.
     Retrying,
 }
 
@@ -215,7 +215,7 @@ impl Consumers {
         Ok(events)
     }
 
-    /// Asks for a parked key to be tried again at once; done by the worker that owns its slot, or by
+    /// Asks for a parked key, or one that waits for its next attempt, to be tried again at once; done by the worker that owns its slot, or by
     /// the next one.
     pub async fn retry_parked(&self, name: &str, key: &str) -> Result<(), StoreError> {
         self.ask(name, key, Asked::Retry).await
@@ -266,11 +266,14 @@ impl Consumers {
     }
 
     pub(crate) fn unknown(&self, name: &str) -> StoreError {
-        let source = format!(
-            "there is no consumer `{}`; one appears when it first runs, and `anabranch status` \
-             lists them",
-            name.escape_debug()
-        );
-        StoreError::Other { at: self.log.at().to_owned(), source: source.into() }
+        StoreError::Other { at: self.log.at().to_owned(), source: no_consumer(name).into() }
     }
+}
+
+/// That nobody has this name, and how to find out who has which.
+pub(crate) fn no_consumer(name: &str) -> String {
+    format!(
+        "there is no consumer `{}`; one appears when it first runs, and `anabranch status` lists them",
+        name.escape_debug()
+    )
 }

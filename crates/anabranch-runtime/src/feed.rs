@@ -42,7 +42,7 @@ pub(crate) struct Chunk {
     pub(crate) parts: Vec<usize>,
     /// The lane's tenure when it was read: one from before it lost its slots is void.
     pub(crate) tenure: u64,
-    /// How often the lane had let go of slots when it was read.
+    /// How often the lane had released slots when it was read.
     pub(crate) sheds: u64,
     pub(crate) events: Vec<Event>,
     /// Everything of these parts up to here is in this chunk or was in those before.
@@ -84,7 +84,7 @@ impl Drop for Place {
 pub(crate) enum Order {
     /// A lane takes over slots at a position.
     Add { lane: usize, part: usize, tenure: u64, slots: SlotSet, at: Position },
-    /// A lane has let go of slots, so many times by now.
+    /// A lane has released slots, for the nth time.
     Shed { lane: usize, sheds: u64, slots: SlotSet },
     /// A lane has lost all it had.
     Forget { lane: usize },
@@ -126,7 +126,7 @@ pub(crate) struct Feed {
     log: Log,
     consumer: Arc<Consumer>,
     lanes: Vec<mpsc::UnboundedSender<Chunk>>,
-    /// How often each lane has let go of slots.
+    /// How often each lane has released slots.
     sheds: Vec<u64>,
     /// The lane of each slot.
     lane_of: Vec<Option<u16>>,
@@ -301,7 +301,7 @@ impl Feed {
             }
             let with_room = units.iter().filter(|unit| self.has_room(unit)).count();
             if with_room == 0 {
-                // Whoever makes room says so.
+                // A lane that makes room says so.
                 continue;
             }
             if patient && with_room < units.len() {

@@ -54,7 +54,8 @@ impl HandlerError {
     }
 
     /// An error that says when to try again: not before so much time has passed, a year at most. It counts
-    /// as an attempt, and the wait is never shorter than the next one would be.
+    /// as an attempt, and the wait is never shorter than the next one would be. While the whole consumer is
+    /// stopped by failures, it is not tried before either, though after an hour at most.
     ///
     /// ```
     /// use anabranch_runtime::HandlerError;

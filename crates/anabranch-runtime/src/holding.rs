@@ -1,9 +1,9 @@
-//! The slots that a lane holds, for a consumer that looks after rows of its own.
+//! The slots that a lane holds, for a consumer that runs rows instead of events.
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
 use crate::handler::HandlerError;
-use crate::lane::{self, LaneStats, Order, Probed, Report, Reporter, Streak};
+use crate::lane::{self, Halt, LaneStats, Order, Probed, Report, Reporter, Streak};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
 use uuid::Uuid;
 
-/// How long whoever is told to stop waits at the most for a database that is away, each time.
+/// How long a lane that is to stop waits at the most for a database that is away, each time.
 const STOPPING_WAIT: Duration = Duration::from_millis(100);
 
 /// What to do about rows that fail whatever their key.
@@ -148,7 +148,7 @@ impl Holding {
         self.parts.slots()
     }
 
-    /// Those of them for which something may be begun: the others are about to be let go. None while the
+    /// Those of them for which something may be begun: the others are about to be released. None while the
     /// consumer is paused, or told to stop.
     #[must_use]
     pub fn keep(&self) -> SlotSet {
@@ -179,7 +179,7 @@ impl Holding {
             false => self.setup.streak.fails(key, is_given_up, again),
         };
         if is_broken {
-            self.stop_at(slot, error, BROKEN);
+            self.stop_at(slot, (error, again), BROKEN);
         }
         is_broken
     }
@@ -188,19 +188,20 @@ impl Holding {
     /// tried, that is over: rows can be done again when another one is.
     pub fn has_failed_for_good(&mut self, slot: Slot, error: &str) {
         if self.trying {
-            self.stop_at(slot, error, BROKEN);
+            self.stop_at(slot, (error, Again::Never), BROKEN);
         }
     }
 
     /// A row of this slot must not be passed: the consumer is stopped, and tried again now and then.
-    pub fn stop_at(&mut self, slot: Slot, error: &str, remedy: &'static str) {
+    pub fn stop_at(&mut self, slot: Slot, (error, again): (&str, Again), remedy: &'static str) {
         self.is_failing(error);
         let (consumer, error) = (self.setup.consumer.name.clone(), error.to_owned());
         let event = format!("a row of slot {}", slot.get());
         let error = RunError::Stopped { consumer, position: 0, event, error, remedy };
+        let halt = Halt::new(error, slot, again);
         let report = match std::mem::take(&mut self.trying) {
-            true => Report::Probed(Probed::Failed(error)),
-            false => Report::Halted { error, slot },
+            true => Report::Probed(Probed::Failed(halt)),
+            false => Report::Halted(halt),
         };
         self.halted = true;
         self.setup.reporter.say(report);
@@ -283,7 +284,7 @@ impl Holding {
     }
 
     /// Commits a transaction that writes rows of the slots `of`, if the lane still owns them. Slots that
-    /// others should own are let go with it, unless they are in `busy`: something of them is in work.
+    /// others should own are released with it, unless they are in `busy`: something of them is in work.
     pub async fn commit(
         &mut self,
         tx: Tx<'_>,
@@ -335,7 +336,7 @@ impl Holding {
             && lets_go
         {
             // It may be stored, and then others own those slots: only the tables know.
-            tracing::info!(%error, "nobody knows whether slots were let go");
+            tracing::info!(%error, "it is unknown whether slots were released");
             self.lost();
             return Ok(Commit::Lost);
         }
@@ -348,7 +349,7 @@ impl Holding {
         tx.failure().map(Commit::of)
     }
 
-    /// Lets go of the slots that others should own, unless they are in `busy`.
+    /// Releases the slots that others should own, unless they are in `busy`.
     pub async fn let_go(&mut self, busy: &SlotSet) -> Result<(), RunError> {
         loop {
             let keep = self.setup.keep.borrow_and_update().union(busy);
@@ -359,12 +360,12 @@ impl Holding {
             match self.commit(tx, &SlotSet::empty(), busy).await? {
                 Commit::Done | Commit::Lost => {}
                 Commit::Away(error) if self.stopping => {
-                    tracing::debug!(%error, "slots are let go by the lease");
+                    tracing::debug!(%error, "slots are released by the lease");
                     return Ok(());
                 }
                 Commit::Away(error) => self.wait_out(error).await?,
                 Commit::Refused { error, .. } => {
-                    tracing::warn!(%error, "cannot let go of slots");
+                    tracing::warn!(%error, "cannot release slots");
                     return Ok(());
                 }
             }

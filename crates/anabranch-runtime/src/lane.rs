@@ -28,7 +28,7 @@ mod words;
 
 pub(crate) use stats::LaneStats;
 pub(crate) use streak::{FEW, Streak};
-pub(crate) use words::{Order, Probed, Report, Reporter, Said};
+pub(crate) use words::{Halt, Order, Probed, Report, Reporter, Said};
 
 use crate::consumer::{Code, Consumer};
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};

@@ -24,7 +24,7 @@ pub enum Reason {
     Paused,
     /// The consumer has stopped by itself, since its handler fails wherever it runs.
     Outage(Outage),
-    /// Somebody has asked for a replay, and no worker has done it yet.
+    /// A replay was requested, and no worker has done it yet.
     ReplayAsked,
     /// Nobody owns it: no living worker runs the consumer.
     Unassigned,
@@ -48,7 +48,7 @@ pub enum Reason {
         /// The workers that should.
         by: Vec<String>,
     },
-    /// Its owner should let go of some of its slots, and does so when its batch ends.
+    /// Its owner should release some of its slots, and does so when its batch ends.
     AwaitsRelease {
         /// Who should own them.
         to: Vec<String>,
@@ -154,7 +154,7 @@ impl fmt::Display for Reason {
             }
             Self::AwaitsClaim { by } => write!(f, "about to be claimed by {}", by.join(", ")),
             Self::AwaitsRelease { to } => {
-                write!(f, "to be let go to {} when its batch ends", to.join(", "))
+                write!(f, "to be released to {} when its batch ends", to.join(", "))
             }
             Self::OwnerDead => f.write_str("its owner is dead; the next worker takes it"),
             Self::Blocked { by, doing, for_ms } => {
@@ -202,7 +202,7 @@ pub(crate) fn reasons(
     if consumer.paused {
         reasons.push(Reason::Paused);
     }
-    reasons.extend(consumer.outage.as_ref().map(Outage::of).map(Reason::Outage));
+    reasons.extend(Outage::of(consumer).map(Reason::Outage));
     if consumer.reset_to.is_some() {
         reasons.push(Reason::ReplayAsked);
     }

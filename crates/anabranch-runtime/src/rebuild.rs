@@ -13,6 +13,7 @@ mod preview;
 mod switch;
 
 use crate::consumer::NEXT;
+use crate::consumers::no_consumer;
 use crate::fold;
 use crate::tables::Tables;
 use anabranch_core::{Position, StoreError};
@@ -124,6 +125,22 @@ impl Rebuild {
     fn new(log: &Log, name: &str, own: Vec<(String, String)>) -> Self {
         let tables = Tables::of(log.store().database());
         Self { log: log.clone(), tables, name: name.to_owned(), own }
+    }
+
+    /// Refuses unless there is a new version, built or being built.
+    pub async fn must_be_under_way(&self) -> Result<(), RebuildError> {
+        let name = &self.name;
+        if !self.tables.registered(Some(&self.next_name())).await?.is_empty() {
+            return Ok(());
+        }
+        Err(RebuildError::Missing(match self.tables.registered(Some(name)).await?.first() {
+            Some(stored) => format!(
+                "no rebuild of `{name}` is under way: it is version {}, and no newer one is being built; a \
+                 program that runs a newer version by ReplicaSet::rebuild begins one",
+                stored.version
+            ),
+            None => no_consumer(name),
+        }))
     }
 
     /// Refuses to leave out a table that the new version is known to write.

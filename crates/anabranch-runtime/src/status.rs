@@ -34,7 +34,7 @@ pub struct ConsumerStatus {
     pub paused: bool,
     /// Whether it has stopped by itself, since its handler fails wherever it runs.
     pub outage: Option<Outage>,
-    /// Where somebody has asked it to begin again.
+    /// Where it is requested to begin again.
     pub replay_from: Option<Position>,
     /// What could not be done for it, such as a replay that its hook refused.
     pub problem: Option<String>,
@@ -76,19 +76,24 @@ pub struct Outage {
     pub for_ms: u64,
     /// How often it was tried since.
     pub probes: u64,
-    /// In how long it is tried again, in milliseconds; 0 if it could be now.
-    pub next_ms: u64,
+    /// In how long it is tried again, in milliseconds; 0 if that is due. Not while the consumer is paused.
+    pub next_ms: Option<u64>,
 }
 
 impl Outage {
-    pub(crate) fn of(stored: &StoredOutage) -> Self {
+    /// The outage of a consumer that has one.
+    pub(crate) fn of(consumer: &Registered) -> Option<Self> {
+        consumer.outage.as_ref().map(|stored| Self::new(stored, consumer.paused))
+    }
+
+    fn new(stored: &StoredOutage, is_paused: bool) -> Self {
         let ms = |time: Duration| time.as_millis() as u64;
         Self {
             error: stored.reason.clone(),
             since_us: stored.since_us,
             for_ms: ms(stored.lasts),
             probes: stored.probes.unsigned_abs(),
-            next_ms: stored.next.map_or(0, ms),
+            next_ms: (!is_paused).then(|| stored.next.map_or(0, ms)),
         }
     }
 }
@@ -99,7 +104,12 @@ impl fmt::Display for Outage {
         let (since, times) =
             (seconds(self.for_ms), if self.probes == 1 { "time" } else { "times" });
         write!(f, "stopped by itself {since} s ago: {}; ", self.error)?;
-        write!(f, "tried {} {times}, next in {} s", self.probes, seconds(self.next_ms))
+        write!(f, "tried {} {times}, ", self.probes)?;
+        match self.next_ms {
+            None => f.write_str("not tried while it is paused"),
+            Some(0) => f.write_str("next is due"),
+            Some(next) => write!(f, "next in {} s", seconds(next)),
+        }
     }
 }
 
@@ -225,7 +235,7 @@ impl Situation {
         let head = log.head().await?;
         // After the cursors, too: none that is as it should be lies beyond it.
         let drawn = log.store().drawn().await?;
-        // Whoever finds its work elsewhere is never behind the log.
+        // A consumer that finds its work elsewhere is never behind the log.
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
         let position = cursors.iter().map(at).min().unwrap_or_default();
@@ -266,6 +276,7 @@ impl Situation {
         });
         let (lag, aside) = (backlog.lag(&all, farthest), backlog.aside(&all));
         Ok(ConsumerStatus {
+            outage: Outage::of(&registered),
             lag: lag.all,
             lag_ready: lag.ready,
             position,
@@ -280,7 +291,6 @@ impl Situation {
             strategy: registered.strategy,
             version: registered.version,
             paused: registered.paused,
-            outage: registered.outage.as_ref().map(Outage::of),
             replay_from: registered.reset_to,
             problem: lost.or(registered.problem),
             name: registered.name,

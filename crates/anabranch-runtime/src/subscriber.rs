@@ -18,6 +18,38 @@ const MAX_DELIVERING: Duration = Duration::from_millis(500);
 ///
 /// Each delivery has an [`idempotency_key`](Delivery::idempotency_key) that stays the same when it is
 /// repeated: hand it on, so that the receiver can recognise it.
+///
+/// ```
+/// use anabranch_core::Partition;
+/// use anabranch_runtime::{Delivery, HandlerError, Result, Subscriber};
+/// use std::time::Duration;
+///
+/// struct Warehouse;
+///
+/// impl Subscriber for Warehouse {
+///     fn name(&self) -> &str {
+///         "warehouse"
+///     }
+///
+///     fn partition(&self) -> Partition {
+///         Partition::entity("Order")
+///     }
+///
+///     async fn deliver(&self, delivery: &Delivery<'_>) -> Result<()> {
+///         let call = post(delivery.idempotency_key(), delivery.event().data_json());
+///         match tokio::time::timeout(Duration::from_secs(10), call).await? {
+///             200..=299 => Ok(()),
+///             422 => Err(HandlerError::for_good("the warehouse refuses this order")),
+///             status => Err(HandlerError::new(format!("the warehouse says {status}"))),
+///         }
+///     }
+/// }
+///
+/// /// Your HTTP client.
+/// async fn post(_idempotency_key: String, _body: &str) -> u16 {
+///     200
+/// }
+/// ```
 pub trait Subscriber: Send + Sync + 'static {
     /// Its name: lower-case letters, digits, `_`, `-` and `.`. Its cursors are kept under it.
     fn name(&self) -> &str;

@@ -90,7 +90,7 @@ impl Database for Effects {
     }
 
     fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
-        // There is one writer, whoever asks.
+        // There is one writer for all callers.
         Ok(Arc::new(self.clone()))
     }
 

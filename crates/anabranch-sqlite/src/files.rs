@@ -1,6 +1,6 @@
 //! Whether the files of a log are still those that were opened.
 //!
-//! Whoever deletes, moves or replaces a file that is open changes a name only: its connections go on with the
+//! To delete, move or replace a file that is open changes a name only: its connections go on with the
 //! file that nobody can find any more, and what they write is lost when the last of them closes. So the names
 //! are compared with what was opened before each use, and after each commit, before it is acknowledged. The
 //! write-ahead log and its index are part of it: for as long as a connection is open, SQLite keeps them.

@@ -3,14 +3,14 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
-/// The first wait, and the longest: whoever waits goes on about a second after the database is back.
+/// The first wait, and the longest: a caller that waits goes on about a second after the database is back.
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 /// How often a log line may say that it is still away.
 const COMPLAIN: Duration = Duration::from_secs(10);
 
-/// Waits that grow while a database is away, each a little other than its neighbours': whoever was
-/// cut off at the same moment does not come back at the same moment.
+/// Waits that grow while a database is away, each a little other than its neighbours': workers
+/// that were cut off at the same moment do not come back at the same moment.
 ///
 /// ```
 /// use anabranch_store::Backoff;
@@ -65,8 +65,15 @@ impl Backoff {
     }
 }
 
-/// A random number from 0 to 1.
-fn random() -> f64 {
+/// A random number from 0 to 1, for jitter: whoever waits for the same does not come at the same moment.
+///
+/// ```
+/// let numbers: Vec<f64> = (0..9).map(|_| anabranch_store::backoff::random()).collect();
+/// assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)));
+/// assert_ne!(numbers[0], numbers[1]);
+/// ```
+#[must_use]
+pub fn random() -> f64 {
     let number = RandomState::new().build_hasher().finish();
     (number >> 11) as f64 / (1u64 << 53) as f64
 }

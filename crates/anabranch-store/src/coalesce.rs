@@ -3,6 +3,7 @@
 //! While a batch is being committed, the appends that arrive queue up; they are the next batch. So
 //! an append that is alone waits for nobody, and under load the commits grow instead of queueing.
 
+use crate::home::Home;
 use crate::log_store::{LogStore, Ticket};
 use anabranch_core::{Append, AppendError, Appended, StoreError};
 use std::sync::Arc;
@@ -19,24 +20,35 @@ const MAX_BATCH_BYTES: usize = 8 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Appender {
     tickets: mpsc::Sender<Ticket>,
+    /// Where the task runs.
+    home: Home,
+    at: Arc<str>,
 }
 
 impl Appender {
     /// Starts the task. It ends when the last sender is gone.
     pub(crate) fn start(store: Arc<dyn LogStore>) -> Self {
         let (tickets, waiting) = mpsc::channel(MAX_WAITING);
-        tokio::spawn(run(store, waiting));
-        Self { tickets }
+        let (home, at) = (Home::here(), store.at().into());
+        home.spawn(run(store, waiting));
+        Self { tickets, home, at }
     }
 
     /// Appends, together with whoever else does so now. An append that has been handed over
     /// happens even if the caller stops waiting for it.
     pub(crate) async fn append(&self, append: Append) -> Result<Appended, AppendError> {
         let (ticket, answer) = Ticket::new(append);
-        if self.tickets.send(ticket).await.is_err() {
-            return Err(StoreError::Closed.into());
-        }
-        answer.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
+        let appended = async {
+            self.tickets.send(ticket).await.ok()?;
+            answer.await.ok()
+        };
+        let runs = match self.home.wait_for(appended).await {
+            Ok(Some(answer)) => return answer,
+            // The task is gone.
+            Ok(None) => self.home.runs().await,
+            Err(not_running) => Err(not_running),
+        };
+        Err(runs.err().map_or(StoreError::Closed, |why| why.at(&self.at)).into())
     }
 }
 

@@ -25,7 +25,7 @@ pub trait Database: Send + Sync {
         self.begin_as(&Who::hook())
     }
 
-    /// The same database with connections of its own, so that whoever uses this one cannot use them
+    /// The same database with connections of its own, so that users of this one cannot use them
     /// up.
     fn apart(&self) -> Result<Arc<dyn Database>, StoreError>;
 
@@ -261,7 +261,7 @@ pub enum Work {
 /// What a signal is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Cursors have become free, or somebody asks a worker for something.
+    /// Cursors have become free, or something is requested of a worker.
     Workers,
     /// There are tasks to run.
     Tasks,

@@ -8,6 +8,7 @@
 //! | [`read`] | reads as builders that end in a stream of events |
 //! | [`event_stream`] | the stream of events, and the task that feeds it |
 //! | [`database`] | [`Database`]: what a backend must provide for effects |
+//! | [`home`] | the runtime that a log was opened in |
 //! | [`control`] | statements that begin or end transactions |
 //! | [`value`] | values of statements and rows |
 //! | [`options`] | what a log can be opened with |
@@ -25,6 +26,7 @@ pub mod contract;
 pub mod control;
 pub mod database;
 pub mod event_stream;
+pub mod home;
 pub mod log;
 pub mod log_store;
 pub mod migration;
@@ -36,6 +38,7 @@ pub mod value;
 pub use backoff::Backoff;
 pub use database::Database;
 pub use event_stream::EventStream;
+pub use home::{Home, NotRunning};
 pub use log::Log;
 pub use log_store::{
     Filter, Head, LogStore, Page, PageEnd, ReadRequest, Scope, SlotFilter, Ticket,

@@ -14,6 +14,9 @@ use uuid::Uuid;
 
 /// A log of events: ordered, append-only, in streams. Cheap to clone; clones share connections and
 /// commits.
+///
+/// What it has running belongs to the tokio runtime that it was opened in. Other runtimes of the process may use
+/// it while that one runs; else they get [`StoreError::OtherRuntime`]. So open it in the runtime that uses it.
 #[derive(Clone)]
 pub struct Log {
     store: Arc<dyn LogStore>,

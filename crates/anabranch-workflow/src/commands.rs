@@ -3,10 +3,11 @@
 use crate::error::{LoadError, SendError};
 use crate::lifecycle::is_ours;
 use crate::load::{Loaded, Mode};
-use crate::pace::{Pace, random};
+use crate::pace::Pace;
 use crate::workflows::Inner;
 use crate::{Workflow, Workflows};
 use anabranch_core::{AppendError, Expected, NewEvent, StreamId};
+use anabranch_store::backoff::random;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

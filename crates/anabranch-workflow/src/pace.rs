@@ -4,7 +4,6 @@
 //! Who appends without a break wins every time, since it alone knows the newest version, and others
 //! could try for ever. So nobody goes on without a break, and who has met others waits a little.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 /// After so many commands in a row …
@@ -62,11 +61,6 @@ impl Pace {
     }
 }
 
-/// A number from 0 to 1 that others do not choose as well.
-pub(crate) fn random() -> f64 {
-    f64::from(RandomState::new().hash_one(()) as u32) / f64::from(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +93,5 @@ mod tests {
         assert_eq!(pace.wait(now + MINDFUL, 1.0), Duration::ZERO);
         assert_eq!(Pace::after_conflict(1, 1.0), AFTER_CONFLICT);
         assert_eq!(Pace::after_conflict(u32::MAX, 1.0), AFTER_CONFLICTS);
-        assert!((0.0..=1.0).contains(&random()));
     }
 }

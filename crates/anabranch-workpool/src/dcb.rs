@@ -191,7 +191,7 @@ impl<H: DcbHandler> Dcb<H> {
         command: H::Command,
     ) -> Result<DcbOutcome<H::Output>, DcbFailure> {
         let key = scope.to_string();
-        // Whoever waits for the scope comes first.
+        // Commands that wait for the scope come first.
         if self.tasks.is_open(&key).await? {
             let task = NewTask::new(key, &Wanted { scope: scope.clone(), command });
             return Ok(DcbOutcome::Queued(self.tasks.enqueue(task).await?.id));
@@ -204,7 +204,7 @@ impl<H: DcbHandler> Dcb<H> {
             Err(DcbError::Conflict(error)) => error.to_string(),
             Err(DcbError::Failed(error)) => return Err(DcbFailure::Failed(error)),
         };
-        let Some(wait) = self.retry.delay(1, crate::ending::random()) else {
+        let Some(wait) = self.retry.delay(1, anabranch_store::backoff::random()) else {
             return Err(exceeded(scope, 1, &error).into());
         };
         let task = NewTask::new(key, &Wanted { scope: scope.clone(), command });

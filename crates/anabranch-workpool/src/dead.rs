@@ -1,4 +1,4 @@
-//! What is done with tasks whose attempts are used up: look at them, try them again, discard them.
+//! What is done with tasks that failed: look at them, try them again, discard those whose attempts are used up.
 
 use crate::filter::TaskFilter;
 use crate::tables::{Why, column, instead};
@@ -55,6 +55,8 @@ impl Tasks {
     /// Tries a dead task again, as if it had never failed. Also one that was skipped: its key has gone on, so
     /// it is run after what has been run meanwhile.
     ///
+    /// One that waits for its next attempt has it now: an endpoint is back, say.
+    ///
     /// One that was compensated is refused, with what was done instead ([`TaskError::Compensated`]): to try it
     /// again would do both. [`retry_anyway`](Self::retry_anyway) does.
     pub async fn retry(&self, task: Uuid) -> Result<(), TaskError> {
@@ -71,10 +73,16 @@ impl Tasks {
         let Locked { status, instead, is_held } = one(task, locked)?;
         let state = status.state;
         if !state.is_dead() {
-            return Err(not_so(
-                task,
-                &format!("it is {state}; only a dead one can be tried again"),
-            ));
+            return match self.hurry(session, task).await? {
+                true => Ok(Vec::new()),
+                false => Err(not_so(
+                    task,
+                    &format!(
+                        "it is {state}; only a dead one, or one that waits for its next attempt, can be tried \
+                         again"
+                    ),
+                )),
+            };
         }
         if state == TaskState::Compensated && !anyway {
             // Rolled back first: on SQLite nobody else could look.
@@ -155,6 +163,16 @@ impl Tasks {
         };
         let rows = answers.iter().flat_map(|answer| &answer.rows);
         Ok((session, rows.map(task).collect::<Result<_, StoreError>>()?))
+    }
+
+    /// Has a task tried now, if it waits for its next attempt; says whether it does.
+    async fn hurry(&self, mut session: Box<dyn Session>, task: Uuid) -> Result<bool, TaskError> {
+        let statements = vec![self.tables.hurry(task), Statement::signal(Topic::Tasks)];
+        match session.run(statements, End::Commit).await {
+            Ok(_) => Ok(true),
+            Err(failed) if failed.is_unmatched() => Ok(false),
+            Err(failed) => Err(failed.into_store_error(self.database.at()).into()),
+        }
     }
 
     /// Makes tasks ready that are locked, and releases the keys that they held.

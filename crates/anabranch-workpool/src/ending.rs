@@ -7,8 +7,9 @@ use crate::task::{Task, TaskRef};
 use anabranch_core::{Failure, HashRule, InputError, Retry};
 use anabranch_runtime::HandlerError;
 use anabranch_store::Log;
+use anabranch_store::backoff::random;
 use anabranch_store::database::Statement;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::fmt;
 use std::time::Duration;
 
 /// A task that was run, with its result as JSON and what is to follow.
@@ -44,7 +45,7 @@ fn enqueue(tables: &Tables, rule: HashRule, tasks: &[(String, NewTask)]) -> Vec<
     tables.enqueue(rule, &tasks)
 }
 
-/// Refuses tasks that could not be enqueued: found out now, they fail whoever wants them.
+/// Refuses tasks that could not be enqueued: found out now, they fail the task that wants them.
 pub(crate) fn check(tasks: &[(String, NewTask)], payload_bytes: usize) -> Result<(), InputError> {
     tasks.iter().try_for_each(|(pool, task)| task.check(pool, payload_bytes))
 }
@@ -60,6 +61,20 @@ pub(crate) enum Verdict {
     GoOn,
     /// The pool stops.
     Stop,
+}
+
+/// What becomes of the task, and of what waits behind it.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Again(wait) => write!(f, "it is tried again in {wait:.1?}"),
+            Self::Park => {
+                f.write_str("it is dead, and its key is held until it is retried or discarded")
+            }
+            Self::GoOn => f.write_str("its attempts are used up, and its key goes on without it"),
+            Self::Stop => f.write_str("it stays as it is, and its pool stops"),
+        }
+    }
 }
 
 /// What becomes of a task that has failed, and the statements that store it.
@@ -102,8 +117,20 @@ pub(crate) fn failed(
     (verdict, statements)
 }
 
-/// A random number from 0 to 1, for jitter.
-pub(crate) fn random() -> f64 {
-    let number = RandomState::new().build_hasher().finish();
-    (number >> 11) as f64 / (1u64 << 53) as f64
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_says_what_becomes_of_a_task_in_plain_words() {
+        let again = Verdict::Again(Duration::from_micros(1_234_567));
+        assert_eq!(again.to_string(), "it is tried again in 1.2s");
+        for (verdict, words) in [
+            (Verdict::Park, "dead, and its key is held"),
+            (Verdict::GoOn, "its key goes on"),
+            (Verdict::Stop, "its pool stops"),
+        ] {
+            assert!(verdict.to_string().contains(words), "{verdict}");
+        }
+    }
 }

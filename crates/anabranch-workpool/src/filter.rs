@@ -1,6 +1,7 @@
 //! Which of the tasks whose attempts are used up are meant.
 
 use anabranch_core::TaskState;
+use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -54,11 +55,42 @@ pub struct TaskCondition {
     pub(crate) text: String,
 }
 
+impl TaskCondition {
+    /// Whether it is about pools, and none of these meets it.
+    #[must_use]
+    pub fn is_of_no_pool(&self, pools: &[String]) -> bool {
+        let meets = |pool: &String| match self.contains {
+            true => pool.contains(&self.text),
+            false => *pool == self.text,
+        };
+        self.field == Field::Pool && !pools.iter().any(meets)
+    }
+}
+
+/// As it is written.
+impl fmt::Display for TaskCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.contains { '~' } else { '=' };
+        write!(f, "{}{sign}{}", self.field.name(), self.text)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
     Pool,
     Key,
     Error,
+}
+
+impl Field {
+    /// Its name, and that of its column.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Pool => "pool",
+            Self::Key => "key",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// A text that is no condition.
@@ -76,12 +108,9 @@ impl FromStr for TaskCondition {
         let wrong = || TaskConditionError(text.to_owned());
         let at = text.find(['=', '~']).ok_or_else(wrong)?;
         let (field, rest) = text.split_at(at);
-        let field = match field.trim() {
-            "pool" => Field::Pool,
-            "key" => Field::Key,
-            "error" => Field::Error,
-            _ => return Err(wrong()),
-        };
+        let fields = [Field::Pool, Field::Key, Field::Error];
+        let named = fields.into_iter().find(|known| known.name() == field.trim());
+        let field = named.ok_or_else(wrong)?;
         let (contains, text) = (rest.starts_with('~'), &rest[1..]);
         // Everything contains nothing: that would be a slip of the keyboard that retries everything.
         if contains && text.is_empty() {
@@ -104,6 +133,21 @@ mod tests {
         assert_eq!(read("pool=a=b"), (Field::Pool, false, "a=b".to_owned()));
         assert_eq!(read("error~x = ~y"), (Field::Error, true, "x = ~y".to_owned()));
         assert_eq!(read("key ="), (Field::Key, false, String::new()));
+    }
+
+    #[test]
+    fn a_condition_on_pools_is_of_one_that_is_there() {
+        let is_of_none = |text: &str, pools: &[&str]| {
+            let condition: TaskCondition = text.parse().unwrap();
+            assert_eq!(condition.to_string(), text, "it is shown as it was written");
+            let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
+            condition.is_of_no_pool(&pools)
+        };
+        let pools = ["mails", "payouts"];
+        assert!(!is_of_none("pool=payouts", &pools) && is_of_none("pool=payout", &pools));
+        assert!(!is_of_none("pool~out", &pools) && is_of_none("pool~Out", &pools));
+        assert!(is_of_none("pool=payouts", &[]) && is_of_none("pool=", &pools));
+        assert!(!is_of_none("key=payout", &[]) && !is_of_none("error~payout", &[]));
     }
 
     #[test]

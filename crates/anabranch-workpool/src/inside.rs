@@ -93,7 +93,7 @@ impl<P: Pool> Lane<'_, P> {
                 let permit = tokio::select! {
                     biased;
                     permit = permits.acquire_owned() => permit,
-                    // Whoever waits for its turn lets go, too.
+                    // A lane that waits for its turn releases slots, too.
                     () = self.holding.news() => continue,
                 };
                 let at_once = self.holding.at_once(self.inside.settings.batch_size);
@@ -303,16 +303,17 @@ pub(crate) async fn fail(
     loop {
         let (verdict, statements) =
             ending::failed(&reader.tables, (holding.log(), &pool), retry, (task, error), &gave_up);
-        tracing::warn!(pool, key, task = %id, %error, ?verdict, "a task has failed");
         let mut is_stopped = *is_broken.get_or_insert_with(|| {
             let is_given_up = !matches!(verdict, Verdict::Again(_));
             is_streak && holding.fails((key, task.slot), is_given_up, error.again(), &said)
         });
         if !is_stopped && matches!(verdict, Verdict::Stop) {
             let remedy = "its policy is to stop: correct it, and it goes on with this task";
-            holding.stop_at(task.slot, &said, remedy);
+            holding.stop_at(task.slot, (&said, error.again()), remedy);
             is_stopped = true;
         }
+        let becomes = if is_stopped { &Verdict::Stop } else { &verdict };
+        tracing::warn!(pool, key, task = %id, %error, "a task has failed; {becomes}");
         if is_stopped {
             // It stays as it is in the table, and is read again when the pool goes on.
             reader.sight.hold(key);
@@ -377,7 +378,7 @@ pub(crate) async fn open(
     rows.map(|row| crate::tables::column(database.at(), row, "id")).collect()
 }
 
-/// Forgets tasks that ended long ago, and says when to do so again. Whoever holds slot 0 does it.
+/// Forgets tasks that ended long ago, and says when to do so again. The lane that holds slot 0 does it.
 pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSettings) -> Instant {
     let mut pause = PRUNE;
     if holding.slots().contains(anabranch_core::Slot::ZERO) {

@@ -1,7 +1,7 @@
 //! Work pools: durable tasks, run one at a time and in order for each key, in parallel across keys, by
 //! as many processes as there are.
 //!
-//! A task is a row, and its key has a slot: whoever owns the slot runs the task. So there is nobody to
+//! A task is a row, and its key has a slot: the worker that owns the slot runs the task. So there is nobody to
 //! compete with for it, and what holds for consumers holds for tasks: order is kept across processes,
 //! crashes and rescaling, and a process that has lost its slots stores nothing.
 //!

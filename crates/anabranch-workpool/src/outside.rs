@@ -208,7 +208,7 @@ impl<P: OutsidePool> Lane<'_, P> {
                         failed.push((done.remove(0).task, error));
                         count = done.len();
                     } else {
-                        // Checkpoints that the database refuses: whoever waits for them is told.
+                        // Checkpoints that the database refuses: tasks that wait for them get an error.
                         tracing::warn!(pool = self.reader.pool, %error, "cannot save a checkpoint");
                         saves.clear();
                         count = done.len();

@@ -66,6 +66,38 @@ pub trait Pool: Send + Sync + 'static {
 /// Tasks of one key are run one at a time, in order, and the next begins when the end of the one before
 /// is stored. Tasks of different keys run at the same time, up to
 /// [`max_parallelism`](PoolSettings::max_parallelism) in each process.
+///
+/// ```
+/// use anabranch_runtime::Result;
+/// use anabranch_workpool::{NewTask, OutsidePool, Run, Task};
+/// use std::time::Duration;
+///
+/// /// Prints a statement, page by page: a crash goes on at the page that is next.
+/// struct Statements;
+///
+/// impl OutsidePool for Statements {
+///     type Output = u32;
+///     fn name(&self) -> &str {
+///         "statements"
+///     }
+///     async fn run(&self, task: &Task, run: &mut Run) -> Result<u32> {
+///         let pages: u32 = task.payload()?;
+///         let first: u32 = run.checkpoint()?.unwrap_or(1);
+///         for page in first..=pages {
+///             let key = format!("{}:{page}", task.idempotency_key());
+///             tokio::time::timeout(Duration::from_secs(30), print(key, page)).await??;
+///             run.save(&(page + 1)).await?;
+///         }
+///         run.then("mails", NewTask::new(task.key(), &pages));
+///         Ok(pages)
+///     }
+/// }
+///
+/// /// Your printer.
+/// async fn print(_idempotency_key: String, _page: u32) -> std::io::Result<()> {
+///     Ok(())
+/// }
+/// ```
 pub trait OutsidePool: Send + Sync + 'static {
     /// What a task returns. It is kept with the task.
     type Output: Serialize + Send;

@@ -136,6 +136,17 @@ impl Queue {
         self.settle(&key);
     }
 
+    /// A task that somebody has asked for: it does not wait any longer, if it did, and has all its attempts.
+    pub(crate) fn hurry(&mut self, task: Task, now: Instant) {
+        let key = Arc::clone(&task.key);
+        let line = self.lines.get_mut(&key);
+        match line.and_then(|line| line.tasks.iter_mut().find(|(known, _)| known.id == task.id)) {
+            Some(known) => *known = (task, None),
+            None => self.add(task, now),
+        }
+        self.settle(&key);
+    }
+
     /// The first tasks of a key that has more were read: `rest` says that there may be even more.
     pub(crate) fn refilled(&mut self, key: &str, tasks: Vec<Task>, rest: bool, now: Instant) {
         let Some(line) = self.lines.get_mut(key) else { return };

@@ -111,6 +111,7 @@ impl Reader {
         let known_on: &[uuid::Uuid] = if ask.after == 0 { &ask.known } else { &[] };
         let on = Look { after: ask.after, up_to: i64::MAX, known: known_on, ..look };
         statements.push(self.tables.ready(&on));
+        statements.push(self.tables.hurried(&look));
         statements.extend(self.tables.scheduled(&look));
         let refills = ask.refill.iter();
         statements.extend(refills.map(|of| self.tables.ready_of(&self.pool, &of.key, of.count)));
@@ -123,11 +124,13 @@ impl Reader {
         let last = last.rows.first().map(|row| column(&self.at, row, "seq"));
         let last = last.transpose()?.flatten();
         let full = if ask.full { self.tasks(&next())? } else { Vec::new() };
-        let (on, due) = (self.tasks(&next())?, self.tasks(&next())?);
+        let (on, hurried) = (self.tasks(&next())?, self.tasks(&next())?);
+        let due = self.tasks(&next())?;
         let wait = next().rows.first().map(|row| column::<u64>(&self.at, row, "wait_us"));
         let next_due = wait.transpose()?.map(Duration::from_micros);
         let refills = ask.refill.iter().map(|_| self.tasks(&next())).collect::<Result<_, _>>()?;
-        let found = Found { held, last, full, on, due, next_due, refills, took: started.elapsed() };
+        let took = started.elapsed();
+        let found = Found { held, last, full, on, hurried, due, next_due, refills, took };
         self.sight.found(&ask, found, queue, Instant::now());
         Ok(())
     }
@@ -160,7 +163,7 @@ impl Reader {
             return Ok(());
         }
         let mut tx = holding.begin();
-        // Whoever releases a key waits for this lock, and finds what is put behind it here.
+        // A process that releases a key waits for this lock, and finds what is put behind it here.
         let lock = tx.query_statement(self.tables.lock_held(&self.pool, &held)).await;
         if let Ok(rows) = lock {
             let still: HashSet<String> =

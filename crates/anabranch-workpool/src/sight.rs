@@ -77,6 +77,8 @@ pub(crate) struct Found {
     pub(crate) last: Option<i64>,
     pub(crate) full: Vec<Task>,
     pub(crate) on: Vec<Task>,
+    /// What somebody has asked for at once, known or not.
+    pub(crate) hurried: Vec<Task>,
     /// Scheduled tasks whose time has come.
     pub(crate) due: Vec<Task>,
     /// How long until the next one's has.
@@ -211,6 +213,7 @@ impl Sight {
             }
             found.on.into_iter().for_each(|task| queue.add(task, now));
         }
+        found.hurried.into_iter().for_each(|task| queue.hurry(task, now));
         found.due.into_iter().for_each(|task| queue.add(task, now));
         // They were read last: what of their keys was left out before is among them.
         for (refill, tasks) in ask.refill.iter().zip(found.refills) {

@@ -31,6 +31,13 @@ const OPEN: TaskStates = TaskStates::OPEN;
 const UNFINISHED: TaskStates = TaskStates::UNFINISHED;
 const FINISHED: TaskStates = TaskStates::FINISHED;
 
+/// A task that is to be tried at once, though it waited: due before all others, in the index of what will be due,
+/// where it is found without a look at those that wait.
+const HURRIED: &str = "state = 1 AND due_us = 0";
+/// How a task is shown: one that is to be tried at once is ready.
+const SHOWN: &str = "CASE WHEN state = 1 AND due_us = 0 THEN 0 ELSE state END";
+const _: () = assert!(SCHEDULED == 1 && READY == 0);
+
 /// The tables of tasks, as statements write them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
@@ -198,6 +205,18 @@ impl Tables {
         );
         let next_values = vec![look.pool.into(), self.slots(look.slots)];
         [Statement::query(due, values), Statement::query(next, next_values)]
+    }
+
+    /// Tasks that somebody asked for while they waited for their next attempt. A lane that waits with them learns
+    /// it so, and one that does not know them must not run what stands behind them: all of them, always.
+    pub(crate) fn hurried(&self, look: &Look<'_>) -> Statement {
+        let select = format!(
+            "SELECT {COLUMNS}, {} AS now_us FROM {} WHERE pool = $1 AND {HURRIED}{}",
+            self.now,
+            self.tasks,
+            self.of_slots(2)
+        );
+        Statement::query(select, vec![look.pool.into(), self.slots(look.slots)])
     }
 
     fn of_slots(&self, place: u8) -> String {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A task, as whoever runs it sees it.
+/// A task, as its handler sees it.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub(crate) id: Uuid,
@@ -59,7 +59,7 @@ impl Task {
         self.attempts + 1
     }
 
-    /// The same for every attempt of this task, and for no other task. Hand it to whoever is called
+    /// The same for every attempt of this task, and for no other task. Pass it to the system that is called
     /// outside, so that a repeated call can be recognised.
     #[must_use]
     pub fn idempotency_key(&self) -> String {
@@ -149,7 +149,7 @@ pub struct OnComplete {
     pub payload: serde_json::Value,
 }
 
-/// How a task stands, for whoever asks.
+/// How a task stands.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskStatus {
     /// Its id.

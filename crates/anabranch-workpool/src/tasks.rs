@@ -230,6 +230,15 @@ impl Tasks {
         Ok(self.statuses(&answers)?)
     }
 
+    /// The names of the pools that have tasks, or keys that are held. One without either is known only as a
+    /// [consumer](anabranch_runtime::Consumers::list), if a worker has run it.
+    pub async fn pools(log: &Log) -> Result<Vec<String>, TaskError> {
+        let tasks = Self::of(log, "");
+        let answers = tasks.run(vec![tasks.tables.pools()]).await?;
+        let name = |row: &Row| Ok(column(log.at(), row, "pool")?);
+        answers.iter().flat_map(|answer| &answer.rows).map(name).collect()
+    }
+
     /// How many tasks of each pool stand how.
     pub async fn counts(log: &Log) -> Result<Vec<PoolCounts>, TaskError> {
         Self::count(log, None).await

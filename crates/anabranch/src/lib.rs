@@ -20,7 +20,7 @@
 //! let placed = NewEvent::new("OrderPlaced", json!({ "total": 40 })).with_customer("cust-7");
 //! log.append(&order, Expected::NoStream, [placed]).await?;
 //!
-//! // Somebody who believes that the order does not exist yet is told otherwise.
+//! // A caller that believes that the order does not exist yet gets an error.
 //! let again = NewEvent::new("OrderPlaced", json!({ "total": 41 }));
 //! let error = log.append(&order, Expected::NoStream, [again]).await.unwrap_err();
 //! assert_eq!(
@@ -163,11 +163,27 @@
 //! # Ok(()) }
 //! ```
 //!
-//! No SQL at all: [`View`]. Effects elsewhere: [`Subscriber`]. How they stand: [`Consumers`].
+//! No SQL at all: [`View`]. Effects elsewhere: [`Subscriber`], and [`OutsidePool`] for tasks. How they stand:
+//! [`Consumers`].
 //!
 //! Typed events with upcasters: [`EventSchema`]. Appending inside a transaction of your own:
 //! [`sqlite::Sqlite::append_in`] and [`postgres::Postgres::append_in`], reached by
 //! [`Log::backend`].
+//!
+//! # Logs
+//!
+//! What a program should know of failures, waits and hand-overs is logged through
+//! [`tracing`](https://docs.rs/tracing), with targets that begin with `anabranch`. Nothing is shown before the
+//! program installs a subscriber of `tracing`, such as
+//! [`tracing-subscriber`](https://docs.rs/tracing-subscriber) with its feature `env-filter`:
+//!
+//! ```
+//! use tracing_subscriber::EnvFilter;
+//! let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+//! tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+//! ```
+//!
+//! `RUST_LOG=anabranch=info` adds generations, claims and tries.
 //!
 //! # What is guaranteed
 //!
@@ -197,6 +213,11 @@ pub use anabranch_postgres as postgres;
 pub use anabranch_sqlite as sqlite;
 
 mod url;
+
+/// The programs of the page, compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/effects-outside.md")]
+mod effects_outside {}
 
 /// What most programs need: `use anabranch::prelude::*;`.
 pub mod prelude {

@@ -36,7 +36,7 @@ pub(crate) fn parse(url: &str) -> Result<Backend<'_>, InputError> {
             bad("this program was built without the feature `postgres`")
         }
         _ => bad("names no database that we know; write sqlite:orders.db, sqlite::memory: or \
-             postgres://user@host/database"),
+             postgres://user:password@host:5432/database"),
     }
 }
 

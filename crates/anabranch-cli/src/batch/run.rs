@@ -14,7 +14,7 @@ use std::time::Duration;
 /// More connections than this are not opened unless they are asked for: slow handlers do not need them.
 const MAX_DEFAULT_SESSIONS: usize = 16;
 
-/// Handle the rows of a table, each once, together with whoever else runs the same job
+/// Handle the rows of a table, each once, together with all others that run the same job
 ///
 /// Started several times, the instances share the rows by claims: no row is handled by two of them. With
 /// --instance-id I --instance-count N an instance handles only rows with key % N = I (text: the FNV-1a hash

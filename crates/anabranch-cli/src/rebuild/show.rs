@@ -25,7 +25,7 @@ pub(super) fn difference(difference: &TableDifference) -> anyhow::Result<()> {
     examples.iter().try_for_each(|example| output::line(format_args!("  {example}")))
 }
 
-/// What a switch would do, for whoever is to confirm it.
+/// What a switch would do, for the person who is to confirm it.
 pub(super) fn preview(preview: &SwitchPreview, comparison: &str) {
     let SwitchPreview { consumer, old, new, columns } = preview;
     eprintln!("`{consumer}` would go from version {} to version {}:", old.version, new.version);

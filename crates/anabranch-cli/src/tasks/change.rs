@@ -3,7 +3,7 @@
 use super::One;
 use crate::confirm::Confirm;
 use crate::target::Target;
-use anabranch::TaskState;
+use anabranch::{TaskState, Tasks};
 use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;
@@ -38,6 +38,15 @@ struct Key {
 
     /// The key
     key: String,
+}
+
+impl Key {
+    /// The tasks of its pool, which must be there.
+    async fn tasks(&self) -> anyhow::Result<Tasks> {
+        let log = self.target.connect().await?;
+        super::must_exist(&log, &self.pool).await?;
+        Ok(Tasks::of(&log, &self.pool))
+    }
 }
 
 /// Run nothing of a key until it is resumed; what runs at this moment is finished
@@ -104,8 +113,9 @@ impl Discard {
 
 impl PauseKey {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let Key { target, pool, key } = self.key;
-        super::tasks(&target, &pool).await?.pause_key(&key).await?;
+        let tasks = self.key.tasks().await?;
+        let Key { pool, key, .. } = self.key;
+        tasks.pause_key(&key).await?;
         eprintln!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
         Ok(())
     }
@@ -113,8 +123,9 @@ impl PauseKey {
 
 impl ResumeKey {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let Key { target, pool, key } = self.key;
-        super::tasks(&target, &pool).await?.resume_key(&key).await?;
+        let tasks = self.key.tasks().await?;
+        let Key { pool, key, .. } = self.key;
+        tasks.resume_key(&key).await?;
         eprintln!("`{key}` of pool `{pool}` is not paused any more");
         Ok(())
     }

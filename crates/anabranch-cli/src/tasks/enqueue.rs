@@ -40,7 +40,7 @@ pub(crate) struct Enqueue {
     unique: Option<String>,
 
     /// The id of the task: enqueueing it again changes nothing
-    #[arg(long, value_name = "UUID")]
+    #[arg(long, value_name = "UUID", value_parser = super::id)]
     id: Option<Uuid>,
 
     /// Print one JSON object

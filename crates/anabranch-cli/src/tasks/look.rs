@@ -93,11 +93,15 @@ impl Pools {
 
 impl List {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let tasks = super::tasks(&self.target, &self.pool).await?;
+        let log = self.target.connect().await?;
+        let tasks = Tasks::of(&log, &self.pool);
         let states = self.state.map_or_else(|| LEFT.to_vec(), |state| vec![state]);
         let mut found = Vec::new();
         for state in states {
             found.extend(tasks.list(state, self.limit - found.len()).await?);
+        }
+        if found.is_empty() {
+            super::must_exist(&log, &self.pool).await?;
         }
         if self.json {
             return found.iter().try_for_each(output::json);

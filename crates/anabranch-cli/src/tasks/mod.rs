@@ -16,9 +16,10 @@ mod show;
 
 pub(crate) use look::number;
 
+use crate::status::POOL;
 use crate::target::Target;
-use anabranch::{StoreError, TaskStatus, Tasks};
-use anyhow::Context;
+use anabranch::{Consumers, Log, StoreError, TaskStatus, Tasks};
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use uuid::Uuid;
@@ -72,13 +73,14 @@ struct One {
     target: Target,
 
     /// The task, as `tasks list` and `tasks enqueue` show it
+    #[arg(value_parser = id)]
     id: Uuid,
 }
 
 impl One {
     /// The tasks, of whichever pool this one is, and how it stands.
     async fn find(&self) -> anyhow::Result<(Tasks, TaskStatus)> {
-        let tasks = tasks(&self.target, "").await?;
+        let tasks = tasks(&self.target).await?;
         let status = tasks.status(self.id).await?.with_context(|| none(self.id))?;
         Ok((tasks, status))
     }
@@ -91,7 +93,36 @@ fn none(id: Uuid) -> String {
     )
 }
 
-/// The tasks of a pool. Looking after a log does not upgrade it, nor create it.
-async fn tasks(target: &Target, pool: &str) -> Result<Tasks, StoreError> {
-    Ok(Tasks::of(&target.connect().await?, pool))
+/// An id, as it is written.
+fn id(text: &str) -> Result<Uuid, String> {
+    text.parse().map_err(|_| {
+        "the id of a task looks like 0199d3a0-5f5e-7c3a-9d0e-6a1f6c1f0a11; `anabranch tasks list POOL` shows \
+         those of a pool"
+            .to_owned()
+    })
+}
+
+/// How to find out which pools there are.
+const WHICH_POOLS: &str = "one appears when a task is enqueued for it or a worker first runs it; `anabranch tasks` \
+                           shows those that have tasks, and `anabranch status` those that were run";
+
+/// The names of all pools.
+async fn pools(log: &Log) -> anyhow::Result<Vec<String>> {
+    let mut pools = Tasks::pools(log).await?;
+    let run = Consumers::of(log).list().await?.into_iter().filter(|status| status.kind == POOL);
+    pools.extend(run.map(|status| status.name));
+    Ok(pools)
+}
+
+/// Refuses a pool that nobody has: what is said of it would be true, and about nothing.
+async fn must_exist(log: &Log, pool: &str) -> anyhow::Result<()> {
+    match pools(log).await?.iter().any(|known| known == pool) {
+        true => Ok(()),
+        false => bail!("there is no pool `{}`; {WHICH_POOLS}", pool.escape_debug()),
+    }
+}
+
+/// The tasks of whichever pool. To look at a log or operate it does not upgrade it, nor create it.
+async fn tasks(target: &Target) -> Result<Tasks, StoreError> {
+    Ok(Tasks::of(&target.connect().await?, ""))
 }

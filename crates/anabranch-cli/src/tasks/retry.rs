@@ -1,7 +1,7 @@
-//! Tries dead tasks again: one, or all that meet conditions.
+//! Tries tasks again: one, or all dead ones that meet conditions.
 
 use super::look::state;
-use super::none;
+use super::{WHICH_POOLS, none};
 use crate::confirm::Confirm;
 use crate::output::count;
 use crate::target::Target;
@@ -17,7 +17,8 @@ const TELL: Duration = Duration::from_secs(1);
 
 /// Try dead tasks again, as if they had never failed; what their keys held back follows
 ///
-/// One by its id, or several by --all or --where. A task that was compensated (others were enqueued instead of
+/// One by its id, or several by --all or --where. A task that waits for its next attempt, given by its id, has that
+/// attempt now. A task that was compensated (others were enqueued instead of
 /// it) is refused with what was enqueued, since to try it again would do both; --force does.
 #[derive(Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["id", "all", "conditions"])))]
@@ -26,6 +27,7 @@ pub(crate) struct Retry {
     target: Target,
 
     /// The task, as `tasks list` shows it
+    #[arg(value_parser = super::id)]
     id: Option<Uuid>,
 
     /// All tasks of all pools that wait for somebody
@@ -58,7 +60,7 @@ impl Retry {
     }
 
     async fn one(&self, id: Uuid) -> anyhow::Result<()> {
-        let tasks = super::tasks(&self.target, "").await?;
+        let tasks = super::tasks(&self.target).await?;
         let task = tasks.status(id).await?.with_context(|| none(id))?;
         if !self.force {
             tasks.retry(id).await?;
@@ -90,6 +92,10 @@ impl Retry {
         let all: u64 = found.iter().map(|(_, tasks)| tasks).sum();
         let what = format!("{} task", self.state);
         if all == 0 {
+            let pools = super::pools(&log).await?;
+            if let Some(wrong) = self.conditions.iter().find(|given| given.is_of_no_pool(&pools)) {
+                bail!("there is no pool for which `{wrong}` is true; {WHICH_POOLS}");
+            }
             eprintln!("no {what} is as you say; `anabranch tasks` shows the pools");
             return Ok(ExitCode::SUCCESS);
         }

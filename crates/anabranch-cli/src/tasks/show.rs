@@ -23,7 +23,7 @@ pub(crate) struct Show {
 impl Show {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let id = self.one.id;
-        let tasks = super::tasks(&self.one.target, "").await?;
+        let tasks = super::tasks(&self.one.target).await?;
         let task = tasks.details(id).await?.with_context(|| none(id))?;
         match self.json {
             true => output::json(&task),
@@ -32,7 +32,7 @@ impl Show {
     }
 }
 
-/// What a state means for whoever looks, where its name does not say it.
+/// What a state means for the reader, where its name does not say it.
 fn meaning(state: TaskState) -> &'static str {
     match state {
         TaskState::Dead => {

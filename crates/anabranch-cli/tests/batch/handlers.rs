@@ -51,7 +51,7 @@ async fn rows_that_fail_are_listed_and_retried(rows: Rows) {
     assert_eq!(rows.run(&["--retry-failed", "--sql", &copy])["failed"], 2);
     assert_eq!(failed(&rows)[1]["attempts"], 2);
     mend(&rows).await;
-    // Whoever failed them, they belong to the part that their key says.
+    // Whichever instance failed them, they belong to the part that their key says.
     let part = ["--instance-count", "2", "--retry-failed", "--sql", &copy, "--instance-id"];
     for id in ["0", "1"] {
         assert_eq!(rows.run(&[&part[..], &[id]].concat())["succeeded"], 1);

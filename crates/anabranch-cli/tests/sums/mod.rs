@@ -1,4 +1,4 @@
-//! A log with a projection that runs in this process, so that there is something to look after.
+//! A log with a projection that runs in this process, so that there is something to operate.
 
 use crate::process;
 use anabranch::prelude::*;

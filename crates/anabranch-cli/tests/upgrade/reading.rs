@@ -12,7 +12,7 @@ on_both! {
 }
 
 /// Those who look, and those who ask workers for something, which old ones understand.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 23] = [
     "tail",
     "tail --after 0 --json",
     "tail --stream Key:1",
@@ -28,8 +28,12 @@ const COMMANDS: [&str; 19] = [
     "resume ledger",
     "parked list ledger",
     "tasks pools",
-    "tasks list payouts",
     "tasks enqueue payouts cust-7 40",
+    "tasks list payouts",
+    "tasks list payouts --state done",
+    "tasks retry --where pool=payouts",
+    "tasks pause-key payouts cust-7",
+    "tasks resume-key payouts cust-7",
     "partition explain Key:1 --consumer ledger",
     "skip-to-head ledger --yes",
 ];

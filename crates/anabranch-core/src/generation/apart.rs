@@ -113,7 +113,7 @@ fn of_this_version(members: &[&Known], consumer: &str, is_able: bool) -> Vec<Mem
 }
 
 /// Plans one consumer. Slots that nobody who is able takes stay with those who are not: they are the ones
-/// to find out when they are again. Whoever is able has an entry, maybe an empty one.
+/// to find out when they are again. A worker that is able has an entry, maybe an empty one.
 pub(super) fn plan_one(
     slots: &SlotSet,
     members: &[&Known],

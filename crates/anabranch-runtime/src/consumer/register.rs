@@ -187,7 +187,7 @@ impl Consumer {
         RunError::refused(&self.name, format!("{what} failed: {error}"))
     }
 
-    /// What the end of a transaction means for whoever wants to run it.
+    /// What the end of a transaction means for a worker that wants to run it.
     fn ended(&self, tables: &Tables, what: &str, ended: Ended) -> Result<(), RunError> {
         match ended {
             Ended::Committed => Ok(()),
@@ -263,11 +263,11 @@ impl Consumer {
         }
     }
 
-    /// Puts it back to where somebody asked for, with its own hook, in one transaction. Says whether
+    /// Puts it back to the requested position, with its own hook, in one transaction. Says whether
     /// there was something to do.
     ///
     /// First its owners are fenced, in a transaction of its own: while a replay is asked for nobody
-    /// claims, so the hook finds nobody at work, and whoever still is fails at its fence without
+    /// claims, so the hook finds nobody at work, and a worker that still is fails at its fence without
     /// waiting for this one. (Held here, the cursors would make the two wait for each other.)
     pub(crate) async fn reset(&self, tables: &Tables) -> Result<bool, RunError> {
         let known = tables.registered(Some(&self.name)).await?;

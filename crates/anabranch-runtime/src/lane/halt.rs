@@ -5,7 +5,7 @@
 //! take turns: the next event, whose key is set aside if it fails again, then a key that was set aside. So
 //! one bad event cannot keep the consumer stopped for ever.
 
-use super::{Lane, Probed, Report};
+use super::{Halt, Lane, Probed, Report};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use anabranch_core::{Again, Event, Failure};
@@ -21,15 +21,20 @@ impl Lane {
     }
 
     /// The handler fails: it is not called any more, and what was read is read again later.
-    pub(super) fn has_failed(&mut self, event: &Event, error: String, remedy: &'static str) {
+    pub(super) fn has_failed(
+        &mut self,
+        event: &Event,
+        (said, again): (String, Again),
+        remedy: &'static str,
+    ) {
         let (_, slot) = self.key_of(event);
-        let error = self.stopped(event, error, remedy);
+        let halt = Halt::new(self.stopped(event, said, remedy), slot, again);
         self.read_again();
         match std::mem::take(&mut self.trying) {
-            true => self.setup.reporter.say(Report::Probed(Probed::Failed(error))),
+            true => self.setup.reporter.say(Report::Probed(Probed::Failed(halt))),
             false => {
                 self.halted = true;
-                self.setup.reporter.say(Report::Halted { error, slot });
+                self.setup.reporter.say(Report::Halted(halt));
             }
         }
     }

@@ -10,10 +10,10 @@ use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
-use anabranch_core::{Again, Event, Failure, Position, Query, StoreError};
+use anabranch_core::{Again, Event, Failure, Position, Query, Retry, StoreError};
+use anabranch_store::backoff::random;
 use anabranch_store::database::{End, Statement};
 use anabranch_store::{Filter, Log, ReadRequest, Scope};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -45,19 +45,21 @@ impl Lane {
             return self.try_or_stop(batch, event, error).await;
         }
         let retry = self.setup.consumer.retry;
-        let is_try = self.trying && error.again() != Again::Never;
-        let retry_in = match is_try {
+        let again = error.again();
+        let is_try = self.trying && again != Again::Never;
+        let retry = match is_try {
             // It is not what is to blame: it has all its attempts when that is cured.
-            true => Some(retry.delay(1, random()).unwrap_or_default()),
-            false => retry.after(1, error.again(), random()),
+            true => Retry { attempts: retry.attempts.max(2), ..retry },
+            false => retry,
         };
+        let retry_in = retry.after(1, again, random());
         let attempts = u32::from(!is_try);
         if event > 0 {
             // What stands before it in the batch has worked.
             self.setup.streak.works();
         }
-        if !self.trying && self.setup.streak.fails(&key, retry_in.is_none(), error.again()) {
-            self.has_failed(&failed, error.to_string(), BROKEN);
+        if !self.trying && self.setup.streak.fails(&key, retry_in.is_none(), again) {
+            self.has_failed(&failed, (error.to_string(), again), BROKEN);
             return Ok(ControlFlow::Break(()));
         }
         let error = error.to_string();
@@ -93,7 +95,7 @@ impl Lane {
         self.publish();
         if self.trying {
             // One event each time, even if it is to blame itself.
-            self.has_failed(&failed, error, BROKEN);
+            self.has_failed(&failed, (error, again), BROKEN);
             return Ok(ControlFlow::Break(()));
         }
         let done =
@@ -292,13 +294,14 @@ impl Lane {
                     at_most = events.len() / 2
                 }
                 Outcome::Failed { error, .. } => {
+                    let said = (error.to_string(), error.again());
                     if let Some(first) = events.first()
                         && self.blames_handler(key, parked.attempts + 1, &error)
                     {
-                        self.has_failed(&first.clone(), error.to_string(), BROKEN);
+                        self.has_failed(&first.clone(), said, BROKEN);
                         return Ok(());
                     }
-                    let (said, tenure) = (error.to_string(), self.parts.tenure());
+                    let tenure = self.parts.tenure();
                     let first = events.first().map(Event::position).unwrap_or_default();
                     self.failed_again(key, parked, first, error).await?;
                     if self.trying
@@ -431,10 +434,4 @@ fn log_failure(
             "parked a key: it waits for `anabranch parked retry` or `skip`"
         ),
     }
-}
-
-/// A random number from 0 to 1, for jitter.
-pub(super) fn random() -> f64 {
-    let number = RandomState::new().build_hasher().finish();
-    (number >> 11) as f64 / (1u64 << 53) as f64
 }

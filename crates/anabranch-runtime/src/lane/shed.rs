@@ -28,13 +28,13 @@ impl Lane {
                 Outcome::Committed { .. } => {}
                 Outcome::Fenced => self.lost(),
                 Outcome::Away(error) if self.stopping => {
-                    tracing::debug!(%error, "slots are let go by the lease");
+                    tracing::debug!(%error, "slots are released by the lease");
                     return Ok(());
                 }
                 Outcome::Away(error) => self.wait_out(error).await?,
                 Outcome::Broken(error) => return Err(error.into()),
                 Outcome::Failed { error, .. } => {
-                    tracing::warn!(%error, "cannot let go of slots");
+                    tracing::warn!(%error, "cannot release slots");
                     return Ok(());
                 }
             }
@@ -61,7 +61,7 @@ impl Lane {
         let kept = self.parts.slots();
         self.sheds += 1;
         let (lane, sheds, slots) = (self.setup.number, self.sheds, before.difference(&kept));
-        tracing::debug!(consumer = self.setup.consumer.name, lane, %slots, "slots are let go");
+        tracing::debug!(consumer = self.setup.consumer.name, lane, %slots, "slots are released");
         self.setup.feed.tell(FeedOrder::Shed { lane, sheds, slots });
         self.parking.keep(&kept);
         let mut pending = std::mem::take(&mut self.pending);

@@ -1,11 +1,11 @@
 //! An event that must not be passed: tried a few times where it stands, then its consumer is stopped.
 
-use super::parking::random;
 use super::transact::Outcome;
 use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use anabranch_core::Retry;
+use anabranch_store::backoff::random;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Lane {
             }
         }
         let failed = batch.events[0].clone();
-        self.has_failed(&failed, error.to_string(), STOPS);
+        self.has_failed(&failed, (error.to_string(), error.again()), STOPS);
         Ok(ControlFlow::Break(()))
     }
 }

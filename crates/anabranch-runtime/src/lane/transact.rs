@@ -97,7 +97,7 @@ impl Lane {
             && !is_before_anything(error)
         {
             // It may be stored, and then others own those slots: only the tables know.
-            tracing::info!(%error, "nobody knows whether slots were let go");
+            tracing::info!(%error, "it is unknown whether slots were released");
             return Outcome::Fenced;
         }
         if matches!(outcome, Outcome::Committed { .. }) {

@@ -2,8 +2,9 @@
 
 use crate::run_error::RunError;
 use crate::tables::parked::Asked;
-use anabranch_core::{Cursor, Slot, StoreError};
+use anabranch_core::{Again, Cursor, Slot, StoreError};
 use anabranch_store::database::Who;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// What a lane is told.
@@ -35,8 +36,8 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// It was fenced, or cannot know what it holds: tell it.
     Lost,
-    /// Its handler fails, so it has stopped calling it, with an event of this slot.
-    Halted { error: RunError, slot: Slot },
+    /// Its handler fails, so it has stopped calling it.
+    Halted(Halt),
     /// What became of the event that it was to try.
     Probed(Probed),
     /// It cannot go on, and has ended.
@@ -47,13 +48,33 @@ pub(crate) enum Report {
     Ended,
 }
 
+/// How a handler has failed.
+#[derive(Debug)]
+pub(crate) struct Halt {
+    pub(crate) error: RunError,
+    /// Of the event that failed.
+    pub(crate) slot: Slot,
+    /// How long it asked for patience.
+    pub(crate) patience: Duration,
+}
+
+impl Halt {
+    pub(crate) fn new(error: RunError, slot: Slot, again: Again) -> Self {
+        let patience = match again {
+            Again::After(wait) => wait,
+            Again::AsSet | Again::Never => Duration::ZERO,
+        };
+        Self { error, slot, patience }
+    }
+}
+
 /// What became of a try.
 #[derive(Debug)]
 pub(crate) enum Probed {
     /// An event was handled.
     Worked,
     /// It failed again.
-    Failed(RunError),
+    Failed(Halt),
     /// There was nothing to try.
     Nothing,
     /// Nobody knows: the lane was fenced, or told to release what it was to try.

@@ -50,6 +50,7 @@ impl Rebuild {
     /// A column whose type has changed is compared by value if both types are numbers, or both are text. On
     /// PostgreSQL text is compared byte by byte, and so are types without an equality, such as `json`.
     pub async fn compare(&self) -> Result<Vec<TableDifference>, RebuildError> {
+        self.must_be_under_way().await?;
         let mut differences = Vec::new();
         for (old, next) in &self.own {
             let (columns, common) = self.common(old, next).await?;

@@ -1,6 +1,7 @@
 //! The new version takes the place of the old one, in one transaction.
 
 use super::{Rebuild, RebuildError};
+use crate::consumers::no_consumer;
 use crate::row_watch;
 use crate::tables::IDLE;
 use anabranch_core::{Cursor, Position};
@@ -35,10 +36,8 @@ impl Rebuild {
     /// refused for it, and begin anew when they are started again.
     pub async fn abandon(&self) -> Result<(), RebuildError> {
         self.tables.database.require_newest_schema()?;
+        self.must_be_under_way().await?;
         let next_name = self.next_name();
-        if self.tables.registered(Some(&next_name)).await?.is_empty() {
-            return Err(RebuildError::Missing(format!("there is no consumer `{next_name}`")));
-        }
         self.must_name_all().await?;
         let mut statements = row_watch::removal(&next_name, &self.tables).await?;
         // The tables first, as for a switch.
@@ -82,13 +81,12 @@ impl Rebuild {
     /// Whether a switch would be refused, by a look that waits for nobody. Says whether the two versions can
     /// be compared slot by slot.
     async fn look(&self) -> Result<bool, RebuildError> {
+        self.must_be_under_way().await?;
         let next_name = self.next_name();
         let mut partitions = Vec::new();
         for name in [self.name.as_str(), &next_name] {
             let Some(stored) = self.tables.identity(name).await? else {
-                return Err(RebuildError::Missing(format!(
-                    "there is no consumer `{name}`; run the new version by ReplicaSet::rebuild first"
-                )));
+                return Err(RebuildError::Missing(no_consumer(name)));
             };
             partitions.push((stored.partition, stored.strategy));
         }

@@ -78,7 +78,7 @@ impl Tables {
         Ok(own.and_then(|own| serde_json::from_str(&own).ok()).unwrap_or_default())
     }
 
-    /// Whether somebody has asked for a replay, in an open transaction.
+    /// Whether a replay was requested, in an open transaction.
     pub(crate) async fn wants_reset(
         &self,
         session: &mut dyn Session,

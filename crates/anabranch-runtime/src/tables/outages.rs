@@ -73,20 +73,21 @@ impl Tables {
         self.won(update, params![consumer, plain(reason), pause, slot.get()]).await
     }
 
-    /// Takes the next try for this worker, and says when the one after it is due, whatever becomes of this
-    /// worker. `false` if another one has taken it, or the outage is over.
+    /// Takes the next try for this worker, due or at once, and says when the one after it is due, whatever
+    /// becomes of this worker. `false` if another one has taken it, or the outage is over.
     pub(crate) async fn take_probe(
         &self,
         consumer: &str,
         probes: i64,
         pause: Duration,
+        at_once: bool,
     ) -> Result<bool, StoreError> {
+        let now = self.now;
+        let due = if at_once { String::new() } else { format!(" AND probe_us <= {now}") };
         let update = format!(
             "UPDATE {} SET probes = probes + 1, probe_us = {now} + $3 \
-             WHERE name = $1 AND outage IS NOT NULL AND NOT paused AND probes = $2 \
-             AND probe_us <= {now}",
-            self.consumers,
-            now = self.now
+             WHERE name = $1 AND outage IS NOT NULL AND NOT paused AND probes = $2{due}",
+            self.consumers
         );
         self.won(update, params![consumer, probes, pause.as_micros() as u64]).await
     }
@@ -105,22 +106,28 @@ impl Tables {
             self.consumers,
             now = self.now
         );
-        // Nobody has to hear of it: whoever wants to try finds out.
+        // No signal is needed: a worker that wants to try reads the row.
         let values = params![consumer, probes, pause.as_micros() as u64];
         self.commit(vec![Statement::new(update, values)]).await.map(drop)
     }
 
-    /// A try was in vain: what it said.
+    /// The try that was taken as this one was in vain: what it said, and how long the next one is to wait at
+    /// least.
     pub(crate) async fn probed_in_vain(
         &self,
         consumer: &str,
-        reason: &str,
+        probes: i64,
+        (reason, wait): (&str, Duration),
     ) -> Result<(), StoreError> {
         let update = format!(
-            "UPDATE {} SET outage = $2 WHERE name = $1 AND outage IS NOT NULL",
-            self.consumers
+            "UPDATE {} SET outage = $2, \
+             probe_us = CASE WHEN probe_us < {now} + $4 THEN {now} + $4 ELSE probe_us END \
+             WHERE name = $1 AND outage IS NOT NULL AND probes = $3",
+            self.consumers,
+            now = self.now
         );
-        self.won(update, params![consumer, plain(reason)]).await.map(drop)
+        let wait = wait.as_micros() as u64;
+        self.won(update, params![consumer, plain(reason), probes, wait]).await.map(drop)
     }
 
     /// Ends an outage, if there is one.

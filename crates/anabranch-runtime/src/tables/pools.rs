@@ -17,7 +17,7 @@ impl Tables {
         let (ready, scheduled, dead) =
             (TaskState::Ready.code(), TaskState::Scheduled.code(), TaskState::Dead.code());
         let unfinished = TaskStates::UNFINISHED;
-        // One whose key went on is not what holds it. Older logs have no such column.
+        // One whose key went on is not what holds it, nor does it wait. Older logs have no such column.
         let waits = match self.database.require_newest_schema() {
             Ok(()) => " AND t.compensated IS NULL",
             Err(_) => "",
@@ -27,7 +27,7 @@ impl Tables {
              coalesce((SELECT min(t.error) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
               AND t.state {unfinished} AND t.state = {dead}{waits}), min(why)) AS error, \
              (SELECT count(*) FROM {tasks} AS t WHERE t.pool = $1 AND t.key = h.key \
-              AND t.state {unfinished} AND (t.state <> {scheduled} OR t.due_us <= {now})) AS tasks \
+              AND t.state {unfinished} AND (t.state <> {scheduled} OR t.due_us <= {now}){waits}) AS tasks \
              FROM {held} AS h WHERE pool = $1 GROUP BY key ORDER BY 3, key"
         );
         let retrying = format!(

@@ -73,7 +73,7 @@ impl Tables {
         for worker in locked.known.iter_mut().filter(|worker| gone.contains(&worker.id)) {
             worker.is_alive = false;
         }
-        // From here on nothing that they hold is theirs; whoever waits for it is told.
+        // From here on nothing that they hold is theirs; workers that wait for it get a signal.
         let mut statements: Vec<_> = gone.iter().map(|worker| self.end_lease(worker)).collect();
         let next = locked.next();
         match &next {
@@ -260,7 +260,7 @@ impl Tables {
             Statement::new(update, params![set, generation]),
             Statement::new(forget, params![set, generation]),
         ];
-        statements.extend(self.bury());
+        statements.extend(self.remove_dead());
         statements.push(Statement::signal(Topic::Workers));
         for table in [&self.generations, &self.assignments, &self.consumer_assignments] {
             let delete = format!("DELETE FROM {table} WHERE replica_set = $1 AND generation <= $2");

@@ -74,8 +74,8 @@ impl Tables {
         [vec![delete], add].concat()
     }
 
-    /// The statement after which workers that are gone run nothing, whoever removed them.
-    pub(crate) fn bury_runners(&self) -> Statement {
+    /// The statement after which workers that are gone run nothing, whichever worker removed them.
+    pub(crate) fn remove_runners(&self) -> Statement {
         let (runners, workers) = (&self.runners, &self.workers);
         let delete = format!(
             "DELETE FROM {runners} WHERE NOT EXISTS \

@@ -53,7 +53,7 @@ pub(crate) struct ConsumerBeat {
     /// that is recreated asks.
     pub(crate) settled: i64,
     pub(crate) wants_reset: bool,
-    /// Whether somebody asked for something about a parked key.
+    /// Whether something was requested about a parked key.
     pub(crate) asked: bool,
     /// How many cursors are the worker's, and the sum of their epochs.
     pub(crate) owned: (i64, i64),
@@ -92,19 +92,19 @@ impl Tables {
         let set = self.create_set(&worker.replica_set, worker.rollout);
         let mut statements = vec![set, insert];
         statements.extend(self.add_runners(&worker.id, runners));
-        statements.extend(self.bury());
+        statements.extend(self.remove_dead());
         self.commit(statements).await.map(drop)
     }
 
     /// Removes workers whose lease is over and whose cursors others have taken: until then `status`
     /// can name who held what. Workers that are gone run nothing.
-    pub(crate) fn bury(&self) -> [Statement; 2] {
+    pub(crate) fn remove_dead(&self) -> [Statement; 2] {
         let (workers, cursors, now) = (&self.workers, &self.cursors, self.now);
         let delete = format!(
             "DELETE FROM {workers} WHERE lease_us < {now} AND NOT EXISTS \
              (SELECT 1 FROM {cursors} AS c WHERE c.owner = {workers}.id)"
         );
-        [Statement::new(delete, vec![]), self.bury_runners()]
+        [Statement::new(delete, vec![]), self.remove_runners()]
     }
 
     /// Renews a lease, leaves a report, and looks after the set and its consumers; `None` if the worker
@@ -198,7 +198,7 @@ impl Tables {
     }
 
     /// For a consumer of `$2`, the set: the oldest generation of which a living worker that runs it may hold
-    /// something. Whoever does not say what it runs may run anything.
+    /// something. A worker that does not say what it runs may run anything.
     fn settled_of_consumer(&self) -> String {
         format!(
             "CASE WHEN EXISTS (SELECT 1 FROM {sets} AS s WHERE s.name = $2 AND s.rollout = '{recreate}') \
@@ -277,7 +277,7 @@ impl Tables {
     pub(crate) async fn dismiss(&self, worker: &str) -> Result<(), StoreError> {
         let delete = format!("DELETE FROM {} WHERE id = $1", self.workers);
         let mut statements = vec![Statement::new(delete, params![worker])];
-        statements.extend(self.bury());
+        statements.extend(self.remove_dead());
         statements.push(Statement::signal(Topic::Workers));
         self.commit(statements).await.map(drop)
     }

@@ -13,12 +13,12 @@ use crate::tables::runners::Runner;
 /// Why a worker cannot run a consumer, of what is known: what keeps all of them from running comes first.
 fn why_unable(lacks_session: Option<&str>, trouble: Option<&Trouble>) -> Option<String> {
     let of_trouble = |trouble: &Trouble| match trouble {
-        Trouble::HandedOver { error, .. } => {
-            Some(format!("its handler fails here: {}", Doing::cut(&error.reason())))
+        Trouble::HandedOver { halt, .. } => {
+            Some(format!("its handler fails here: {}", Doing::cut(&halt.error.reason())))
         }
         Trouble::Broken(_) => Some(Doing::cut(&trouble.reason())),
         // What fails everywhere, or is about to run, stays where it is.
-        Trouble::Halted { .. } | Trouble::Outage(_) | Trouble::Moving => None,
+        Trouble::Halted(_) | Trouble::Outage(_) | Trouble::Moving => None,
     };
     let no_session = lacks_session.map(|why| format!("it has no session for its lanes: {why}"));
     no_session.or_else(|| trouble.and_then(of_trouble))
@@ -87,13 +87,15 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_core::Slot;
+    use crate::lane::Halt;
+    use anabranch_core::{Again, Slot};
     use std::time::Instant;
 
     #[test]
     fn no_reason_ends_another() {
-        let (error, slot) = (RunError::refused("orders", "no route".to_owned()), Slot::ZERO);
-        let handed_over = Trouble::HandedOver { error, slot, again: Instant::now() };
+        let error = RunError::refused("orders", "no route".to_owned());
+        let halt = Halt::new(error, Slot::ZERO, Again::AsSet);
+        let handed_over = Trouble::HandedOver { halt, again: Instant::now() };
         let is_said = |lacks: Option<&str>, trouble: Option<&Trouble>, part: &str| {
             why_unable(lacks, trouble).is_some_and(|why| why.contains(part))
         };

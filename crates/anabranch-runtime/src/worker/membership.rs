@@ -226,7 +226,7 @@ impl Keeper {
         match self.tables.settle(&self.worker.id, generation).await {
             Ok(()) => self.membership.settled = generation,
             Err(error) if error.is_worth_waiting() => {
-                tracing::warn!(%error, "cannot say that everything is let go yet");
+                tracing::warn!(%error, "cannot say yet that everything is released");
             }
             Err(error) => return Err(error.into()),
         }

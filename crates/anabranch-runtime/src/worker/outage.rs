@@ -6,12 +6,13 @@
 //! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
 //! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
 //! nobody; while a try lasts, it says so again with its heartbeats. If nobody has tried for some leases, any
-//! worker tries what it has. One event that is handled ends the outage for all. Nothing to try ends it, too,
+//! worker tries what it has. One that begins to run the consumer in an outage may bring the cure: it tries once,
+//! without waiting for the next try to be due. One event that is handled ends the outage for all. Nothing to try ends it, too,
 //! if the owner of the slot says so: a few failures after that begin it again.
 
 use super::Keeper;
 use super::trouble::Trouble;
-use crate::lane::{FEW, Order, Probed};
+use crate::lane::{FEW, Halt, Order, Probed};
 use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::LEAVING;
@@ -26,6 +27,9 @@ const HANDED_OVER: u32 = 10;
 const FOR_EACH_MEMBER: u32 = 5;
 /// After so many leases any worker tries what the one whose turn it is has not tried.
 const ANYBODY: u32 = 4;
+
+/// How long a handler can have a whole consumer wait: it speaks for one event, and others may be done before.
+const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
 /// A try of this worker: how many there were with it, and the lane.
 #[derive(Clone, Copy)]
@@ -46,26 +50,23 @@ pub(super) struct Outage {
     trying: Option<Trying>,
     /// It is over, and that is not written down yet.
     is_over: bool,
+    /// This worker began to run the consumer in the outage, and has not tried it yet: it may from this time on.
+    at_once: Option<Instant>,
 }
 
 impl Outage {
     fn of(stored: &StoredOutage) -> Self {
         let StoredOutage { reason, slot, probes, .. } = stored.clone();
         let due = due(stored.next);
-        Self { reason, slot, probes, due, trying: None, is_over: false }
+        Self { reason, slot, probes, due, trying: None, is_over: false, at_once: None }
     }
 }
 
 impl Keeper {
     /// The handler of a consumer fails here.
-    pub(super) async fn has_halted(
-        &mut self,
-        number: usize,
-        error: RunError,
-        slot: Slot,
-    ) -> Result<(), RunError> {
+    pub(super) async fn has_halted(&mut self, number: usize, halt: Halt) -> Result<(), RunError> {
         if self.plan.fail_fast {
-            return Err(error);
+            return Err(halt.error);
         }
         let running = &mut self.running[number];
         if running.trouble.is_some() {
@@ -73,7 +74,7 @@ impl Keeper {
             return Ok(());
         }
         running.tell_all(|_| Order::Halt);
-        running.trouble = Some(Trouble::Halted { error, slot });
+        running.trouble = Some(Trouble::Halted(halt));
         self.write_down_halt(number).await
     }
 
@@ -81,8 +82,8 @@ impl Keeper {
     pub(super) async fn write_down_halt(&mut self, number: usize) -> Result<(), RunError> {
         let running = &mut self.running[number];
         let name = running.consumer.name.clone();
-        let (error, slot) = match running.trouble.take() {
-            Some(Trouble::Halted { error, slot }) => (error, slot),
+        let halt = match running.trouble.take() {
+            Some(Trouble::Halted(halt)) => halt,
             trouble => {
                 running.trouble = trouble;
                 return Ok(());
@@ -91,7 +92,7 @@ impl Keeper {
         let is_able_elsewhere = match self.is_able_elsewhere(number).await {
             Ok(is_able) => is_able,
             Err(away) if away.is_worth_waiting() => {
-                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+                self.running[number].trouble = Some(Trouble::Halted(halt));
                 return Ok(());
             }
             Err(refused) => return self.is_broken(number, refused.into()),
@@ -99,29 +100,32 @@ impl Keeper {
         // Nobody takes over a fixed partition for sure, and a catch-up must not wait for it.
         let may_wait = !self.plan.catch_up || self.plan.fixed.is_none();
         if is_able_elsewhere && may_wait {
-            return self.hand_over(number, error, slot).await;
+            return self.hand_over(number, halt).await;
         }
         if self.plan.catch_up {
-            return self.is_broken(number, error);
+            return self.is_broken(number, halt.error);
         }
         if !self.say_able(number).await? {
-            self.running[number].trouble = Some(Trouble::Halted { error, slot });
+            self.running[number].trouble = Some(Trouble::Halted(halt));
             return Ok(());
         }
-        let (reason, pause) = (error.reason(), self.plan.tuning.pause_after(0));
+        let Halt { error, slot, patience } = &halt;
+        let (reason, slot) = (error.reason(), *slot);
+        let pause = self.plan.tuning.pause_after(0).max(asked(*patience));
         match self.tables.begin_outage(&name, (&reason, slot), pause).await {
             Ok(is_first) => {
                 if is_first {
                     tracing::error!(consumer = name, %error, "has stopped by itself");
                 }
                 let written = Instant::now();
-                let (probes, due, trying, is_over) = (0, written + pause, None, false);
-                let outage = Outage { reason, slot, probes, due, trying, is_over };
+                let (probes, due) = (0, written + pause);
+                let (trying, is_over, at_once) = (None, false, None);
+                let outage = Outage { reason, slot, probes, due, trying, is_over, at_once };
                 self.running[number].written = written;
                 self.running[number].trouble = Some(Trouble::Outage(outage));
             }
             Err(away) if away.is_worth_waiting() => {
-                self.running[number].trouble = Some(Trouble::Halted { error, slot });
+                self.running[number].trouble = Some(Trouble::Halted(halt));
             }
             Err(refused) => self.is_broken(number, refused.into())?,
         }
@@ -152,20 +156,16 @@ impl Keeper {
     }
 
     /// Lets others run a consumer that fails here.
-    async fn hand_over(
-        &mut self,
-        number: usize,
-        error: RunError,
-        slot: Slot,
-    ) -> Result<(), RunError> {
+    async fn hand_over(&mut self, number: usize, halt: Halt) -> Result<(), RunError> {
         let (tuning, members) = (self.plan.tuning, self.membership.assigned.members.len() as u32);
         let running = &mut self.running[number];
+        let error = &halt.error;
         tracing::error!(consumer = running.consumer.name, %error, "is handed over");
         let pause = tuning.probes.0 * (HANDED_OVER + FOR_EACH_MEMBER * members);
         let longest = (tuning.probes.1 * HANDED_OVER).max(pause);
         let pause = tuning.probes(pause, longest).pause_after(running.tries);
         running.tries = running.tries.saturating_add(1);
-        running.trouble = Some(Trouble::HandedOver { error, slot, again: Instant::now() + pause });
+        running.trouble = Some(Trouble::HandedOver { halt, again: Instant::now() + pause });
         self.say_able(number).await.map(drop)
     }
 
@@ -185,8 +185,10 @@ impl Keeper {
         }
         let running = &mut self.running[number];
         match running.trouble.take() {
-            Some(Trouble::HandedOver { error, slot, .. }) => {
-                running.trouble = Some(Trouble::Halted { error, slot });
+            Some(Trouble::HandedOver { halt, .. }) => {
+                // It has waited by now.
+                let halt = Halt { patience: Duration::ZERO, ..halt };
+                running.trouble = Some(Trouble::Halted(halt));
                 self.write_down_halt(number).await
             }
             trouble => {
@@ -211,11 +213,11 @@ impl Keeper {
         }
         match (stored, &mut running.trouble) {
             (_, Some(Trouble::Broken(_) | Trouble::Moving))
-            | (None, None | Some(Trouble::Halted { .. })) => {}
+            | (None, None | Some(Trouble::Halted(_))) => {}
             (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
             (Some(stored), Some(Trouble::Outage(outage))) => {
-                let Outage { trying, is_over, .. } = *outage;
-                *outage = Outage { trying, is_over, ..Outage::of(stored) };
+                let Outage { trying, is_over, at_once, .. } = *outage;
+                *outage = Outage { trying, is_over, at_once, ..Outage::of(stored) };
                 return self.keep_try(number).await;
             }
             (Some(stored), _) => {
@@ -226,7 +228,11 @@ impl Keeper {
                 let reason = &stored.reason;
                 tracing::warn!(consumer, reason, "is stopped: its handler fails everywhere");
                 running.tell_all(|_| Order::Halt);
-                running.trouble = Some(Trouble::Outage(Outage::of(stored)));
+                // What lasted longer when it was read than this worker had run it by then.
+                let runs = begun.saturating_duration_since(running.begun);
+                let is_new = running.trouble.is_none() && runs < stored.lasts;
+                let at_once = is_new.then(Instant::now);
+                running.trouble = Some(Trouble::Outage(Outage { at_once, ..Outage::of(stored) }));
                 // It may have been handed over before.
                 return self.say_able(number).await.map(drop);
             }
@@ -275,7 +281,7 @@ impl Keeper {
         if running.paused || outage.trying.is_some() {
             return Ok(());
         }
-        let (slot, probes, due) = (outage.slot, outage.probes, outage.due);
+        let Outage { slot, probes, due, at_once, .. } = *outage;
         let owner = running.owner_of(slot);
         let (tries, patience) = match owner {
             Some(lane) if running.can_try(lane) => (Some(lane), Duration::ZERO),
@@ -288,11 +294,12 @@ impl Keeper {
                 None => return Ok(()),
             },
         };
-        if Instant::now() < due + patience {
+        let at_once = at_once.filter(|_| tries.is_some());
+        if Instant::now() < at_once.unwrap_or(due + patience) {
             return Ok(());
         }
         let pause = self.plan.tuning.pause_after(u32::try_from(probes + 1).unwrap_or(u32::MAX));
-        let taken = self.tables.take_probe(&name, probes, pause).await;
+        let taken = self.tables.take_probe(&name, probes, pause, at_once.is_some()).await;
         let running = &mut self.running[number];
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
         outage.due = Instant::now() + pause;
@@ -310,7 +317,11 @@ impl Keeper {
                 }
             }
             // The next heartbeat says how it stands.
-            Ok(false) => outage.due = Instant::now() + self.plan.tuning.pause_after(0),
+            Ok(false) => {
+                let tuning = self.plan.tuning;
+                outage.due = Instant::now() + tuning.pause_after(0);
+                outage.at_once = at_once.map(|_| Instant::now() + tuning.heartbeat_interval());
+            }
             Err(error) if error.is_worth_waiting() => outage.due = Instant::now(),
             Err(error) => self.is_broken(number, error.into())?,
         }
@@ -329,7 +340,10 @@ impl Keeper {
         // Who does not own what failed cannot say that nothing of it is left.
         let is_owner = running.owner_of(outage.slot).is_some();
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
-        outage.trying = None;
+        let tried = outage.trying.take();
+        if !matches!(probed, Probed::Over) {
+            outage.at_once = None;
+        }
         match probed {
             Probed::Over => Ok(()),
             Probed::Nothing if !is_owner => Ok(()),
@@ -337,11 +351,18 @@ impl Keeper {
                 outage.is_over = true;
                 self.end_outage(number).await
             }
-            Probed::Failed(error) => {
-                tracing::warn!(consumer = name, %error, "tried one event in vain");
+            Probed::Failed(Halt { error, patience, .. }) => {
+                tracing::warn!(consumer = name, %error, ?patience, "tried one event in vain");
+                let (patience, probes) =
+                    (asked(patience), tried.map_or(outage.probes, |tried| tried.probes));
                 outage.reason = error.reason();
-                if let Err(error) = self.tables.probed_in_vain(&name, &error.reason()).await {
-                    tracing::debug!(consumer = name, %error, "cannot write down what it said");
+                outage.due = outage.due.max(Instant::now() + patience);
+                let said = (outage.reason.as_str(), patience);
+                match self.tables.probed_in_vain(&name, probes, said).await {
+                    Ok(()) => self.running[number].written = Instant::now(),
+                    Err(error) => {
+                        tracing::warn!(consumer = name, %error, "cannot write down what it said")
+                    }
                 }
                 Ok(())
             }
@@ -364,6 +385,11 @@ impl Keeper {
             Err(error) => self.is_broken(number, error.into()),
         }
     }
+}
+
+/// How long to wait because a handler asked for it.
+fn asked(patience: Duration) -> Duration {
+    patience.min(LONGEST_ASKED)
 }
 
 /// When something is due that the database's clock speaks of.

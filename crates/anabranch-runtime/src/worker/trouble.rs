@@ -8,10 +8,10 @@
 use super::running::Start;
 use super::{Keeper, Outage};
 use crate::consumer::Consumer;
-use crate::lane::{Order, Report, Said};
+use crate::lane::{Halt, Order, Report, Said};
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use anabranch_core::{Slot, SlotSet, StoreError, Weights};
+use anabranch_core::{SlotSet, StoreError, Weights};
 use anabranch_store::Log;
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,10 +19,10 @@ use tokio::task::JoinHandle;
 
 /// What keeps a consumer from running here.
 pub(super) enum Trouble {
-    /// Its handler has failed here, with an event of this slot, and nobody knows yet.
-    Halted { error: RunError, slot: Slot },
+    /// Its handler has failed here, and nobody knows yet.
+    Halted(Halt),
     /// Its handler fails here, and others run it; it is tried here again at this time.
-    HandedOver { error: RunError, slot: Slot, again: Instant },
+    HandedOver { halt: Halt, again: Instant },
     /// It fails wherever it runs.
     Outage(Outage),
     /// It cannot run here as it is.
@@ -46,7 +46,7 @@ impl Trouble {
     /// In words, for those who watch.
     pub(super) fn reason(&self) -> String {
         match self {
-            Self::Halted { error, .. } | Self::HandedOver { error, .. } => error.reason(),
+            Self::Halted(halt) | Self::HandedOver { halt, .. } => halt.error.reason(),
             Self::Outage(outage) => outage.reason.clone(),
             Self::Broken(broken) => broken.error.to_string(),
             Self::Moving => "it is about to serve under its own name".to_owned(),
@@ -66,7 +66,7 @@ impl Keeper {
             Report::Ended => self.lane_has_ended(of).await?,
             Report::Failed(error) => self.is_broken(of, error)?,
             Report::FeedFailed(error) => self.is_broken(of, error.into())?,
-            Report::Halted { error, slot } => self.has_halted(of, error, slot).await?,
+            Report::Halted(halt) => self.has_halted(of, halt).await?,
             Report::Probed(probed) => self.has_probed(of, probed).await?,
         }
         Ok(())
@@ -131,7 +131,7 @@ impl Keeper {
                     // What could not be said at the time.
                     self.say_able(number).await?;
                 }
-                Some(Trouble::Halted { .. }) => self.write_down_halt(number).await?,
+                Some(Trouble::Halted(_)) => self.write_down_halt(number).await?,
                 Some(Trouble::HandedOver { again, .. }) => {
                     let is_due = *again <= Instant::now() && !self.plan.catch_up;
                     if self.say_able(number).await? && is_due {

@@ -96,6 +96,28 @@ fn an_earlier_one_that_comes_late_does_not_end_the_wait_of_the_next() {
 }
 
 #[test]
+fn one_that_is_asked_for_waits_no_longer_and_is_run_once() {
+    let (mut queue, now) = filled(true, &[]);
+    queue.add(task("a", 5), now);
+    let failed = queue.take(1).remove(0);
+    queue.failed(failed.clone(), now + Duration::from_secs(3600));
+    queue.add(task("a", 6), now);
+    assert_eq!((queue.waiting(), queue.has_turn()), (1, false));
+    queue.hurry(failed.clone(), now);
+    assert_eq!((queue.waiting(), queue.next_due()), (0, None));
+    let taken = queue.take(10);
+    assert_eq!(seqs(&taken), [5]);
+    queue.hurry(failed, now);
+    assert_eq!(seqs(&queue.take(10)), [] as [i64; 0], "it is in work");
+    queue.ended(&taken[0]);
+    // One that was not known is there before what stands behind it.
+    let (mut queue, now) = filled(true, &[]);
+    queue.add(task("b", 8), now);
+    queue.hurry(task("b", 7), now);
+    assert_eq!(seqs(&queue.take(10)), [7, 8]);
+}
+
+#[test]
 fn a_full_line_keeps_the_first_ones() {
     let (mut queue, now) = filled(true, &[]);
     (1..=LINE as i64 + 5).for_each(|seq| queue.add(task("a", seq * 10), now));

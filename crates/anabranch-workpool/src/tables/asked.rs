@@ -1,6 +1,8 @@
 //! What others than lanes ask of tasks: how they stand, and to cancel them.
 
-use super::{CANCELLED, COLUMNS, DEAD, OPEN, Tables, UNFINISHED, column, corrupt, state_of_dead};
+use super::{
+    CANCELLED, COLUMNS, DEAD, OPEN, SHOWN, Tables, UNFINISHED, column, corrupt, state_of_dead,
+};
 use crate::new_task::Then;
 use crate::task::{Compensation, OnComplete, TaskDetails, TaskStatus};
 use anabranch_core::{StoreError, TaskState, TaskStates, UnknownTaskState};
@@ -12,8 +14,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 /// What others read of a task, beside what was done about it.
-const STATUS: &str =
-    "id, pool, key, state, attempts, due_us, error, result, enqueued_us, finished_us";
+const STATUS: &str = "id, pool, key, attempts, due_us, error, result, enqueued_us, finished_us";
 /// What is shown of one task besides.
 const DETAILS: &str = "unique_key, payload, checkpoint, then_run";
 
@@ -52,7 +53,7 @@ impl Tables {
 
     /// What [`task_status`](Self::task_status) reads.
     pub(super) fn status_columns(&self) -> String {
-        format!("{STATUS}, {} AS compensated", self.compensated())
+        format!("{STATUS}, {SHOWN} AS state, {} AS compensated", self.compensated())
     }
 
     /// How a task stands.
@@ -88,14 +89,21 @@ impl Tables {
         Statement::query(select, params![pool, key])
     }
 
+    /// The pools that have tasks, or keys that are held.
+    pub(crate) fn pools(&self) -> Statement {
+        let (tasks, held) = (&self.tasks, &self.held);
+        let select = format!("SELECT pool FROM {tasks} UNION SELECT pool FROM {held}");
+        Statement::query(select, vec![])
+    }
+
     /// How many tasks of each pool stand how: of some states, or of all.
     pub(crate) fn counts(&self, of: Option<TaskStates>) -> Statement {
         // Written out, so that the index of these states serves.
         let of = of.map(|states| format!(" WHERE state {states}")).unwrap_or_default();
         let instead = self.number_instead();
         let select = format!(
-            "SELECT pool, state, {instead} AS instead, count(*) AS tasks FROM {}{of} \
-             GROUP BY pool, state, {instead} ORDER BY pool, state, {instead}",
+            "SELECT pool, {SHOWN} AS state, {instead} AS instead, count(*) AS tasks FROM {}{of} \
+             GROUP BY pool, {SHOWN}, {instead} ORDER BY pool, {SHOWN}, {instead}",
             self.tasks
         );
         Statement::query(select, vec![])

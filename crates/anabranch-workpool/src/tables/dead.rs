@@ -1,8 +1,8 @@
 //! Tasks whose attempts are used up: what was done about them, and to try them again.
 
 use super::asked::not_json;
-use super::{DEAD, READY, Tables, UNFINISHED, Why, column};
-use crate::filter::{Field, TaskCondition, TaskFilter};
+use super::{DEAD, HURRIED, READY, SCHEDULED, SHOWN, Tables, UNFINISHED, Why, column};
+use crate::filter::{TaskCondition, TaskFilter};
 use crate::task::TaskRef;
 use anabranch_core::{StoreError, TaskState};
 use anabranch_store::database::{Kind, Statement};
@@ -38,7 +38,11 @@ impl Tables {
             TaskState::Compensated => format!(" AND json_array_length({compensated}) > 0"),
             _ => String::new(),
         };
-        format!("{unfinished}state = {code}{instead}")
+        match state {
+            TaskState::Ready => format!("{unfinished}(state = {code} OR ({HURRIED}))"),
+            TaskState::Scheduled => format!("{unfinished}state = {code} AND NOT ({HURRIED})"),
+            _ => format!("{unfinished}state = {code}{instead}"),
+        }
     }
 
     /// How often the key of a task is held because of a dead one, as an expression: 1 or 0.
@@ -73,11 +77,21 @@ impl Tables {
         Statement::fence(update, vec![ids], tasks.len() as u64)
     }
 
+    /// Tries a task now that waits for its next attempt, as if it had never failed.
+    pub(crate) fn hurry(&self, task: Uuid) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = {SCHEDULED}, attempts = 0, due_us = 0 \
+             WHERE id = $1 AND state = {READY} AND attempts > 0 AND due_us > {}",
+            self.tasks, self.now
+        );
+        Statement::fence(update, params![task], 1)
+    }
+
     /// How some tasks stand, without what else is known of them.
     pub(crate) fn states(&self, tasks: &[TaskRef]) -> Statement {
         let (ids, compensated) = (self.is_any("id", 1), self.compensated());
         let select = format!(
-            "SELECT id, state, {compensated} AS compensated FROM {} WHERE {ids}",
+            "SELECT id, {SHOWN} AS state, {compensated} AS compensated FROM {} WHERE {ids}",
             self.tasks
         );
         Statement::query(select, vec![tasks.iter().map(|task| Value::from(task.id)).collect()])
@@ -114,11 +128,7 @@ impl Tables {
         for TaskCondition { field, contains, text } in &filter.conditions {
             values.push(text.as_str().into());
             let place = values.len();
-            let column = match field {
-                Field::Pool => "pool",
-                Field::Key => "key",
-                Field::Error => "error",
-            };
+            let column = field.name();
             found += &match (contains, self.kind) {
                 (false, _) => format!(" AND {column} = ${place}"),
                 (true, Kind::Postgres) => format!(" AND strpos({column}, ${place}) > 0"),

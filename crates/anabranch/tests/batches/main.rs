@@ -1,4 +1,4 @@
-//! Batch records, on both databases: every row once, whoever runs, dies, or comes late.
+//! Batch records, on both databases: every row once, whichever instances run, die, or come late.
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 

@@ -14,18 +14,20 @@ on_both! {
     an_error_for_good_is_parked_at_once,
     an_error_for_good_is_skipped_at_once,
     an_error_that_says_when_is_not_tried_before,
+    a_key_that_waits_for_its_next_attempt_is_tried_at_once_if_somebody_says_so,
 }
 
 type Deliver = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
 
 /// Delivers as a test says.
-struct Outside {
+#[derive(Clone)]
+pub struct Outside {
     settings: Settings,
     deliver: Deliver,
 }
 
 impl Outside {
-    fn new(
+    pub fn new(
         settings: Settings,
         deliver: impl Fn(&Event) -> Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -173,4 +175,33 @@ async fn an_error_that_says_when_is_not_tried_before(db: Db) {
     let calls = calls.lock().unwrap().clone();
     assert_eq!(calls.len(), 3, "each counts as an attempt");
     assert!(calls.windows(2).all(|two| two[1] - two[0] >= WAIT), "{calls:?}");
+}
+
+async fn a_key_that_waits_for_its_next_attempt_is_tried_at_once_if_somebody_says_so(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=3).await;
+    let (up, done) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new((0, 0))));
+    let (is_up, calls) = (Arc::clone(&up), Arc::clone(&done));
+    let hour = Duration::from_secs(3600);
+    let settings = Settings::default().retry(Retry::outside().first(hour).longest(hour));
+    let outside = Outside::new(settings, move |event| {
+        let (delivered, refused) = &mut *calls.lock().unwrap();
+        if event.stream_id() == "1" && !is_up.load(Ordering::SeqCst) {
+            *refused += 1;
+            return Err(HandlerError::new("connection refused"));
+        }
+        *delivered += 1;
+        Ok(())
+    });
+    let worker = start(&log, ReplicaSet::new("s").subscriber(outside));
+    parked(&log, "outside", |key| key.attempts == 1 && key.retry_in.is_some()).await;
+    let consumers = Consumers::of(&log);
+    // It fails again, and waits again.
+    consumers.retry_parked("outside", "Order:1").await.unwrap();
+    until("another try", async || (done.lock().unwrap().1 == 2).then_some(())).await;
+    parked(&log, "outside", |key| key.retry_in.is_some()).await;
+    up.store(true, Ordering::SeqCst);
+    consumers.retry_parked("outside", "Order:1").await.unwrap();
+    until("all", async || (*done.lock().unwrap() == (6, 2)).then_some(())).await;
+    worker.stop().await;
 }

@@ -14,6 +14,7 @@ on_both! {
     a_consumer_beyond_the_log_is_refused_by_name,
     a_replay_leads_back_from_beyond_the_log,
     skip_to_head_leads_back_from_beyond_the_log,
+    a_subscription_says_that_the_log_fell_back,
     a_running_worker_notices_that_the_log_fell_back,
     a_position_of_zero_is_never_given,
     a_replay_says_from_where_it_can_begin,
@@ -159,6 +160,24 @@ async fn skip_to_head_leads_back_from_beyond_the_log(db: Db) {
     set(&db).catch_up(&log).await.unwrap();
     let proof = proof(&log, &table).await;
     assert_eq!((proof.handled, proof.wrong), (24, 0), "all since then, in order");
+}
+
+/// Whoever has seen what is gone would not see what takes its place.
+async fn a_subscription_says_that_the_log_fell_back(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..4, 1..=5).await;
+    let mut events = log.subscribe(Query::all(), Position::START);
+    for _ in 0..20 {
+        events.next().await.unwrap().unwrap();
+    }
+    fall_back(&log).await;
+    fill(&log, 0..4, 1..=1).await;
+    let error = tokio::time::timeout(PATIENCE, events.next()).await.unwrap().unwrap().unwrap_err();
+    let StoreError::FellBack { position, drawn, .. } = &error else { panic!("{error:?}") };
+    assert_eq!((position.get(), drawn.get()), (20, 4));
+    assert!(!error.is_worth_waiting() && !error.is_transient(), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("would ignore the next 16 events"), "{said}");
 }
 
 async fn a_running_worker_notices_that_the_log_fell_back(db: Db) {

@@ -11,6 +11,7 @@ use std::time::Duration;
 on_both! {
     stop_pauses_its_consumer_alone_and_it_goes_on_when_cured,
     a_broken_handler_pauses_its_consumer_and_parks_nothing,
+    a_broken_handler_is_noticed_however_many_lanes_share_its_keys,
     a_missing_table_stops_its_projection_until_it_is_there,
     a_consumer_that_is_refused_stops_alone,
     a_refused_scope_goes_on_once_it_is_accepted,
@@ -124,6 +125,19 @@ async fn a_broken_handler_pauses_its_consumer_and_parks_nothing(db: Db) {
 }
 
 /// Ten keys are enough, and each of them has five tries: nothing is parked before it is tried in vain.
+/// Each lane has fewer keys than are too many; together they have more. None of them is given up.
+async fn a_broken_handler_is_noticed_however_many_lanes_share_its_keys(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..150, 1..=1).await;
+    let hour = Duration::from_secs(3600);
+    let retry = Retry::default().attempts(9).first(hour).longest(hour);
+    let on = Arc::new(AtomicBool::new(false));
+    let bad = db.recorder("bad").hook(until_on(&on)).settings(Settings::default().retry(retry));
+    let running = start(&log, set().lanes(4).projection(bad));
+    until_tried(&log, "bad", 1).await;
+    running.stop().await;
+}
+
 async fn a_missing_table_stops_its_projection_until_it_is_there(db: Db) {
     let log = db.log().await;
     fill(&log, 0..50, 1..=1).await;
@@ -276,7 +290,12 @@ async fn resume_ends_an_outage_at_once(db: Db) {
     let tuning = Tuning::default().probes(hour, hour);
     let running = start(&log, set().tuning(tuning).projection(bad.clone()));
     until("an outage", async || {
-        Consumers::of(&log).status("bad").await.ok()?.outage.filter(|outage| outage.next_ms > 0)
+        Consumers::of(&log)
+            .status("bad")
+            .await
+            .ok()?
+            .outage
+            .filter(|outage| outage.next_ms > Some(0))
     })
     .await;
     on.store(true, Ordering::SeqCst);

@@ -1,10 +1,11 @@
 //! What is tried while a consumer is stopped, or about to be: one event at a time, and none that was done.
 
+use crate::attempts::Outside;
 use crate::fail_apart::{quick, until_tried};
 use crate::on_both;
 use crate::support::{Db, fill, proof, start, status, until};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Delivery, Failure, HandlerError, Retry};
+use anabranch::{Consumers, Failure, HandlerError, Retry};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,33 +16,14 @@ on_both! {
     a_pause_ends_the_wait_for_an_event_that_stops,
     a_try_that_fails_for_good_parks_one_key,
     a_worker_that_fails_fast_ends_nobodys_outage,
+    a_try_that_is_asked_for_patience_has_it,
+    an_outage_begins_with_the_patience_that_was_asked_for,
+    one_event_has_nobody_wait_for_a_day,
 }
-
-type Deliver = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
 
 /// Delivers as a test says; nothing passes an event that fails.
-#[derive(Clone)]
-struct Strict(Deliver);
-
-impl Strict {
-    fn new(deliver: impl Fn(&Event) -> Result<()> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(deliver))
-    }
-}
-
-impl Subscriber for Strict {
-    fn name(&self) -> &str {
-        "strict"
-    }
-    fn partition(&self) -> Partition {
-        Partition::entity("Order")
-    }
-    fn settings(&self) -> Settings {
-        Settings::default().retry(Retry::outside().then(Failure::Stop))
-    }
-    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<()> {
-        (self.0)(delivery.event())
-    }
+fn strict(deliver: impl Fn(&Event) -> Result<()> + Send + Sync + 'static) -> Outside {
+    Outside::new(Settings::default().retry(Retry::outside().then(Failure::Stop)), deliver)
 }
 
 /// The default for effects outside would try it for three days where it stands.
@@ -51,7 +33,7 @@ async fn a_subscriber_that_stops_has_an_outage_soon_and_delivers_nothing_again(d
     let on = Arc::new(AtomicBool::new(false));
     let calls: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
     let (is_on, called) = (Arc::clone(&on), Arc::clone(&calls));
-    let strict = Strict::new(move |event| {
+    let strict = strict(move |event| {
         *called.lock().unwrap().entry(event.stream_id().to_owned()).or_default() += 1;
         match event.stream_id() == "13" && !is_on.load(Ordering::SeqCst) {
             true => Err(HandlerError::new("the endpoint refuses connections")),
@@ -59,13 +41,13 @@ async fn a_subscriber_that_stops_has_an_outage_soon_and_delivers_nothing_again(d
         }
     });
     let running = start(&log, ReplicaSet::new("s").tuning(quick()).subscriber(strict));
-    until_tried(&log, "strict", 2).await;
+    until_tried(&log, "outside", 2).await;
     let before = calls.lock().unwrap().clone();
     assert!(before.len() > 1 && before.len() < 30, "{before:?}");
     assert!(before.contains_key("0") && !before.contains_key("29"), "{before:?}");
     on.store(true, Ordering::SeqCst);
     until("all", async || (calls.lock().unwrap().len() == 30).then_some(())).await;
-    until("no outage", async || status(&log, "strict").await.outage.is_none().then_some(())).await;
+    until("no outage", async || status(&log, "outside").await.outage.is_none().then_some(())).await;
     running.stop().await;
     let mut calls = calls.lock().unwrap().clone();
     assert!(calls.remove("13").is_some_and(|calls| calls > 5));
@@ -77,7 +59,7 @@ async fn a_pause_ends_the_wait_for_an_event_that_stops(db: Db) {
     fill(&log, 0..3, 1..=1).await;
     let (calls, knows) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let (called, known) = (Arc::clone(&calls), Arc::clone(&knows));
-    let strict = Strict::new(move |_| match called.fetch_add(1, Ordering::SeqCst) {
+    let strict = strict(move |_| match called.fetch_add(1, Ordering::SeqCst) {
         0 => Err(HandlerError::try_after(Duration::from_secs(3600), "come back in an hour")),
         _ => Ok(()),
     });
@@ -88,9 +70,9 @@ async fn a_pause_ends_the_wait_for_an_event_that_stops(db: Db) {
     let running = start(&log, set);
     until("a call", async || (calls.load(Ordering::SeqCst) == 1).then_some(())).await;
     let consumers = Consumers::of(&log);
-    consumers.pause("strict").await.unwrap();
+    consumers.pause("outside").await.unwrap();
     until("it to know", async || knows.load(Ordering::SeqCst).then_some(())).await;
-    consumers.resume("strict").await.unwrap();
+    consumers.resume("outside").await.unwrap();
     until("all", async || (calls.load(Ordering::SeqCst) == 4).then_some(())).await;
     running.stop().await;
 }
@@ -159,4 +141,69 @@ async fn a_worker_that_fails_fast_ends_nobodys_outage(db: Db) {
     until("all", async || (proof(&log, &table).await.handled == 500).then_some(())).await;
     assert!(status(&log, "bad").await.outage.is_none());
     fast.stop().await;
+}
+
+/// When a consumer is tried next, as it is stored, once its outage says so.
+async fn next_try(log: &Log, name: &str, said: &str) -> Duration {
+    let next = until(said, async || {
+        let outage = Consumers::of(log).status(name).await.ok()?.outage?;
+        outage.error.contains(said).then_some(outage.next_ms?)
+    });
+    Duration::from_millis(next.await)
+}
+
+const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
+
+/// Its next try comes when the endpoint said, though the pauses are short; so does that of its key.
+async fn a_try_that_is_asked_for_patience_has_it(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..300, 1..=1).await;
+    let (on, asks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let hook = {
+        let (on, asks) = (Arc::clone(&on), Arc::clone(&asks));
+        move |_: &Event| match (on.load(Ordering::SeqCst), asks.load(Ordering::SeqCst)) {
+            (true, _) => Ok(()),
+            (false, true) => Err(HandlerError::try_after(HALF_AN_HOUR, "503, come back later")),
+            (false, false) => Err(HandlerError::new("502")),
+        }
+    };
+    let bad = db.recorder("bad").hook(hook);
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad.clone()));
+    until_tried(&log, "bad", 2).await;
+    asks.store(true, Ordering::SeqCst);
+    let next = next_try(&log, "bad", "come back later").await;
+    assert!(next > HALF_AN_HOUR / 2 && next <= HALF_AN_HOUR, "{next:?}");
+    on.store(true, Ordering::SeqCst);
+    Consumers::of(&log).resume("bad").await.unwrap();
+    until("all, or all but the key that is to wait", async || {
+        (proof(&log, &bad.table).await.handled >= 299).then_some(())
+    })
+    .await;
+    running.stop().await;
+}
+
+async fn an_outage_begins_with_the_patience_that_was_asked_for(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..3, 1..=1).await;
+    let said = |_: &Event| Err(HandlerError::try_after(HALF_AN_HOUR, "503, come back later"));
+    let settings = Settings::default().retry(Retry::never().then(Failure::Stop));
+    let bad = db.recorder("bad").hook(said).settings(settings);
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad.clone()));
+    let next = next_try(&log, "bad", "come back later").await;
+    assert!(next > HALF_AN_HOUR / 2 && next <= HALF_AN_HOUR, "{next:?}");
+    assert_eq!(bad.handled.load(Ordering::SeqCst), 1);
+    running.stop().await;
+}
+
+async fn one_event_has_nobody_wait_for_a_day(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..3, 1..=1).await;
+    let day = Duration::from_secs(86_400);
+    let said = move |_: &Event| Err(HandlerError::try_after(day, "tomorrow"));
+    let settings = Settings::default().retry(Retry::never().then(Failure::Stop));
+    let bad = db.recorder("bad").hook(said).settings(settings);
+    let running = start(&log, ReplicaSet::new("s").tuning(quick()).projection(bad));
+    let next = next_try(&log, "bad", "tomorrow").await;
+    assert!(next > HALF_AN_HOUR && next <= HALF_AN_HOUR * 2, "{next:?}");
+    running.stop().await;
 }

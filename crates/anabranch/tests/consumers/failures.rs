@@ -79,7 +79,7 @@ async fn a_poison_event_parks_its_key_and_nothing_else(db: Db) {
     let all = Proof { handled: 10_100, doubled: 0, keys: 100, wrong: 0 };
     until("the key to drain, in order", async || (proof(&log, &table).await == all).then_some(()))
         .await;
-    until("the key to be let go", async || {
+    until("the key to be released", async || {
         consumers.parked("orders").await.unwrap().is_empty().then_some(())
     })
     .await;

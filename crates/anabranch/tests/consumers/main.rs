@@ -25,6 +25,7 @@ mod parked_keys;
 mod rebuilds;
 mod replays;
 mod rollups;
+mod runtimes;
 mod sqlite_files;
 mod strategies;
 mod subscribers;

@@ -65,6 +65,59 @@ async fn a_disk_that_is_full_for_a_while_is_waited_for() {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
+/// Set where the test runs again, with files that may not grow beyond a few megabytes.
+const SMALL_FILES: &str = "ANABRANCH_TEST_SMALL_FILES";
+const FAILING: &str = "sqlite_files::a_disk_that_fails_for_a_while_is_waited_for";
+
+/// A write that the system refuses, though there is room: SQLite takes it for a disk that fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_fails_for_a_while_is_waited_for() {
+    if let Some(directory) = std::env::var_os(SMALL_FILES) {
+        return wait_for_disk(Path::new(&directory)).await;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut again = Command::new("prlimit");
+    again.args(["--fsize=4000000:", "sh", "-c", r#"trap "" XFSZ; exec "$@""#, "sh"]);
+    again.arg(std::env::current_exe().unwrap()).args(["--exact", FAILING, "--nocapture"]);
+    let output = again.env(SMALL_FILES, directory.path()).output().expect("prlimit is there");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+async fn wait_for_disk(directory: &Path) {
+    let url = format!("sqlite:{}", directory.join("log.db").display());
+    let log = anabranch::connect(&url).await.unwrap();
+    let away = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&away);
+    let set = ReplicaSet::new("s").projection(Hoarder { table: "hoard".to_owned() });
+    let worker = start(
+        &log,
+        set.observe(move |progress| {
+            *seen.lock().unwrap() = progress.consumers[0].away.clone();
+        }),
+    );
+    let id = StreamId::new("Order", "1").unwrap();
+    log.append(&id, Expected::Any, [numbered(1)]).await.unwrap();
+    until("a worker that waits", async || {
+        assert!(!worker.has_ended());
+        let why = away.lock().unwrap().clone()?;
+        why.contains("look at the disk").then_some(())
+    })
+    .await;
+    let large = (0..6).map(|_| NewEvent::new("Large", "x".repeat(900_000)));
+    let refused = log.append(&id, Expected::Any, large).await.unwrap_err();
+    assert!(matches!(refused, AppendError::Store(StoreError::Disk { .. })), "{refused:?}");
+    let mut heal = Command::new("prlimit");
+    heal.args(["--fsize=unlimited:", "--pid", &std::process::id().to_string()]);
+    assert!(heal.status().unwrap().success());
+    until("what it could not write", async || {
+        (number(&log, "SELECT count(*) FROM hoard").await == 1).then_some(())
+    })
+    .await;
+    let last = worker.stop().await;
+    assert_eq!((last.consumers[0].parked, last.consumers[0].retrying), (0, 0));
+}
+
 /// Writes more for each event than there is room for.
 struct Hoarder {
     table: String,

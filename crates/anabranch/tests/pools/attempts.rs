@@ -14,6 +14,8 @@ on_both!(
     an_endpoint_that_is_down_kills_no_task,
     an_error_for_good_is_not_tried_again,
     an_error_that_says_when_is_not_tried_before,
+    a_task_that_waits_for_its_next_attempt_is_tried_at_once_if_somebody_says_so,
+    nothing_overtakes_a_task_that_is_tried_at_once,
 );
 
 on_postgres!(a_task_that_reads_and_fails_returns_its_session_first);
@@ -168,5 +170,82 @@ async fn a_task_that_reads_and_fails_returns_its_session_first(mut db: Db) {
     }
     let good = tasks.enqueue(NewTask::new("good", &1)).await.unwrap().id;
     assert_eq!(tasks.wait(good, LONG).await.unwrap().state, TaskState::Done);
+    worker.stop().await;
+}
+
+/// Fails until it is up, and is not tried again for an hour; says what it has run.
+fn away(up: &Arc<AtomicBool>, ran: &Arc<Mutex<Vec<u32>>>) -> Script {
+    let (is_up, ran) = (Arc::clone(up), Arc::clone(ran));
+    let hour = Duration::from_secs(3600);
+    let settings = PoolSettings::default().retry(Retry::outside().first(hour).longest(hour));
+    let script = Script::new("calls", move |task| {
+        ran.lock().unwrap().push(task.payload()?);
+        match is_up.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err(HandlerError::new("connection refused")),
+        }
+    });
+    script.settings(settings)
+}
+
+async fn until_waiting(tasks: &Tasks, id: uuid::Uuid) -> anabranch::TaskStatus {
+    until("a task that waits", async || {
+        let status = tasks.status(id).await.unwrap()?;
+        (status.attempts == 1 && status.run_at.is_some()).then_some(status)
+    })
+    .await
+}
+
+async fn a_task_that_waits_for_its_next_attempt_is_tried_at_once_if_somebody_says_so(db: Db) {
+    let log = db.log().await;
+    let (up, ran) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let set = ReplicaSet::new("work").lanes(2);
+    let worker = start(&log, set.outside_pool(away(&up, &ran)));
+    let tasks = Tasks::of(&log, "calls");
+    let new = vec![NewTask::new("a", &1), NewTask::new("a", &2), NewTask::new("b", &3)];
+    let ids = tasks.enqueue_all(new).await.unwrap();
+    until_waiting(&tasks, ids[0].id).await;
+    until_waiting(&tasks, ids[2].id).await;
+    // It fails again, as if it never had, and waits again.
+    tasks.retry(ids[0].id).await.unwrap();
+    let again = until_waiting(&tasks, ids[0].id).await;
+    assert_eq!(again.state, TaskState::Ready);
+    up.store(true, Ordering::SeqCst);
+    tasks.retry(ids[0].id).await.unwrap();
+    for id in &ids[..2] {
+        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
+    }
+    let (first, second): (Vec<u32>, Vec<u32>) =
+        ran.lock().unwrap().iter().partition(|number| **number < 3);
+    assert_eq!((first, second), (vec![1, 1, 1, 2], vec![3]), "nobody spoke of the other");
+    let refused = tasks.retry(ids[0].id).await.unwrap_err().to_string();
+    assert!(refused.contains("it is done; only a dead one, or one that waits"), "{refused}");
+    worker.stop().await;
+}
+
+/// Nobody runs it when it is asked for: those who begin find it before what stands behind it.
+async fn nothing_overtakes_a_task_that_is_tried_at_once(db: Db) {
+    let log = db.log().await;
+    let (up, ran) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let set = || ReplicaSet::new("work").outside_pool(away(&up, &ran));
+    let worker = start(&log, set());
+    let tasks = Tasks::of(&log, "calls");
+    let first = tasks.enqueue(NewTask::new("a", &1)).await.unwrap().id;
+    until_waiting(&tasks, first).await;
+    worker.stop().await;
+    let behind = tasks.enqueue(NewTask::new("a", &2)).await.unwrap().id;
+    let refused = tasks.retry(behind).await.unwrap_err().to_string();
+    assert!(refused.contains("it is ready; only a dead one, or one that waits"), "{refused}");
+    tasks.retry(first).await.unwrap();
+    // It is shown as what it is, and asked for once.
+    let status = tasks.status(first).await.unwrap().unwrap();
+    assert_eq!((status.state, status.run_at), (TaskState::Ready, None));
+    assert_eq!(tasks.list(TaskState::Ready, 9).await.unwrap().len(), 2);
+    assert_eq!(Tasks::open_counts(&log).await.unwrap()[0].tasks, [(TaskState::Ready, 2)]);
+    assert!(tasks.retry(first).await.unwrap_err().to_string().contains("it is ready"));
+    up.store(true, Ordering::SeqCst);
+    let worker = start(&log, set());
+    assert_eq!(tasks.wait(behind, LONG).await.unwrap().state, TaskState::Done);
+    assert_eq!(*ran.lock().unwrap(), [1, 1, 2]);
     worker.stop().await;
 }

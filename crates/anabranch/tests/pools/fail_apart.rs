@@ -13,7 +13,9 @@ on_both!(
     a_pool_that_is_to_stop_stops_alone_and_goes_on_when_cured,
     a_pool_whose_tasks_all_fail_is_tried_with_one_task,
     an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task,
+    a_broken_pool_is_noticed_however_many_lanes_share_its_keys,
     a_try_that_fails_for_good_ends_one_task,
+    a_try_that_is_asked_for_patience_has_it,
 );
 
 const LONG: Duration = Duration::from_secs(60);
@@ -136,6 +138,19 @@ async fn an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task(db: Db) {
     worker.stop().await;
 }
 
+/// Each lane has fewer keys than are too many; together they have more. None of their tasks is given up.
+async fn a_broken_pool_is_noticed_however_many_lanes_share_its_keys(db: Db) {
+    let log = db.log().await;
+    let (sick, retry) = (Sick::default(), Retry::default().attempts(9));
+    let retry = retry.first(LONG * 60).longest(LONG * 60);
+    let ledger = Ledger::new(&db, &log, "ledger").await;
+    let ledger = ledger.settings(PoolSettings::default().retry(retry));
+    let worker = start(&log, set().lanes(4).pool(ledger.hook(move |_| sick.call())));
+    Tasks::of(&log, "ledger").enqueue_all(counted(150, 1)).await.unwrap();
+    tried(&log, 1).await;
+    worker.stop().await;
+}
+
 /// The world is broken, and some say that it is their task's fault.
 async fn a_try_that_fails_for_good_ends_one_task(db: Db) {
     let log = db.log().await;
@@ -160,5 +175,34 @@ async fn a_try_that_fails_for_good_ends_one_task(db: Db) {
     assert!(dead > 0 && dead <= probes + 1, "{dead} tasks after {probes} tries");
     cured.store(true, Ordering::SeqCst);
     until("no outage", async || status(&log, "ledger").await.outage.is_none().then_some(())).await;
+    worker.stop().await;
+}
+
+/// The next try comes when a task said, and not after the short pauses; `resume` tries at once.
+async fn a_try_that_is_asked_for_patience_has_it(db: Db) {
+    let log = db.log().await;
+    let half_an_hour = Duration::from_secs(1800);
+    let (cured, asks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (is_cured, does_ask) = (Arc::clone(&cured), Arc::clone(&asks));
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(patient()).hook(move |_| {
+        match (is_cured.load(Ordering::SeqCst), does_ask.load(Ordering::SeqCst)) {
+            (true, _) => Ok(()),
+            (false, true) => Err(HandlerError::try_after(half_an_hour, "503, come back later")),
+            (false, false) => Err(HandlerError::new("502")),
+        }
+    });
+    let worker = start(&log, set().pool(ledger.clone()));
+    Tasks::of(&log, "ledger").enqueue_all(counted(400, 1)).await.unwrap();
+    tried(&log, 1).await;
+    asks.store(true, Ordering::SeqCst);
+    let outage = until("patience", async || {
+        let outage = status(&log, "ledger").await.outage?;
+        outage.error.contains("come back later").then_some(outage)
+    })
+    .await;
+    assert!((900_000..=1_800_000).contains(&outage.next_ms.unwrap()), "{outage}");
+    cured.store(true, Ordering::SeqCst);
+    Consumers::of(&log).resume("ledger").await.unwrap();
+    until("all", async || (ledger.proof(&log).await == (400, 0)).then_some(())).await;
     worker.stop().await;
 }

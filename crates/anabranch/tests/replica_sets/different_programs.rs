@@ -105,7 +105,7 @@ async fn a_consumer_is_renamed_in_a_rolling_deploy(db: Db) {
     until("all run the same again", async || (rows_apart(&log).await == 0).then_some(())).await;
     let each = appender.finish().await;
     until_all_proven(&db, &log, &["after", "same"], each).await;
-    // Whoever knows the old name goes on where it was left.
+    // A program with the old name goes on where it was left.
     with(&db, ReplicaSet::new("s"), "back", &["before"]).catch_up(&log).await.unwrap();
     until_all_proven(&db, &log, &["before"], each).await;
     for worker in new {

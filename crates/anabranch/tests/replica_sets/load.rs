@@ -12,7 +12,7 @@ on_both! {
     slots_of_one_consumer_move_and_others_stay,
 }
 
-/// One stream has half of the events: whoever has its slot ends up with few others.
+/// One stream has half of the events: the worker that has its slot ends up with few others.
 async fn slots_move_away_from_a_worker_with_a_hot_key(db: Db) {
     let log = db.log().await;
     let recorder = db.recorder("orders");

@@ -14,6 +14,7 @@ mod few_keys;
 mod gates;
 mod load;
 mod outages;
+mod outages_joined;
 mod outages_of_others;
 mod proxy;
 mod reasons;

@@ -188,7 +188,7 @@ async fn a_missing_wake(db: Db) {
     .await;
     let columns: String = columns[0].get(0).unwrap();
     let mut number = 1;
-    // Again and again: whoever is told of the next event knows that wakes do arrive.
+    // Again and again: a worker that hears of the next event knows that wakes do arrive.
     let reason = until("a missing wake", async || {
         number += 1;
         let insert = format!(

@@ -13,7 +13,7 @@ on_both! {
 }
 
 /// A handler sits in one lane of the first worker. Cooperatively the second one would take what the
-/// other lane lets go (see `a_lane_that_is_busy_holds_up_only_its_own_slots`); here it waits.
+/// other lane releases its slots (see `a_lane_that_is_busy_holds_up_only_its_own_slots`); here it waits.
 async fn nobody_starts_before_the_last_has_ended(db: Db) {
     let log = db.log().await;
     let recorder = db.recorder("orders");
@@ -29,7 +29,7 @@ async fn nobody_starts_before_the_last_has_ended(db: Db) {
     one(&log, "gate", numbered(1)).await;
     gate.is_met().await;
     let second = start(&db.log().await, set(recorder.clone().worker("second")));
-    // The free lane lets go of everything, not only of what moves.
+    // The free lane releases everything, not only of what moves.
     until("free slots", async || {
         let cursors = status(&log, "orders").await.cursors;
         let free = cursors.iter().filter(|c| c.owner == anabranch::Owner::Unassigned);

@@ -51,6 +51,13 @@ impl Monitor {
         self.0.query_one(count, &[&role]).await.unwrap().get(0)
     }
 
+    /// The sessions that show the life of a worker, or last tried to.
+    pub async fn shows_life(&self) -> Vec<i32> {
+        let look = "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+                    AND query LIKE '%pg_try_advisory_lock%'";
+        self.0.query(look, &[]).await.unwrap().iter().map(|row| row.get(0)).collect()
+    }
+
     /// What the process with the most sessions does.
     pub async fn busiest(&self) -> String {
         let look = "SELECT string_agg(concat_ws(' ', pid, state, now() - backend_start, now() - state_change, left(query, 99)), E'\n') \
@@ -74,6 +81,32 @@ pub fn recorder(name: &str) -> Recorder {
         hook: None,
         handled: std::sync::Arc::default(),
     }
+}
+
+/// What a runtime has opened ends with it; a log of another runtime has sessions of its own.
+#[test]
+fn a_runtime_that_ends_takes_nothing_from_another() {
+    let server = Server::start(&[]);
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let (short, long) = (runtime(), runtime());
+    let first = short.block_on(async {
+        let log = anabranch::connect_with(&server.url(), &options("one")).await.unwrap();
+        (handles_all(&log, "first").await, log)
+    });
+    let log = long.block_on(anabranch::connect_with(&server.url(), &options("two"))).unwrap();
+    short.shutdown_background();
+    drop(first);
+    long.block_on(async { handles_all(&log, "second").await.stop().await });
+}
+
+/// A worker that has handled what there is.
+async fn handles_all(log: &Log, name: &str) -> Running {
+    let one = recorder(name);
+    let handled = Arc::clone(&one.handled);
+    let running = start(log, ReplicaSet::new(name).projection(one));
+    fill(log, 0..10, 1..=1).await;
+    until("it runs", async || (handled.load(Ordering::Relaxed) >= 10).then_some(())).await;
+    running
 }
 
 /// Three sets and two logs of four lanes each, one of them with nine consumers, and somebody who follows.

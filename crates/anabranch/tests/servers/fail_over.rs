@@ -118,7 +118,7 @@ async fn a_host_that_says_nothing_is_passed_over() {
 }
 
 /// A standby that was cut off: what it has not got is lost, events and cursors and what was written with them
-/// alike, so whoever works finds its cursors where the log is.
+/// alike, so a worker finds its cursors where the log is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_standby_has_not_got_is_lost_together() {
     let mut primary = Server::start(&[]);
@@ -163,7 +163,7 @@ async fn what_a_standby_has_not_got_is_lost_together() {
     assert_eq!(proof(&log, &table).await, all);
     assert!(!worker.has_ended());
     worker.stop().await;
-    // Whoever has seen what is lost would not see what takes its place.
+    // A reader that has seen what is lost would not see what takes its place.
     let error = subscription.next().await.unwrap().unwrap_err();
     assert!(matches!(error, StoreError::FellBack { .. }), "{error:?}");
 }

@@ -15,6 +15,7 @@ mod read_only;
 mod records;
 mod server;
 mod small;
+mod stopped;
 #[path = "../consumers/support.rs"]
 mod support;
 

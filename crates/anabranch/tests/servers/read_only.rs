@@ -90,7 +90,7 @@ async fn a_role_without_rights_is_waited_for_and_parks_nothing() {
     fleet.end(&server.url()).await;
 }
 
-/// Whoever waits for the end of a catch-up is told, and can grant it.
+/// The caller of a catch-up gets the error, and can grant it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_catch_up_without_rights_says_so() {
     let (server, db) = with_role();

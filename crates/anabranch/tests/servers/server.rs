@@ -69,7 +69,7 @@ impl Server {
         let home = parent.join(format!("anabranch-server-{}", uuid::Uuid::now_v7().simple()));
         fs::create_dir_all(&home).unwrap();
         own(&home);
-        // Free now; whoever takes it before the server does makes the start fail.
+        // Free now; a process that takes it before the server does makes the start fail.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         Self { home, port, settings, supervisor: None }

@@ -178,6 +178,44 @@ async fn a_server_without_a_connection_left_is_named_with_its_limit() {
     assert!(said.contains("a session for each lane at work and four more"), "{said}");
 }
 
+/// A role, a database and a server have limits of their own, and each is changed in another way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_limit_that_is_reached_is_the_one_that_is_named() {
+    let server = Server::start(&["max_connections=20"]);
+    let url = url_of_owner(&server);
+    // One log knows how many connections the server may have, another has never been there.
+    let log = anabranch::connect_with(&url, &options("small")).await.unwrap();
+    let limits = async || {
+        let mut held: Vec<_> = (0..2).map(|_| log.store().database().begin()).collect();
+        let mut refused = Vec::new();
+        for session in &mut held {
+            refused.extend(session.run(look(), OPEN).await.err());
+        }
+        let known = refused.remove(0).into_store_error("");
+        let new = format!("{url}?application_name={}", uuid::Uuid::now_v7().simple());
+        let new = anabranch::connect_with(&new, &options("small")).await.err().unwrap();
+        [known, new].map(|error| error.to_string())
+    };
+    for (whose, other) in [("ROLE app", "DATABASE"), ("DATABASE postgres", "ROLE")] {
+        server.ask(&format!("ALTER {whose} CONNECTION LIMIT 0"));
+        let what = whose.split(' ').next().unwrap();
+        let [known, new] = limits().await;
+        for said in [&known, &new] {
+            let whose = format!("the CONNECTION LIMIT of the {} is reached", what.to_lowercase());
+            assert!(said.contains(&whose), "`{whose}` in: {said}");
+            assert!(said.contains(&format!("ALTER {what} name CONNECTION LIMIT")), "{said}");
+            assert!(!said.contains(&format!("ALTER {other}")), "{said}");
+        }
+        server.ask(&format!("ALTER {whose} CONNECTION LIMIT -1"));
+    }
+    let taken = fill_up(&server).await;
+    let [known, new] = limits().await;
+    assert!(known.contains("max_connections is 20, of which 3 are reserved"), "{known}");
+    assert!(new.contains("see max_connections"), "{new}");
+    assert!(!format!("{known} {new}").contains("CONNECTION LIMIT"), "{known} {new}");
+    drop(taken);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_without_a_session_for_its_lanes_gives_its_slots_back() {
     gives_back(false).await;

@@ -88,7 +88,7 @@ fn check(assignments: &Assignments, known: &[Known]) {
             let known = known.iter().find(|known| known.id == id);
             known.and_then(|known| known.runs.get(consumer).copied())
         };
-        // Whoever runs it looks here, and nobody else does.
+        // A worker that runs it looks here, and no other does.
         let assignment = assignments.of(consumer);
         let shares: Vec<_> = assignment.iter().filter(|(id, _)| runs(id).is_some()).collect();
         let sets: Vec<SlotSet> = shares.iter().map(|(_, slots)| (*slots).clone()).collect();
