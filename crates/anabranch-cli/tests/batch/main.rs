@@ -20,6 +20,7 @@ macro_rules! on_both {
     };
 }
 
+mod exits;
 mod flags;
 mod handlers;
 mod identity;
