@@ -9,6 +9,7 @@
 //! | [`handler`] | [`RowHandler`]: what is done with a row |
 //! | [`progress`] | how far it is, and what came of it |
 //! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
+//! | [`collision`] | a row that was handled twice, and by whom |
 //! | `catalogue` | whether the catalogue shows a key unique |
 //! | `identity` | what a job is of: its source and key, stored and compared |
 //! | `keys` | what keys must be, before and while it runs |
@@ -27,6 +28,7 @@
 pub mod batch;
 mod catalogue;
 mod claimer;
+pub mod collision;
 pub mod error;
 pub mod handler;
 mod identity;
@@ -44,6 +46,7 @@ pub mod verify;
 mod worker;
 
 pub use batch::Batch;
+pub use collision::{Collision, HandledBy};
 pub use error::BatchError;
 pub use handler::{RowHandler, SqlHandler};
 pub use part::Part;

@@ -20,6 +20,7 @@ macro_rules! on_both {
     };
 }
 
+mod collisions;
 mod exits;
 mod flags;
 mod handlers;
