@@ -127,10 +127,16 @@ impl Batch {
         self
     }
 
-    /// How often a row is tried whose handler fails, before it is `failed`; what its error says
-    /// ([`for_good`](anabranch_runtime::HandlerError::for_good),
+    /// How often a row is tried whose handler fails, or whose statements the database refuses, before it is
+    /// `failed`; what its error says ([`for_good`](anabranch_runtime::HandlerError::for_good),
     /// [`try_after`](anabranch_runtime::HandlerError::try_after)) counts. While it waits the row stays claimed
     /// and the others go on, until some dozens of each worker wait. Default: once.
+    ///
+    /// ```
+    /// # use anabranch_batch::{Batch, Source};
+    /// use anabranch_core::Retry;
+    /// let batch = Batch::new("mails", Source::table("customers", "id")).retry(Retry::outside().attempts(10));
+    /// ```
     ///
     /// For effects outside the database [`Retry::outside`] is a good choice; a batch ends when the last row has
     /// ended, so perhaps [`lasting`](Retry::lasting) less long.
@@ -276,6 +282,7 @@ impl Batch {
         Ok(Summary {
             succeeded: get(&counts.succeeded),
             failed: get(&counts.failed),
+            retried: get(&counts.retried),
             lost: get(&counts.lost),
             sessions,
             took_ms: started.elapsed().as_millis() as u64,

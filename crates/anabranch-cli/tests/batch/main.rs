@@ -20,6 +20,7 @@ macro_rules! on_both {
     };
 }
 
+mod attempts;
 mod collisions;
 mod exits;
 mod flags;
