@@ -1,10 +1,12 @@
 //! A batch: what is to be done with which rows, and how it is run.
 
 use crate::claimer::{Claimer, Seen};
+use crate::columns;
 use crate::error::BatchError;
 use crate::handler::RowHandler;
 use crate::identity;
 use crate::keys::Keys;
+use crate::ours;
 use crate::pace::Pace;
 use crate::part::{Part, uneven};
 use crate::progress::{BatchProgress, Counts, FailedRow, Summary};
@@ -198,6 +200,7 @@ impl Batch {
         let started = Instant::now();
         let (database, tables) = self.prepare(log)?;
         let (keys, tables) = Keys::look(self, &database, tables).await?;
+        columns::check(&self.job, &database, &self.source, handler.columns()).await?;
         self.warn_if_uneven(&database, &tables, &keys).await?;
         self.create(&database, &tables).await?;
         identity::store(self, &database, &tables).await?;
@@ -311,19 +314,21 @@ impl Batch {
         Ok(failed.collect::<Result<_, _>>()?)
     }
 
-    /// Makes the tables of the log. Instances that start together may stand in each other's way.
+    /// Makes the tables of the log, unless they are somebody else's. Instances that start together may stand
+    /// in each other's way.
     async fn create(
         &self,
         database: &Arc<dyn Database>,
         tables: &Tables,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), BatchError> {
+        ours::check(database, tables).await?;
         for _ in 0..CREATE_ATTEMPTS {
             if run(database, tables.create(self.schema.as_deref())).await.is_ok() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        run(database, tables.create(self.schema.as_deref())).await
+        Ok(run(database, tables.create(self.schema.as_deref())).await?)
     }
 
     /// Refuses what can never run.

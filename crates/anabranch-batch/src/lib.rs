@@ -10,6 +10,8 @@
 //! | [`progress`] | how far it is, and what came of it |
 //! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
 //! | [`collision`] | a row that was handled twice, and by whom |
+//! | `columns` | the columns of a source, before a row is claimed |
+//! | `ours` | whether the tables of the log are ours |
 //! | `catalogue` | whether the catalogue shows a key unique |
 //! | `identity` | what a job is of: its source and key, stored and compared |
 //! | `keys` | what keys must be, before and while it runs |
@@ -29,11 +31,13 @@ pub mod batch;
 mod catalogue;
 mod claimer;
 pub mod collision;
+mod columns;
 pub mod error;
 pub mod handler;
 mod identity;
 mod keys;
 mod later;
+mod ours;
 mod pace;
 pub mod part;
 pub mod progress;

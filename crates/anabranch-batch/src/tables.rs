@@ -4,6 +4,8 @@ mod jobs;
 mod proof;
 mod rows;
 
+pub(crate) use rows::columns_of;
+
 use crate::part::Part;
 use crate::record::Record;
 use crate::source::{Source, quoted};
@@ -30,6 +32,9 @@ pub(crate) enum Left {
     FailedBefore(i64),
 }
 
+const LOG: [&str; 9] =
+    ["job", "key", "state", "session", "part", "attempts", "error", "claimed_us", "finished_us"];
+
 /// The tables of a batch, as statements write them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
@@ -39,6 +44,8 @@ pub(crate) struct Tables {
     /// By which rows are gone through, if not by that of their key.
     collation: Option<String>,
     pub(crate) job: String,
+    /// The name of the log, as it was given.
+    name: String,
     log: String,
     /// Every success, also one that should not be: what the proof is made of.
     history: String,
@@ -55,6 +62,7 @@ impl Tables {
             source,
             collation: None,
             job: job.to_owned(),
+            name: log.to_owned(),
             log: quoted(log),
             history: quoted(&format!("{log}_history")),
             sessions: quoted(&format!("{log}_sessions")),
@@ -90,6 +98,27 @@ impl Tables {
         ));
         create.push(self.create_jobs());
         create.into_iter().map(|sql| Statement::new(sql, vec![])).collect()
+    }
+
+    /// A name as the catalogue is asked for it.
+    pub(crate) fn in_catalogue(&self, name: &str) -> String {
+        match self.kind {
+            Kind::Postgres => quoted(name),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// The tables that it makes, with the columns that they must have.
+    pub(crate) fn columns(&self) -> [(String, &'static [&'static str]); 4] {
+        let of = |suffix: &str, columns: &'static [&'static str]| {
+            (format!("{}{suffix}", self.name), columns)
+        };
+        [
+            of("", &LOG),
+            of("_history", &["job", "key", "session", "part", "at_us"]),
+            of("_sessions", &["id", "job", "part", "host", "pid", "started_us", "lease_us"]),
+            of("_jobs", &["job", "kind", "source", "key_column", "stored_us"]),
+        ]
     }
 
     fn is_any(&self, column: &str, place: u8) -> String {

@@ -1,6 +1,6 @@
 //! A program for each row or page.
 
-use super::page;
+use super::{page, program};
 use anabranch::batch::Record;
 use anabranch::{HandlerError, Result};
 use std::io::ErrorKind;
@@ -35,6 +35,7 @@ impl CommandHandler {
         let mut arguments = words(line)?;
         anyhow::ensure!(!arguments.is_empty(), "there is no program; name one");
         let program = arguments.remove(0);
+        program::check(&program)?;
         let (job, retry_exit) = (job.to_owned(), retry_exit.to_vec());
         Ok(Self { program, arguments, job, per_page, timeout, retry_exit })
     }

@@ -115,6 +115,13 @@ impl Handler {
 }
 
 impl RowHandler for Handler {
+    fn columns(&self) -> &[String] {
+        match self {
+            Self::Sql(sql) => sql.columns(),
+            Self::Command(_) | Self::Webhook(_) => &[],
+        }
+    }
+
     async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
         match self {
             Self::Sql(sql) => sql.handle(record, tx).await,

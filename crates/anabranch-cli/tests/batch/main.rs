@@ -30,4 +30,5 @@ mod instances;
 mod keys;
 #[path = "../process/mod.rs"]
 mod process;
+mod refusals;
 mod table;
