@@ -316,7 +316,7 @@ impl Batch {
 
     /// Makes the tables of the log, unless they are somebody else's. Instances that start together may stand
     /// in each other's way.
-    async fn create(
+    pub(crate) async fn create(
         &self,
         database: &Arc<dyn Database>,
         tables: &Tables,
@@ -332,7 +332,7 @@ impl Batch {
     }
 
     /// Refuses what can never run.
-    fn prepare(&self, log: &Log) -> Result<(Arc<dyn Database>, Tables), BatchError> {
+    pub(crate) fn prepare(&self, log: &Log) -> Result<(Arc<dyn Database>, Tables), BatchError> {
         let refuse = |problem: String| Err(BatchError::refused(&self.job, problem));
         if self.job.is_empty() || self.job.chars().any(char::is_control) || self.job.len() > 100 {
             return refuse("its name is empty, too long or not plain text; rename it".to_owned());

@@ -1,5 +1,6 @@
 //! The processing log, its sessions and jobs, as statements.
 
+mod imports;
 mod jobs;
 mod proof;
 mod rows;
@@ -316,7 +317,7 @@ impl Tables {
     pub(crate) fn begin(
         &self,
         session: &str,
-        part: Part,
+        part: &str,
         host: &str,
         lease: Duration,
     ) -> Statement {
@@ -327,7 +328,7 @@ impl Tables {
             self.sessions
         );
         let values =
-            params![session, self.job.as_str(), part.to_string(), host, std::process::id(), micros(lease)];
+            params![session, self.job.as_str(), part, host, std::process::id(), micros(lease)];
         Statement::new(insert, values)
     }
 

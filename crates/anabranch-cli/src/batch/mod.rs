@@ -11,11 +11,13 @@
 //! | `display` | how far it is, and what came of it |
 //! | `verify` | the proof |
 //! | `failed` | rows that have failed |
+//! | `import` | rows that were finished before, in a log of somebody else |
 
 mod command;
 mod display;
 mod failed;
 mod handlers;
+mod import;
 mod page;
 mod program;
 mod run;
@@ -32,6 +34,7 @@ pub(crate) enum BatchOf {
     Run(Box<run::Run>),
     Verify(verify::Verify),
     Failed(failed::Failed),
+    Import(import::Import),
 }
 
 impl BatchOf {
@@ -40,6 +43,7 @@ impl BatchOf {
             Self::Run(run) => run.run().await,
             Self::Verify(verify) => verify.run().await,
             Self::Failed(failed) => failed.run().await,
+            Self::Import(import) => import.run().await,
         }
     }
 }

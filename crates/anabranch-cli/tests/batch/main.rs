@@ -26,6 +26,7 @@ mod exits;
 mod flags;
 mod handlers;
 mod identity;
+mod imports;
 mod instances;
 mod keys;
 #[path = "../process/mod.rs"]
