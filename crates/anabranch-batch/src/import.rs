@@ -14,11 +14,13 @@ use anabranch_store::database::End;
 use anabranch_store::{Database, Log};
 use serde::Serialize;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many keys are named.
 const EXAMPLES: usize = 10;
-/// How often it begins anew because somebody claimed a row of it at that moment.
-const TRIES: usize = 3;
+/// How often it begins anew because instances claim rows of it at that moment, or stood in its way.
+const TRIES: usize = 5;
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Rows of a table that say that rows of the source are finished.
 ///
@@ -85,6 +87,7 @@ impl Batch {
         let looked = self.look(&database, &tables, finished).await?;
         self.create(&database, &tables).await?;
         identity::store(self, &database, &tables).await?;
+        let mut away = None;
         for _ in 0..TRIES {
             self.refuse_others(&database, &tables, finished).await?;
             let session = uuid::Uuid::now_v7().to_string();
@@ -97,8 +100,16 @@ impl Batch {
                 }
                 // Somebody has claimed one of them since.
                 Err(failed) if failed.is_unmatched() => {}
+                // They and it have waited for each other, for instance.
+                Err(failed) if failed.is_transient() => {
+                    away = Some(failed.into_store_error(database.at()));
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Err(failed) => return Err(failed.into_store_error(database.at()).into()),
             }
+        }
+        if let Some(error) = away {
+            return Err(error.into());
         }
         Err(BatchError::refused(
             &self.job,

@@ -77,6 +77,10 @@ async fn a_log_table_of_somebody_else_is_refused(rows: Rows) {
     let mine = ["--log-table", "mine", "--sql", &copy];
     let said = failure(&rows.batch("run", &mine), 1);
     assert!(said.contains("mine_history") && said.contains("--log-table"), "{said}");
+    // Whatever its name is.
+    rows.sql(&format!("CREATE TABLE {} (id bigint)", rows.table("\"Mine Too\""))).await;
+    let mine = ["--log-table", "Mine Too", "--sql", &copy];
+    assert!(failure(&rows.batch("run", &mine), 1).contains("is no table of a batch"));
     assert_eq!(rows.run(&["--log-table", "other", "--sql", &copy])["succeeded"], 3);
     rows.drop().await;
 }
