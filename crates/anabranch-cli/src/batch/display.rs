@@ -79,7 +79,7 @@ fn bar(job: &str, progress: &BatchProgress) -> String {
 }
 
 fn text(progress: &BatchProgress) -> String {
-    let BatchProgress { succeeded, failed, done, rows, rate, left } = progress;
+    let BatchProgress { succeeded, failed, waiting, done, rows, rate, left } = progress;
     let here = succeeded + failed;
     let left = match left {
         _ if done >= rows => String::new(),
@@ -87,7 +87,8 @@ fn text(progress: &BatchProgress) -> String {
         None => ", waiting".to_owned(),
     };
     let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
-    format!("{done} of {rows} rows, {here} here{failed}, {rate:.0} rows/s{left}")
+    let again = if *waiting > 0 { format!(", {waiting} tried again") } else { String::new() };
+    format!("{done} of {rows} rows, {here} here{failed}{again}, {rate:.0} rows/s{left}")
 }
 
 /// A time to wait for, to the second.
@@ -118,8 +119,12 @@ pub(super) fn summary(job: &str, part: Part, summary: &Summary, json: bool) -> a
         0 => String::new(),
         lost => format!(", {lost} taken by others"),
     };
+    let again = match summary.retried {
+        0 => String::new(),
+        attempts => format!(", {}", output::count(attempts, "further attempt")),
+    };
     let text = format!(
-        "{job}: {}, {} failed{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
+        "{job}: {}, {} failed{again}{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
         output::count(rows, "row"),
         summary.failed,
         part_text(part),
@@ -137,13 +142,14 @@ mod tests {
         let progress = BatchProgress {
             succeeded: 40,
             failed: 2,
+            waiting: 3,
             done: 100,
             rows: 200,
             rate: 50.0,
             left: Some(Duration::from_secs(2)),
         };
         let half = "█".repeat(12) + &"░".repeat(12);
-        let said = "100 of 200 rows, 42 here, 2 failed, 50 rows/s, about 2 s left";
+        let said = "100 of 200 rows, 42 here, 2 failed, 3 tried again, 50 rows/s, about 2 s left";
         assert_eq!(bar("convert", &progress), format!("convert  {half}  50 %  {said}"));
         assert_eq!(time(Duration::from_secs(3_599)), "60 min");
         assert_eq!(time(Duration::from_secs(7_260)), "2 h 1 min");

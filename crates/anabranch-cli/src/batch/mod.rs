@@ -5,17 +5,21 @@
 //! | `run` | handle the rows |
 //! | `handlers` | what is done with a row: one of the three below |
 //! | `command` | a program for each row or page |
+//! | `program` | whether it can be started |
 //! | `webhook` | an HTTP request for each row or page |
 //! | `page` | the answers for a page |
 //! | `display` | how far it is, and what came of it |
 //! | `verify` | the proof |
 //! | `failed` | rows that have failed |
+//! | `import` | rows that were finished before, in a log of somebody else |
 
 mod command;
 mod display;
 mod failed;
 mod handlers;
+mod import;
 mod page;
+mod program;
 mod run;
 mod verify;
 mod webhook;
@@ -30,6 +34,7 @@ pub(crate) enum BatchOf {
     Run(Box<run::Run>),
     Verify(verify::Verify),
     Failed(failed::Failed),
+    Import(import::Import),
 }
 
 impl BatchOf {
@@ -38,6 +43,7 @@ impl BatchOf {
             Self::Run(run) => run.run().await,
             Self::Verify(verify) => verify.run().await,
             Self::Failed(failed) => failed.run().await,
+            Self::Import(import) => import.run().await,
         }
     }
 }
