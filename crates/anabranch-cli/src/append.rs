@@ -1,12 +1,13 @@
 //! Events from the command line: one, or JSON Lines from standard input.
 
+use crate::output;
 use crate::target::Target;
 use anabranch::{Append, Appended, Expected, Log, NewEvent, StreamId};
 use anyhow::Context;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
 /// Append one event, or many from standard input
@@ -205,17 +206,16 @@ impl Line {
 }
 
 fn print(appended: &Appended, json: bool) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
     for recorded in appended.events() {
         let (position, version, id) = (recorded.position, recorded.version, recorded.id);
         if json {
             let object = serde_json::json!({ "position": position, "version": version, "id": id });
-            writeln!(output, "{object}")?;
+            output::line(object)?;
         } else {
-            writeln!(output, "{position} {version} {id}")?;
+            output::line(format_args!("{position} {version} {id}"))?;
         }
     }
-    Ok(output.flush()?)
+    Ok(())
 }
 
 fn batch(text: &str) -> Result<usize, String> {

@@ -39,8 +39,8 @@ impl Generations {
         }
         if found.is_empty() {
             match set {
-                Some(set) => eprintln!("there is no replica set `{}` yet", set.escape_debug()),
-                None => eprintln!("there are no generations yet; one is made when a worker joins"),
+                Some(set) => say!("there is no replica set `{}` yet", set.escape_debug()),
+                None => say!("there are no generations yet; one is made when a worker joins"),
             }
             return Ok(ExitCode::SUCCESS);
         }

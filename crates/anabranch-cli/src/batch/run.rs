@@ -148,7 +148,7 @@ impl Run {
         display::summary(&self.job.job, part, &ran, self.json)?;
         if ran.failed > 0 {
             let (job, failed) = (&self.job.job, output::count(ran.failed, "row"));
-            eprintln!(
+            say!(
                 "error: {failed} failed; `anabranch batch failed --job {job}` lists them, and \
                        --retry-failed tries them again"
             );

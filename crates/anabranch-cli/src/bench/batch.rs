@@ -2,8 +2,9 @@
 //! they only do SQL.
 
 use super::Measured;
-use super::own_log::{self, OwnLog};
+use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
+use crate::throwaway;
 use anabranch::batch::{Batch, Record, RowHandler, Source, SqlHandler};
 use anabranch::database::{End, Statement};
 use anabranch::{Result, Row, Tx, Value, params};
@@ -62,10 +63,8 @@ impl RowHandler for Wait {
 
 impl BenchBatch {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let own = OwnLog::create(&self.database.url, "batch").await?;
-        let measured = Box::pin(self.measure(&own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| self.measure(&OwnLog::create(made, "batch").await?).await;
+        self.database.run(measure).await
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
@@ -106,7 +105,7 @@ impl BenchBatch {
             sql.bare.push(by_hand);
         }
         if !self.database.json {
-            report::print_header("batch");
+            report::print_header("batch")?;
         }
         let workers = self.workers as usize;
         let what = "rows that wait 40 ms each, by three instances; limit: by one";
@@ -132,7 +131,7 @@ impl BenchBatch {
             .batch_size(self.batch_size as usize);
         let mut logs = Vec::new();
         for _ in 0..instances {
-            logs.push(own_log::connect(&own.url, &own.namespace, false).await?);
+            logs.push(throwaway::connect(&own.url, &own.namespace, false).await?);
         }
         let (mut running, started) = (JoinSet::new(), Instant::now());
         for log in logs {

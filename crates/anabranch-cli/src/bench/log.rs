@@ -1,15 +1,18 @@
 //! Appending and reading.
 
 use super::Measured;
-use super::bare::{Bare, BareRow};
+use super::bare::BareRow;
 use super::events::{customer, data, event, stream};
+use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
-use anabranch::{Expected, Log, Namespace, Options, Position, Query, StreamId};
+use crate::throwaway::Throwaway;
+use anabranch::{Expected, Position, Query, StreamId};
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// How many streams the events are spread over.
 const STREAMS: u64 = 10_000;
@@ -44,25 +47,21 @@ pub(crate) struct BenchLog {
 impl BenchLog {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(
-            self.database.url != "sqlite::memory:",
-            "a database in memory has no second connection for the limit; use sqlite:FILE"
-        );
-        anyhow::ensure!(
             self.seconds > 0.0 && self.seconds.is_finite() && self.repeats > 0,
             "--seconds and --repeats must be more than 0"
         );
-        let mut ours = Place::new(&self.database.url, "ours").await?;
-        let mut bare = Place::new(&self.database.url, "bare").await?;
-        let measured = self.measure(&mut ours, &mut bare).await;
-        ours.bare.drop_log().await?;
-        bare.bare.drop_log().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| {
+            let (mut ours, mut bare) =
+                (Place::new(made, "ours").await?, Place::new(made, "bare").await?);
+            self.measure(&mut ours, &mut bare).await
+        };
+        self.database.run(measure).await
     }
 
     async fn measure(&self, ours: &mut Place, bare: &mut Place) -> anyhow::Result<()> {
         if !self.database.json {
-            eprintln!("{}: {} repeats, the median counts", ours.log.at(), self.repeats);
-            report::print_header("log");
+            say!("{}: {} repeats, the median counts", ours.own.log.at(), self.repeats);
+            report::print_header("log")?;
         }
         let what = "1 event an append; limit: bare insert, 1 row a commit";
         let single = Case::new("log", "single", 1, what, self.appends(ours, bare, 1, 1, 1).await?);
@@ -116,43 +115,37 @@ impl BenchLog {
     }
 }
 
-/// A log of its own, with a bare connection beside it.
+/// A log, and the number of its next event.
 struct Place {
-    log: Log,
-    bare: Bare,
+    own: OwnLog,
     next: Arc<AtomicU64>,
 }
 
 impl Place {
-    async fn new(url: &str, name: &str) -> anyhow::Result<Self> {
-        let namespace = Namespace::new(format!("bench_{name}_{}", std::process::id()))?;
-        let options = Options { namespace: namespace.clone(), ..Options::default() };
-        let log = anabranch::connect_with(url, &options).await?;
-        let bare = Bare::connect(url, &namespace).await?;
-        Ok(Self { log, bare, next: Arc::default() })
+    async fn new(made: &Throwaway, name: &str) -> anyhow::Result<Self> {
+        Ok(Self { own: OwnLog::create(made, name).await?, next: Arc::default() })
     }
 
     async fn append(&self, tasks: usize, each: u64, time: Duration) -> anyhow::Result<u64> {
         let started = Instant::now();
-        let tasks: Vec<_> = (0..tasks)
-            .map(|_| {
-                let (log, next) = (self.log.clone(), Arc::clone(&self.next));
-                tokio::spawn(async move {
-                    let mut appended = 0;
-                    while started.elapsed() < time {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let stream = StreamId::new("Order", stream(number, STREAMS))?;
-                        let events = (0..each).map(|step| event(number + step));
-                        log.append(&stream, Expected::Any, events).await?;
-                        appended += each;
-                    }
-                    anyhow::Ok(appended)
-                })
-            })
-            .collect();
+        let mut running = JoinSet::new();
+        for _ in 0..tasks {
+            let (log, next) = (self.own.log.clone(), Arc::clone(&self.next));
+            running.spawn(async move {
+                let mut appended = 0;
+                while started.elapsed() < time {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let stream = StreamId::new("Order", stream(number, STREAMS))?;
+                    let events = (0..each).map(|step| event(number + step));
+                    log.append(&stream, Expected::Any, events).await?;
+                    appended += each;
+                }
+                anyhow::Ok(appended)
+            });
+        }
         let mut appended = 0;
-        for task in tasks {
-            appended += task.await??;
+        while let Some(ended) = running.join_next().await {
+            appended += ended??;
         }
         Ok(appended)
     }
@@ -165,19 +158,19 @@ impl Place {
             let of = |number| if each > 1 { first } else { number };
             (first..first + rows).map(|number| bare_row(of(number), number)).collect()
         };
-        self.bare.write(batch, time).await
+        self.own.bare.write(batch, time).await
     }
 
     /// Appends until the log has so many events.
     async fn fill(&self, events: u64) -> anyhow::Result<()> {
-        let mut have = self.log.read(Query::all()).backwards().limit(1).collect().await?;
+        let mut have = self.own.log.read(Query::all()).backwards().limit(1).collect().await?;
         let mut have = have.pop().map_or(0, |event| event.position().get());
         while have < events {
             let count = FILL_BATCH.min(events - have);
             let number = self.next.fetch_add(count, Ordering::Relaxed);
             let stream = StreamId::new("Order", stream(number, STREAMS))?;
             let events = (0..count).map(|step| event(number + step));
-            self.log.append(&stream, Expected::Any, events).await?;
+            self.own.log.append(&stream, Expected::Any, events).await?;
             have += count;
         }
         Ok(())
@@ -185,7 +178,7 @@ impl Place {
 
     async fn read(&self) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let mut events = self.log.read(Query::all()).events();
+        let mut events = self.own.log.read(Query::all()).events();
         let (mut read, mut last) = (0u64, Position::START);
         while let Some(event) = events.next().await {
             let position = event?.position();
@@ -198,7 +191,7 @@ impl Place {
 
     async fn read_bare(&mut self) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let read = self.bare.read().await?;
+        let read = self.own.bare.read().await?;
         Ok(read as f64 / started.elapsed().as_secs_f64())
     }
 }

@@ -43,6 +43,8 @@ mod tasks_limit;
 mod workflow;
 mod workpool;
 
+use crate::cut_short::unless_unread;
+use crate::throwaway::Throwaway;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -64,10 +66,21 @@ struct Measured {
 }
 
 impl Measured {
+    /// Measures with logs that are removed however it ends.
+    async fn run(
+        &self,
+        measure: impl AsyncFnOnce(&Throwaway) -> anyhow::Result<()>,
+    ) -> anyhow::Result<ExitCode> {
+        let made = Throwaway::new(&self.url)?;
+        let measured = Box::pin(unless_unread(measure(&made))).await;
+        made.remove(measured).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+
     /// Says how far it is, unless the output is for a program.
     fn say(&self, text: impl FnOnce() -> String) {
         if !self.json {
-            eprintln!("{}", text());
+            say!("{}", text());
         }
     }
 }

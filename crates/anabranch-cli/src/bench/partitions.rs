@@ -2,14 +2,18 @@
 
 use super::bare::Bare;
 use super::handlers::Upsert;
-use super::own_log::{self, OwnLog};
+use super::own_log::OwnLog;
 use super::report::{Case, Rates, rounded};
+use crate::output;
+use crate::throwaway;
 use anabranch::{FixedPartition, Namespace, ReplicaSet};
 use anyhow::Context;
 use clap::Args;
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use tokio::process::{Child, Command};
 
 const PROCESSES: u16 = 4;
 /// A session that has ended reports what it did a moment later.
@@ -49,7 +53,7 @@ struct Done {
 impl PartitionWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let namespace = Namespace::new(self.namespace)?;
-        let log = own_log::connect(&self.url, &namespace, false).await?;
+        let log = throwaway::connect(&self.url, &namespace, false).await?;
         let set = ReplicaSet::new("bench")
             .projection(Upsert::new(self.consumer, self.table.leak()))
             .partition(FixedPartition::new(self.index, self.of)?);
@@ -59,7 +63,7 @@ impl PartitionWorker {
             done.handled += consumer.handled;
             done.batches += consumer.batches;
         }
-        println!("{}", serde_json::to_string(&done)?);
+        output::json(&done)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -121,12 +125,8 @@ async fn run_all(own: &OwnLog, name: &str, table: &str, of: u16) -> anyhow::Resu
             Err(error) => failed = Some(error),
         }
     }
-    let ended = tokio::task::spawn_blocking(move || {
-        let ended = children.into_iter().map(Child::wait_with_output);
-        ended.collect::<Vec<_>>()
-    });
     let mut handled = 0;
-    for output in ended.await? {
+    for output in join_all(children.into_iter().map(Child::wait_with_output)).await {
         let output = output?;
         anyhow::ensure!(output.status.success(), "a partition has failed: {}", output.status);
         handled += serde_json::from_slice::<Done>(&output.stdout)?.handled;
@@ -146,6 +146,7 @@ fn start(own: &OwnLog, name: &str, table: &str, index: u16, of: u16) -> anyhow::
         .args(["--index", &index.to_string(), "--of", &of.to_string()])
         .env("ANABRANCH_URL", &own.url)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     command.spawn().context("cannot start a process for a partition")
 }

@@ -6,6 +6,7 @@ use super::limit::{self, Effect};
 use super::own_log::{self, OwnLog};
 use super::partitions;
 use super::report::{self, Case, Rates};
+use crate::throwaway::Throwaway;
 use anabranch::{FixedPartition, ReplicaSet, SLOTS, ViewReader};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
@@ -106,17 +107,15 @@ impl What {
 
 impl BenchProject {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let mut own = OwnLog::create(&self.database.url, "project").await?;
-        let measured = Box::pin(self.measure(&mut own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        self.database.run(async |made| self.measure(made).await).await
     }
 
     fn wants(&self, what: What) -> bool {
         self.cases.is_empty() || self.cases.contains(&what)
     }
 
-    async fn measure(&self, own: &mut OwnLog) -> anyhow::Result<()> {
+    async fn measure(&self, made: &Throwaway) -> anyhow::Result<()> {
+        let own = &mut OwnLog::create(made, "project").await?;
         let whole = [What::Nothing, What::Upsert, What::Batch, What::View];
         let whole: Vec<What> = whole.into_iter().filter(|what| self.wants(*what)).collect();
         let partitions = self.wants(What::Partitions) && own.is_postgres();
@@ -128,16 +127,17 @@ impl BenchProject {
             own.fill(self.events, self.streams).await?;
         }
         if !self.database.json {
-            report::print_header("project");
+            report::print_header("project")?;
         }
         for what in whole {
             self.whole_log(own, what).await?;
         }
         if self.wants(What::Waiting) {
-            self.in_another("waiting", async |own| self.waiting(own).await).await?;
+            // Not with this log, which would be in the way.
+            self.waiting(&OwnLog::create(made, "waiting").await?).await?;
         }
         if self.wants(What::Commits) {
-            self.in_another("commits", async |own| self.commits(own).await).await?;
+            self.commits(&OwnLog::create(made, "commits").await?).await?;
         }
         if partitions {
             let say = |text| self.database.say(|| text);
@@ -146,18 +146,6 @@ impl BenchProject {
             case.print(self.database.json)?;
         }
         Ok(())
-    }
-
-    /// Measures with a log of its own, since this one would be in the way.
-    async fn in_another(
-        &self,
-        name: &str,
-        measure: impl AsyncFnOnce(&mut OwnLog) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let mut own = OwnLog::create(&self.database.url, name).await?;
-        let measured = measure(&mut own).await;
-        own.drop().await?;
-        measured
     }
 
     /// One case over the whole log, on each number of lanes, beside its limit if it has one.
@@ -223,7 +211,7 @@ impl BenchProject {
         Ok(rate)
     }
 
-    async fn waiting(&self, own: &mut OwnLog) -> anyhow::Result<()> {
+    async fn waiting(&self, own: &OwnLog) -> anyhow::Result<()> {
         let events = WAITING_EVENTS.min(self.events);
         own.fill(events, self.streams).await?;
         let (name, words) = What::Waiting.words();
@@ -244,7 +232,7 @@ impl BenchProject {
         Case { times_single: four.times(&single), ..four }.print(self.database.json)
     }
 
-    async fn commits(&self, own: &mut OwnLog) -> anyhow::Result<()> {
+    async fn commits(&self, own: &OwnLog) -> anyhow::Result<()> {
         let events = COMMITS.min(self.events);
         let one_slot = FixedPartition::new(0, SLOTS)?;
         own.fill_stream(&id_in(own.log.hash_rule(), one_slot), events).await?;

@@ -2,9 +2,10 @@
 //! key slows the others.
 
 use super::Measured;
-use super::own_log::{self, OwnLog};
+use super::own_log::OwnLog;
 use super::report::{self, Case, Rates, median, rounded};
 use super::tasks_limit;
+use crate::throwaway;
 use crate::worker_process::{self, WorkerProcess};
 use anabranch::database::{End, Statement};
 use anabranch::{
@@ -91,7 +92,7 @@ impl Pool for Nothing {
 impl PoolWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let told = worker_process::told_to_stop();
-        let log = own_log::connect(&self.url, &Namespace::new(self.namespace)?, false).await?;
+        let log = throwaway::connect(&self.url, &Namespace::new(self.namespace)?, false).await?;
         let set = ReplicaSet::new("bench").lanes(self.lanes).pool(Nothing { name: self.pool });
         set.run_until(&log, told).await?;
         Ok(ExitCode::SUCCESS)
@@ -100,10 +101,8 @@ impl PoolWorker {
 
 impl BenchWorkpool {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let own = OwnLog::create(&self.database.url, "workpool").await?;
-        let measured = Box::pin(self.measure(&own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| self.measure(&OwnLog::create(made, "workpool").await?).await;
+        self.database.run(measure).await
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
@@ -136,7 +135,7 @@ impl BenchWorkpool {
             hot.ours.push(ours);
         }
         if !self.database.json {
-            report::print_header("workpool");
+            report::print_header("workpool")?;
         }
         let lanes = self.lanes as usize;
         let what = "tasks that do nothing, enqueued meanwhile; limit: the same rows by hand";

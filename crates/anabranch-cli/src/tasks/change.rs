@@ -65,7 +65,7 @@ impl Cancel {
             let (_, task) = self.one.find().await?;
             bail!("task {id} is {} already", task.state);
         }
-        eprintln!("task {id} of `{}` is cancelled", task.key);
+        say!("task {id} of `{}` is cancelled", task.key);
         Ok(())
     }
 }
@@ -95,8 +95,8 @@ impl Discard {
         }
         tasks.discard(id).await?;
         match waits {
-            true => eprintln!("task {id} is discarded; what waits of `{}` goes on", task.key),
-            false => eprintln!("task {id} is discarded; `{}` had gone on before", task.key),
+            true => say!("task {id} is discarded; what waits of `{}` goes on", task.key),
+            false => say!("task {id} is discarded; `{}` had gone on before", task.key),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -106,7 +106,7 @@ impl PauseKey {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let Key { target, pool, key } = self.key;
         super::tasks(&target, &pool).await?.pause_key(&key).await?;
-        eprintln!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
+        say!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
         Ok(())
     }
 }
@@ -115,7 +115,7 @@ impl ResumeKey {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let Key { target, pool, key } = self.key;
         super::tasks(&target, &pool).await?.resume_key(&key).await?;
-        eprintln!("`{key}` of pool `{pool}` is not paused any more");
+        say!("`{key}` of pool `{pool}` is not paused any more");
         Ok(())
     }
 }
