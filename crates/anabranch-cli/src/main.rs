@@ -136,7 +136,7 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -155,6 +155,21 @@ async fn main() -> ExitCode {
             cut.map_or(ExitCode::FAILURE, CutShort::code)
         }
     }
+}
+
+/// Says what is wrong with the arguments. A URL in the wrong place is not repeated: it may hold a password.
+fn refuse(error: &clap::Error) -> ! {
+    let given = || std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let urls: Vec<String> = given()
+        .filter_map(|argument| argument.find("postgres").map(|start| argument[start..].to_owned()))
+        .filter(|url| url.contains(':'))
+        .collect();
+    if urls.is_empty() {
+        error.exit();
+    }
+    let said = error.render().to_string();
+    say_on!("{}", urls.iter().fold(said, |said, url| said.replace(url, "postgres://…")));
+    std::process::exit(error.exit_code())
 }
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
