@@ -63,6 +63,17 @@ struct Measured {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
+
+    /// Begin with the other side of each comparison, to see that the order decides nothing
+    #[arg(long, hide = true)]
+    swap: bool,
+}
+
+/// The sides of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Limit,
 }
 
 impl Measured {
@@ -75,6 +86,15 @@ impl Measured {
         let measured = Box::pin(unless_unread(measure(&made))).await;
         made.remove(measured).await?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Both sides, each first in every second repeat: what comes first may find colder caches, and what
+    /// comes later a larger database.
+    fn turns(&self, repeat: u64) -> [Side; 2] {
+        match (repeat % 2 == 0) == self.swap {
+            true => [Side::Limit, Side::Ours],
+            false => [Side::Ours, Side::Limit],
+        }
     }
 
     /// Says how far it is, unless the output is for a program.

@@ -1,5 +1,6 @@
 //! Fixed partitions: four processes against one that does everything.
 
+use super::Side;
 use super::bare::Bare;
 use super::handlers::Upsert;
 use super::own_log::OwnLog;
@@ -73,12 +74,14 @@ pub(crate) async fn measure(
     own: &mut OwnLog,
     events: u64,
     repeats: u64,
+    turns: impl Fn(u64) -> [Side; 2],
     say: impl Fn(String),
 ) -> anyhow::Result<Case> {
     let mut rates = Rates::default();
     let (mut read, mut scanned) = (0, 0);
     for repeat in 1..=repeats {
-        for of in [1, PROCESSES] {
+        for side in turns(repeat) {
+            let of = if side == Side::Limit { 1 } else { PROCESSES };
             let name = format!("partitions_{repeat}_{of}");
             let table = own.table(&name);
             let before = rows_scanned(own).await?;
