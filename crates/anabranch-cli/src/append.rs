@@ -111,17 +111,21 @@ struct Line {
 impl AppendEvent {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.target.create(None).await?;
-        if self.lines {
-            self.append_lines(&log).await?;
-        } else {
-            let (expected, json) = (self.expect, self.json);
-            let line = self.into_line()?;
-            let stream = line.stream.clone();
-            let append = Append::new().to(&stream, expected, [line.into_event()]);
-            print(&log.append_all(append).await?, json)?;
-        }
+        let appended = match self.lines {
+            true => self.append_lines(&log).await,
+            false => self.append_one(&log).await,
+        };
+        // Also of the lines before one that was refused.
         log.flush().await;
-        Ok(ExitCode::SUCCESS)
+        appended.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn append_one(self, log: &Log) -> anyhow::Result<()> {
+        let (expected, json) = (self.expect, self.json);
+        let line = self.into_line()?;
+        let stream = line.stream.clone();
+        let append = Append::new().to(&stream, expected, [line.into_event()]);
+        print(&log.append_all(append).await?, json)
     }
 
     fn into_line(self) -> anyhow::Result<Line> {
