@@ -147,9 +147,9 @@ impl Run {
         let ran = ran?;
         display::summary(&self.job.job, part, &ran, self.json)?;
         if ran.failed > 0 {
-            let (job, failed) = (&self.job.job, output::count(ran.failed, "row"));
+            let (job, failed) = (self.job.arguments(), output::count(ran.failed, "row"));
             say!(
-                "error: {failed} failed; `anabranch batch failed --job {job}` lists them, and \
+                "error: {failed} failed; `anabranch batch failed {job}` lists them, and \
                        --retry-failed tries them again"
             );
             return Ok(ExitCode::FAILURE);
