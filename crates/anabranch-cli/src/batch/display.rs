@@ -3,7 +3,7 @@
 use crate::output;
 use anabranch::batch::{BatchProgress, Part, Summary};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Display {
     /// Says what this instance is there for.
     pub(super) fn begin(&self, part: Part, workers: usize) {
         let workers = output::count(workers as u64, "worker");
-        eprintln!("{}: {}, {workers}", self.job, part_text(part));
+        say!("{}: {}, {workers}", self.job, part_text(part));
         if let Ok(mut last) = self.last.lock() {
             *last = Some(Instant::now()).filter(|_| !self.is_terminal);
         }
@@ -37,12 +37,11 @@ impl Display {
     pub(super) fn show(&self, progress: &BatchProgress) {
         let Ok(mut last) = self.last.lock() else { return };
         if self.is_terminal {
-            eprint!("\r\x1b[2K{}", bar(&self.job, progress));
-            let _ = std::io::stderr().flush();
+            say_on!("\r\x1b[2K{}", bar(&self.job, progress));
         } else if last.is_some_and(|last| last.elapsed() < LINES) {
             return;
         } else {
-            eprintln!("{}: {}", self.job, text(progress));
+            say!("{}: {}", self.job, text(progress));
         }
         *last = Some(Instant::now());
     }
@@ -50,13 +49,13 @@ impl Display {
     /// Says why it goes on for a while.
     pub(super) fn told(&self) {
         self.end();
-        eprintln!("{}: told to stop; finishing what was begun", self.job);
+        say!("{}: told to stop; finishing what was begun", self.job);
     }
 
     /// Leaves the bar as it is.
     pub(super) fn end(&self) {
         if self.is_terminal && self.last.lock().is_ok_and(|last| last.is_some()) {
-            eprintln!();
+            say!("");
         }
     }
 }

@@ -152,13 +152,13 @@ impl Run {
         let ran = ran?;
         display::summary(&self.job.job, part, &ran, self.json)?;
         if ran.failed > 0 {
-            let (job, failed) = (&self.job.job, output::count(ran.failed, "row"));
+            let (job, failed) = (self.job.arguments(), output::count(ran.failed, "row"));
             let (weight, code) = match self.allow_failures {
                 true => ("warning", ExitCode::SUCCESS),
                 false => ("error", ExitCode::FAILURE),
             };
-            eprintln!(
-                "{weight}: {failed} failed; `anabranch batch failed --job {job}` lists them, and \
+            say!(
+                "{weight}: {failed} failed; `anabranch batch failed {job}` lists them, and \
                        --retry-failed tries them again"
             );
             return Ok(code);

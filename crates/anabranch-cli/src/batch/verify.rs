@@ -42,8 +42,8 @@ impl Verify {
             output::json(&object)?;
         } else {
             print(&verified)?;
-            verified.remarks().iter().for_each(|remark| eprintln!("remark: {remark}"));
-            violations.iter().for_each(|violation| eprintln!("violation: {violation}"));
+            verified.remarks().iter().for_each(|remark| say!("remark: {remark}"));
+            violations.iter().for_each(|violation| say!("violation: {violation}"));
         }
         Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
