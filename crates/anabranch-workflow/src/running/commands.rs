@@ -14,6 +14,8 @@ use serde::Serialize;
 /// Delivering is tried for some minutes: what stands in its way is the database, or a pause that the
 /// pool has not heard of yet.
 const ATTEMPTS: u32 = 20;
+/// How many commands each process decides at the same time: each is a few reads and an append.
+const IN_FLIGHT: usize = 256;
 
 /// Delivers the commands of reactions, timers and schedules.
 pub(super) struct Commands<W: Workflow> {
@@ -63,7 +65,8 @@ impl<W: Workflow> OutsidePool for Commands<W> {
     }
 
     fn settings(&self) -> PoolSettings {
-        PoolSettings::default().retry(Retry::default().attempts(ATTEMPTS)).max_parallelism(256)
+        let settings = PoolSettings::default().retry(Retry::default().attempts(ATTEMPTS));
+        settings.in_flight_per_process(IN_FLIGHT)
     }
 
     async fn run(&self, task: &Task, run: &mut Run) -> Result<Delivered> {

@@ -138,6 +138,10 @@ impl Database for Recorder {
         self.database.require_newest_schema()
     }
 
+    fn limits(&self) -> anabranch::Limits {
+        self.database.limits()
+    }
+
     fn dialect(&self) -> &Dialect {
         self.database.dialect()
     }
