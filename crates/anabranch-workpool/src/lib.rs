@@ -53,7 +53,7 @@ pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
 pub use run::Run;
 pub use task::{Compensation, OnComplete, Task, TaskDetails, TaskRef, TaskStatus};
-pub use tasks::{Enqueued, PoolCounts, TaskError, Tasks};
+pub use tasks::{Enqueued, PoolCounts, ReadyOfKey, TaskError, Tasks};
 
 use anabranch_runtime::ReplicaSet;
 

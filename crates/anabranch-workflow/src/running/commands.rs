@@ -3,6 +3,7 @@
 
 use super::command_pool;
 use super::job::{Job, task_id, timer_key};
+use super::overdue::{Overdue, PutOff};
 use super::schedules;
 use crate::{SendError, Workflow, Workflows};
 use anabranch_core::Retry;
@@ -21,6 +22,7 @@ const IN_FLIGHT: usize = 256;
 pub(super) struct Commands<W: Workflow> {
     name: String,
     workflows: Workflows<W>,
+    overdue: Overdue,
 }
 
 /// What became of a command, as the result of its task.
@@ -35,12 +37,29 @@ pub(super) enum Delivered {
     Cancelled,
     /// It is of a schedule that there is no more.
     Outdated,
+    /// It is of a timer that came due while nobody ran, and comes after what was to happen before it.
+    PutOff,
 }
 
 impl<W: Workflow> Commands<W> {
     pub(super) fn of(workflows: &Workflows<W>) -> Self {
         let name = command_pool(workflows.workflow().name());
-        Self { name, workflows: workflows.clone() }
+        Self { name, workflows: workflows.clone(), overdue: Overdue::of(workflows) }
+    }
+
+    /// Delivers a command, unless it is a timer's and others come before it.
+    async fn in_turn(
+        &self,
+        task: &Task,
+        run: &mut Run,
+        command: serde_json::Value,
+        put_off: Option<PutOff>,
+    ) -> Result<Delivered> {
+        if let Some(later) = self.overdue.put_off(task, &command, put_off).await? {
+            run.then(&self.name, later);
+            return Ok(Delivered::PutOff);
+        }
+        self.deliver(task, serde_json::from_value(command)?).await
     }
 
     async fn deliver(&self, task: &Task, command: W::Command) -> Result<Delivered> {
@@ -72,7 +91,8 @@ impl<W: Workflow> OutsidePool for Commands<W> {
     async fn run(&self, task: &Task, run: &mut Run) -> Result<Delivered> {
         let workflow = self.workflows.workflow();
         match task.payload()? {
-            Job::Command(command) => self.deliver(task, serde_json::from_value(command)?).await,
+            Job::Command(command) => self.in_turn(task, run, command, None).await,
+            Job::Late { command, put_off } => self.in_turn(task, run, command, Some(put_off)).await,
             Job::Schedule { name, cron, at } => {
                 let current = workflow.schedules().into_iter().find(|one| one.name() == name);
                 let Some(schedule) = current.filter(|one| one.cron().to_string() == cron) else {
