@@ -64,7 +64,9 @@ impl Ready {
             }
             (Work::Signal(Topic::Workers), _) => prepare(session, signal).await.map(Self::Plain),
             // Appends are not sent with others.
-            (Work::Signal(Topic::Tasks) | Work::Appends(_), _) => Ok(Self::Nothing),
+            (Work::Signal(Topic::Tasks | Topic::Permits) | Work::Appends(_), _) => {
+                Ok(Self::Nothing)
+            }
             (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
             (Work::Rows(insert), _) => {
                 let sql = set_wise(session, insert).await?;

@@ -81,9 +81,9 @@ pub(crate) struct PostgresSession {
     /// How a transaction begins.
     begin: String,
     open: Option<Lease>,
-    /// Whether there are tasks to tell of once it is committed. That is done afterwards, since a NOTIFY
-    /// takes a lock of the whole server, and there may be many.
-    tasks: bool,
+    /// The topics to signal once it is committed. That is done afterwards, since a NOTIFY takes a lock of
+    /// the whole server, and there may be many.
+    topics: [bool; Topic::ALL.len()],
     /// Whether there are events to tell of, likewise.
     events: bool,
     appending: Arc<Appending>,
@@ -103,8 +103,8 @@ impl PostgresSession {
         }
         let signal = wake.signal_statement(Topic::Workers);
         let (open, appending) = (None, Arc::clone(appending));
-        let (tasks, events) = (false, false);
-        Self { server, source, wake, who, signal, begin, open, tasks, events, appending }
+        let (topics, events) = ([false; Topic::ALL.len()], false);
+        Self { server, source, wake, who, signal, begin, open, topics, events, appending }
     }
 
     /// The same transaction, for a task that does not end with its caller.
@@ -117,7 +117,7 @@ impl PostgresSession {
             signal: self.signal.clone(),
             begin: self.begin.clone(),
             open: self.open.take(),
-            tasks: std::mem::take(&mut self.tasks),
+            topics: std::mem::take(&mut self.topics),
             events: std::mem::take(&mut self.events),
             appending: Arc::clone(&self.appending),
         }
@@ -134,7 +134,7 @@ impl PostgresSession {
             (answers, taken)
         });
         let (answers, mut taken) = sent.await;
-        (self.open, self.tasks, self.events) = (taken.open.take(), taken.tasks, taken.events);
+        (self.open, self.topics, self.events) = (taken.open.take(), taken.topics, taken.events);
         answers
     }
 
@@ -153,7 +153,11 @@ impl PostgresSession {
         if check.is_some() {
             statements.push(Check::statement());
         }
-        self.tasks |= statements.iter().any(|one| matches!(one.work, Work::Signal(Topic::Tasks)));
+        for statement in &statements {
+            if let Work::Signal(topic @ (Topic::Tasks | Topic::Permits)) = statement.work {
+                self.topics[topic as usize] = true;
+            }
+        }
         self.events |= statements.iter().any(is_append);
         let own = Own { signal: &self.signal, begin: &self.begin, appending: &self.appending };
         let work = in_pieces(session, own, &statements, begun, end);
@@ -172,9 +176,9 @@ impl PostgresSession {
                 match end {
                     End::Commit => {
                         lease.give_back();
-                        if std::mem::take(&mut self.tasks) {
-                            self.wake.announce(Topic::Tasks);
-                        }
+                        let topics = std::mem::take(&mut self.topics);
+                        let told = Topic::ALL.into_iter().zip(topics).filter(|(_, tell)| *tell);
+                        told.for_each(|(topic, _)| self.wake.announce(topic));
                         if std::mem::take(&mut self.events) {
                             self.wake.appended();
                         }

@@ -4,6 +4,7 @@ use crate::consumer::Consumer;
 use crate::feed::FeedStats;
 use crate::handler::HandlerError;
 use crate::lane::{self, Halt, LaneStats, Order, Probed, Report, Reporter, Streak};
+use crate::permits::{Leased, Permits};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
@@ -61,6 +62,8 @@ pub(crate) struct HoldingSetup {
     pub(crate) stats: Arc<LaneStats>,
     /// Of all lanes of the consumer here.
     pub(crate) streak: Arc<Streak>,
+    /// What this process may have in work, if there is a limit for all of them.
+    pub(crate) permits: Option<Arc<Leased>>,
     /// How heavy each slot is.
     pub(crate) counts: Arc<FeedStats>,
     /// How long a transaction may be open without a statement.
@@ -158,6 +161,13 @@ impl Holding {
         }
     }
 
+    /// The permits of this lane: whatever it has in work needs one, where all processes share a
+    /// [limit](crate::RowConsumer::max_parallelism).
+    #[must_use]
+    pub fn permits(&self) -> Permits {
+        Permits::new(self.setup.permits.clone())
+    }
+
     /// How many rows may be begun at once: one, if it is to find out whether rows can be done again.
     #[must_use]
     pub fn at_once(&self, most: usize) -> usize {
@@ -249,7 +259,12 @@ impl Holding {
                 self.publish();
             }
             Some(Order::Forget) => self.forget(),
-            Some(Order::Serve(who)) => self.setup.who = who,
+            Some(Order::Serve(who)) => {
+                if let Some(permits) = &self.setup.permits {
+                    permits.serve(&who.worker);
+                }
+                self.setup.who = who;
+            }
             Some(Order::Pause(paused)) => self.paused = paused,
             Some(Order::Halt) => self.halted = true,
             Some(Order::GoOn { patience }) => {

@@ -265,11 +265,13 @@ pub enum Topic {
     Workers,
     /// There are tasks to run.
     Tasks,
+    /// Somebody waits for permits of a pool, or has given some back.
+    Permits,
 }
 
 impl Topic {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Workers, Self::Tasks];
+    pub const ALL: [Self; 3] = [Self::Workers, Self::Tasks, Self::Permits];
 
     /// Its name.
     #[must_use]
@@ -277,6 +279,7 @@ impl Topic {
         match self {
             Self::Workers => "signal",
             Self::Tasks => "tasks",
+            Self::Permits => "permits",
         }
     }
 }

@@ -155,8 +155,14 @@ pub trait Workflow: Send + Sync + Sized + 'static {
         Retry::outside()
     }
 
+    /// How many actions of the workflow run at the same time in all processes together, at the most: what the
+    /// services that they call allow. As [`PoolSettings::max_parallelism`](anabranch_workpool::PoolSettings::max_parallelism).
+    fn max_parallelism(&self) -> Option<usize> {
+        None
+    }
+
     /// How many actions run at the same time in each process, at the most.
-    fn max_parallelism(&self) -> usize {
+    fn in_flight_per_process(&self) -> usize {
         64
     }
 

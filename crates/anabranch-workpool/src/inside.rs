@@ -5,6 +5,7 @@ use crate::pool::{GaveUp, Pool, PoolSettings};
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::task::Task;
+use crate::turns::Turns;
 use anabranch_core::{Again, Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError, Tx};
 use anabranch_store::database::End;
@@ -30,15 +31,16 @@ pub(crate) struct Inside<P> {
     pool: P,
     settings: PoolSettings,
     retry: Retry,
-    permits: Arc<Semaphore>,
+    /// The turns of this process.
+    turns: Arc<Semaphore>,
 }
 
 impl<P: Pool> Inside<P> {
     pub(crate) fn new(pool: P) -> Self {
         let settings = pool.settings();
-        let permits = Arc::new(Semaphore::new(settings.max_parallelism));
+        let turns = Arc::new(Semaphore::new(settings.in_flight_per_process));
         let retry = settings.retry.unwrap_or_default();
-        Self { pool, settings, retry, permits }
+        Self { pool, settings, retry, turns }
     }
 }
 
@@ -51,10 +53,14 @@ impl<P: Pool> RowConsumer for Inside<P> {
         "pool"
     }
 
+    fn max_parallelism(&self) -> Option<usize> {
+        self.settings.max_parallelism
+    }
+
     async fn look_after(&self, holding: &mut Holding) -> Result<(), RunError> {
         let reader = Reader::new(self.pool.name(), holding);
-        let queue = Queue::new(true);
-        Lane { inside: self, holding, reader, queue }.run().await
+        let (queue, turns) = (Queue::new(true), Turns::new(&self.turns, holding));
+        Lane { inside: self, holding, reader, queue, turns }.run().await
     }
 }
 
@@ -63,6 +69,7 @@ struct Lane<'a, P> {
     holding: &'a mut Holding,
     reader: Reader,
     queue: Queue,
+    turns: Turns,
 }
 
 /// How far a batch got.
@@ -88,18 +95,19 @@ impl<P: Pool> Lane<'_, P> {
             if Instant::now() >= prune_at {
                 prune_at = prune(&self.reader, self.holding, &self.inside.settings).await;
             }
+            self.turns.wants(usize::from(self.queue.has_turn()));
             if self.queue.has_turn() {
-                let permits = Arc::clone(&self.inside.permits);
-                let permit = tokio::select! {
+                let turn = tokio::select! {
                     biased;
-                    permit = permits.acquire_owned() => permit,
+                    turn = self.turns.next() => turn,
                     // A lane that waits for its turn releases slots, too.
                     () = self.holding.news() => continue,
                 };
+                self.turns.wants(0);
                 let at_once = self.holding.at_once(self.inside.settings.batch_size);
                 let batch = self.queue.take(at_once);
                 self.run_batch(batch).await?;
-                drop(permit);
+                drop(turn);
                 // Orders come in between.
                 self.holding.news().now_or_never();
                 continue;

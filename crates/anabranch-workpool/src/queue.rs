@@ -92,6 +92,11 @@ impl Queue {
         !self.turns.is_empty()
     }
 
+    /// How many keys have a task that can be run now.
+    pub(crate) fn turns(&self) -> usize {
+        self.turns.len()
+    }
+
     /// How many keys wait for another attempt.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()

@@ -14,6 +14,7 @@ pub(crate) fn task(key: &str, seq: i64) -> Task {
         checkpoint: None,
         then: None,
         wait: None,
+        late: None,
     }
 }
 

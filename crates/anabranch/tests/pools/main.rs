@@ -14,6 +14,7 @@ mod elastic;
 mod fail_apart;
 mod fairness;
 mod ledger;
+mod limits;
 mod outages;
 #[path = "../replica_sets/proxy.rs"]
 mod proxy;

@@ -6,6 +6,7 @@
 mod base;
 mod commands;
 mod lifecycle;
+mod overdue;
 mod repeated;
 mod running;
 mod shop;
