@@ -91,7 +91,7 @@ impl Measured {
     /// Both sides, each first in every second repeat: what comes first may find colder caches, and what
     /// comes later a larger database.
     fn turns(&self, repeat: u64) -> [Side; 2] {
-        match (repeat % 2 == 0) == self.swap {
+        match repeat.is_multiple_of(2) == self.swap {
             true => [Side::Limit, Side::Ours],
             false => [Side::Ours, Side::Limit],
         }
