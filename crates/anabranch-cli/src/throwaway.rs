@@ -3,7 +3,6 @@
 use crate::bench::bare::Bare;
 use crate::cut_short::signalled;
 use anabranch::{Log, Namespace, Options};
-use anyhow::Context;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -53,11 +52,12 @@ impl Throwaway {
                 left.push(format!("`{namespace}` could not be removed: {error}"));
             }
         }
-        match outcome {
-            outcome if left.is_empty() => outcome,
-            Ok(_) => Err(anyhow::anyhow!("{}", left.join("; "))),
-            Err(error) => Err(error).context(left.join("; ")),
+        if left.is_empty() {
+            return outcome;
         }
+        // A failure, whatever else there is to say.
+        left.extend(outcome.err().map(|error| error.to_string()));
+        Err(anyhow::anyhow!("{}", left.join("; ")))
     }
 }
 
