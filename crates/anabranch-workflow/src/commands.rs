@@ -114,7 +114,8 @@ impl<W: Workflow> Inner<W> {
                     _ => Ok(Sent { version: loaded.version, events: 0, repeated: false }),
                 };
             };
-            let (new, after) = self.encode(&stream, command_id, &loaded, &events)?;
+            let mut after = Loaded::clone(&loaded);
+            let new = self.encode(&stream, command_id, &mut after, &events)?;
             match self.log.append(&stream, Expected::Exact(loaded.version), new).await {
                 Ok(appended) => {
                     let (version, count) = (appended.version(), events.len());
@@ -162,20 +163,20 @@ impl<W: Workflow> Inner<W> {
         }
     }
 
-    /// The events as they are appended, and the state after them.
+    /// The events as they are appended. The state follows them.
     fn encode(
         &self,
         stream: &StreamId,
         command_id: CommandId,
-        before: &Loaded<W::State>,
+        state: &mut Loaded<W::State>,
         events: &[W::Event],
-    ) -> Result<(Vec<NewEvent>, Loaded<W::State>), SendError<W::Rejection>> {
+    ) -> Result<Vec<NewEvent>, SendError<W::Rejection>> {
         let workflow = || self.workflow.name().to_owned();
         let unwritable = |problem| SendError::Unwritable { workflow: workflow(), problem };
-        let (mut new, mut after) = (Vec::with_capacity(events.len()), before.clone());
+        let mut new = Vec::with_capacity(events.len());
         for (number, happened) in events.iter().enumerate() {
-            self.workflow.evolve(&mut after.state, happened);
-            after.version += 1;
+            self.workflow.evolve(&mut state.state, happened);
+            state.version += 1;
             let event = self.schema.encode(happened);
             let event = event.map_err(|error| unwritable(error.to_string()))?;
             if is_ours(event.event_type()) {
@@ -183,7 +184,7 @@ impl<W: Workflow> Inner<W> {
                 let problem = format!("types like `{name}` are Anabranch's own; rename it");
                 return Err(unwritable(problem));
             }
-            let info = self.workflow.describe(stream.id(), &after.state, happened);
+            let info = self.workflow.describe(stream.id(), &state.state, happened);
             let (event, count) = match command_id {
                 CommandId::Fresh(id) => (event.with_causation(id.to_string()), None),
                 CommandId::Callers(id) => {
@@ -196,7 +197,7 @@ impl<W: Workflow> Inner<W> {
             let described = info.of(event, count);
             new.push(described.map_err(|problem| unwritable(format!("`{name}`: {problem}")))?);
         }
-        Ok((new, after))
+        Ok(new)
     }
 
     /// What the command did when it was sent before, if it was and left a trace.
