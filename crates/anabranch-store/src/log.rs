@@ -149,9 +149,12 @@ impl Log {
         Ok(self.store.head().await?.decided)
     }
 
-    /// Makes sure that other processes have been told of what was appended. A program that ends right
-    /// after an append calls it; without it others notice at their next poll: subscriptions within a
-    /// second, consumers within five.
+    /// Waits until other processes have been told of what was appended or enqueued here.
+    ///
+    /// Nobody has to call it: the last handle tells them when it is dropped, also at the end of the program, if it
+    /// has not been done by then (on PostgreSQL that may take some milliseconds of its thread, a second if the server
+    /// does not answer). Where no handle is dropped it is needed: before `std::process::exit`, for instance. Without
+    /// it others notice at their next poll: subscriptions within a second, consumers within five.
     pub async fn flush(&self) {
         self.store.flush().await;
     }

@@ -228,7 +228,7 @@ pub mod prelude {
         Subscriber, Task, Tasks, Tx, View, ViewColumn, ViewReader, params,
     };
     pub use anabranch_workflow::{
-        ActionRun, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
+        ActionRun, EventInfo, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
     };
 }
 

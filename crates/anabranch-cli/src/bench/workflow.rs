@@ -100,7 +100,7 @@ impl Workflow for Counting {
         state.events += 1;
     }
 
-    fn react(&self, _: &str, _: &Counted) -> Reactions<Self> {
+    fn react(&self, _: &str, _: &Count, _: &Counted) -> Reactions<Self> {
         Reactions::none().action(Nothing)
     }
 

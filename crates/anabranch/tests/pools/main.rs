@@ -13,6 +13,7 @@ mod dead;
 mod elastic;
 mod fail_apart;
 mod fairness;
+mod last_wake;
 mod ledger;
 mod limits;
 mod outages;

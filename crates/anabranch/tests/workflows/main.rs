@@ -5,6 +5,7 @@
 #[path = "../consumers/support.rs"]
 mod base;
 mod commands;
+mod described;
 mod lifecycle;
 mod overdue;
 mod repeated;
