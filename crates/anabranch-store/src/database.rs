@@ -4,6 +4,7 @@
 //! it for every backend.
 
 use crate::options::Namespace;
+use crate::sql_text::Sql;
 use crate::value::{Row, Value};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, StoreError};
 use futures_util::future::BoxFuture;
@@ -309,13 +310,13 @@ pub enum Expect {
 
 impl Statement {
     /// A statement whose rows are not wanted.
-    pub fn new(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Nothing }
+    pub fn new(sql: impl Sql, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Nothing }
     }
 
     /// A statement whose rows are wanted.
-    pub fn query(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Rows }
+    pub fn query(sql: impl Sql, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Rows }
     }
 
     /// Appends to the log.
@@ -337,8 +338,8 @@ impl Statement {
     }
 
     /// An INSERT, UPDATE or DELETE without RETURNING that must change exactly so many rows.
-    pub fn fence(sql: impl Into<Cow<'static, str>>, values: Vec<Value>, changes: u64) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Changes(changes) }
+    pub fn fence(sql: impl Sql, values: Vec<Value>, changes: u64) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Changes(changes) }
     }
 }
 

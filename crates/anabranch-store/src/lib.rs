@@ -31,6 +31,7 @@ pub mod migration;
 pub mod options;
 pub mod read;
 pub mod sql;
+pub mod sql_text;
 pub mod value;
 
 pub use backoff::Backoff;
@@ -42,4 +43,5 @@ pub use log_store::{
 };
 pub use options::{Durability, Namespace, Options};
 pub use read::{ReadLog, ReadStream};
+pub use sql_text::Sql;
 pub use value::{Row, Value};
