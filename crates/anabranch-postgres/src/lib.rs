@@ -62,6 +62,7 @@ mod look_alikes;
 mod pool;
 mod read;
 mod ready;
+mod refusal;
 mod room;
 mod row;
 mod row_watch;

@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::link::{Check, Link, to_the_end};
 use crate::pool::Pool;
 use crate::ready::{OURS, Ready, Unmet};
+use crate::refusal::reason;
 use crate::session::{Connection, Lease, Lent};
 use crate::wake::Wake;
 use anabranch_core::{Append, StoreError};
@@ -211,7 +212,10 @@ impl PostgresSession {
                     Some(Unmet::Ended) => {
                         Failed { statement: None, reason: Reason::TransactionEnded }
                     }
-                    None => Failed { statement, reason: reason(at, &failure) },
+                    None => {
+                        let blamed = statement.and_then(|number| statements.get(number));
+                        Failed { statement, reason: reason(at, &failure, blamed) }
+                    }
                 })
             }
         }
@@ -245,14 +249,6 @@ impl Drop for PostgresSession {
                 lease.give_back();
             }
         });
-    }
-}
-
-/// What lies in the statement is the statement's fault; the rest is the database's.
-fn reason(at: &str, failure: &Failure) -> Reason {
-    match failure.at(at) {
-        StoreError::Other { source, .. } => Reason::Refused { said: source.to_string() },
-        other => Reason::Store(other),
     }
 }
 

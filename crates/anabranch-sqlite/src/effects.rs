@@ -6,11 +6,12 @@
 
 use crate::append::{self, Appending};
 use crate::connection::{Job, Place, Writer};
-use crate::error::store_error;
+use crate::error::{is_about_value, store_error};
 use crate::files::Files;
 use crate::life::Life;
 use crate::row_watch::Watch;
 use crate::schema;
+use crate::value::{Bound, value_of};
 use crate::watch::Signals;
 use anabranch_core::decide::Ids;
 use anabranch_core::{Append, Limits, StoreError};
@@ -19,11 +20,10 @@ use anabranch_store::database::{
     RowWatch, Session, Statement, Topic, Who, Work,
 };
 use anabranch_store::migration::Schema;
-use anabranch_store::value::time_text;
+use anabranch_store::misfit::{Misfit, in_statement};
 use anabranch_store::{Row, Value};
 use futures_util::future::BoxFuture;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ToSql};
+use rusqlite::{CachedStatement, Connection};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use tokio::sync::{oneshot, watch};
@@ -326,7 +326,7 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
                 }
             }
         };
-        let answer = answer.map_err(|error| failed(reason(&shared.at, error)))?;
+        let answer = answer.map_err(|error| failed(reason(&shared.at, error, statement)))?;
         if connection.is_autocommit() {
             return Err(failed(Reason::TransactionEnded));
         }
@@ -376,11 +376,26 @@ impl<'c, 's> Prepared<'c, 's> {
 }
 
 /// What lies in the statement is the statement's fault; the rest is the database's.
-fn reason(at: &str, error: rusqlite::Error) -> Reason {
-    let said = error.to_string();
+fn reason(at: &str, error: rusqlite::Error, statement: &Statement) -> Reason {
+    let said = said(&error, statement);
     match store_error(at, error) {
         StoreError::Other { .. } => Reason::Refused { said },
         other => Reason::Store(other),
+    }
+}
+
+/// What is wrong with a value is said together with the statement.
+fn said(error: &rusqlite::Error, statement: &Statement) -> String {
+    match error {
+        rusqlite::Error::ToSqlConversionFailure(cause) => match cause.downcast_ref::<Misfit>() {
+            Some(misfit) => misfit.in_statement(statement),
+            None => in_statement(&cause.to_string(), statement),
+        },
+        rusqlite::Error::InvalidParameterCount(has, wants) => {
+            in_statement(&format!("it has {has} values and takes {wants}"), statement)
+        }
+        other if is_about_value(other) => in_statement(&other.to_string(), statement),
+        other => other.to_string(),
     }
 }
 
@@ -437,7 +452,7 @@ impl<'c> Ready<'c> {
             let Some(value) = number.checked_sub(1).and_then(|number| values.get(number)) else {
                 return Err(rusqlite::Error::InvalidParameterCount(values.len(), self.count));
             };
-            self.statement.raw_bind_parameter(place + 1, Bound(value))?;
+            self.statement.raw_bind_parameter(place + 1, Bound { value, number: *number })?;
         }
         Ok(())
     }
@@ -451,41 +466,23 @@ fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Result<Answer
     let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}");
     let mut ready = Ready::of(connection, &sql)?;
     let mut changed = 0;
-    for row in &insert.rows {
-        ready.bind(row)?;
+    for (number, row) in insert.rows.iter().enumerate() {
+        ready.bind(row).map_err(|error| in_row(number + 1, error))?;
         changed += ready.statement.raw_execute()? as u64;
     }
     Ok(Answer { changed, rows: Vec::new() })
 }
 
-/// A value as SQLite stores it.
-struct Bound<'a>(&'a Value);
-
-impl ToSql for Bound<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        use rusqlite::types::Value as Owned;
-        Ok(match self.0 {
-            Value::Null => ToSqlOutput::Borrowed(ValueRef::Null),
-            Value::Bool(truth) => ToSqlOutput::Owned(Owned::Integer((*truth).into())),
-            Value::Int(number) => ToSqlOutput::Owned(Owned::Integer(*number)),
-            Value::Float(number) => ToSqlOutput::Owned(Owned::Real(*number)),
-            Value::Text(text) | Value::Json(text) => {
-                ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))
+/// Which row a value that does not fit is in.
+fn in_row(row: usize, error: rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::ToSqlConversionFailure(cause) => match cause.downcast::<Misfit>() {
+            Ok(misfit) => {
+                let misfit = Misfit { element: Some(row), ..*misfit };
+                rusqlite::Error::ToSqlConversionFailure(Box::new(misfit))
             }
-            Value::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-            Value::Uuid(id) => ToSqlOutput::Owned(Owned::Text(id.to_string())),
-            Value::Time(micros) => ToSqlOutput::Owned(Owned::Text(time_text(*micros))),
-            other => ToSqlOutput::Owned(Owned::Text(other.to_json().to_string())),
-        })
-    }
-}
-
-fn value_of(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(number) => Value::Int(number),
-        ValueRef::Real(number) => Value::Float(number),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_owned()),
+            Err(cause) => rusqlite::Error::ToSqlConversionFailure(cause),
+        },
+        other => other,
     }
 }

@@ -37,6 +37,7 @@ mod read;
 mod row_watch;
 mod schema;
 mod store;
+mod value;
 mod watch;
 
 pub use rusqlite;

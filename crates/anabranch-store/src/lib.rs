@@ -10,6 +10,7 @@
 //! | [`database`] | [`Database`]: what a backend must provide for effects |
 //! | [`control`] | statements that begin or end transactions |
 //! | [`value`] | values of statements and rows |
+//! | [`misfit`] | what is said about values that do not fit |
 //! | [`options`] | what a log can be opened with |
 //! | [`backoff`] | waits for a database that is away |
 //! | [`migration`] | versioned SQL, printable |
@@ -28,6 +29,7 @@ pub mod event_stream;
 pub mod log;
 pub mod log_store;
 pub mod migration;
+pub mod misfit;
 pub mod options;
 pub mod read;
 pub mod sql;

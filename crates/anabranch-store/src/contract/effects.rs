@@ -216,7 +216,7 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
         assert_eq!(row.get("text"), Ok("späti \"quoted\" 'single'".to_owned()));
         assert_eq!(row.get("raw"), Ok(vec![0u8, 255, 1]));
         assert_eq!(row.get("doc"), Ok(serde_json::json!({ "a": [1, 2] })));
-        assert_eq!(row.get("at"), Ok(time_text(at)));
+        assert_eq!(row.get("at"), Ok(time_text(at).unwrap()));
         assert_eq!(row.get("price"), Ok(19.95));
         assert_eq!(row.get("day"), Ok("2024-02-29".to_owned()));
     }

@@ -1,0 +1,8 @@
+//! Values of statements and rows, on both databases: their types, and what is said of those that do not fit.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
+
+mod misfits;
+#[path = "../consumers/support.rs"]
+mod support;
+mod types;
