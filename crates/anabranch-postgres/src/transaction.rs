@@ -108,6 +108,11 @@ impl PostgresSession {
         Self { server, source, wake, who, signal, begin, open, tasks, events, appending }
     }
 
+    /// It writes nothing: the server sees to that.
+    pub(crate) fn only_reads(&mut self) {
+        self.begin += "; SET TRANSACTION READ ONLY";
+    }
+
     /// The same transaction, for a task that does not end with its caller.
     fn taken(&mut self) -> Self {
         Self {

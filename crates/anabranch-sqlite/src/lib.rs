@@ -36,6 +36,7 @@ mod life;
 mod read;
 mod row_watch;
 mod schema;
+mod statements;
 mod store;
 mod value;
 mod watch;

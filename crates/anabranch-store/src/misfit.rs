@@ -71,7 +71,7 @@ pub fn in_statement(said: &str, statement: &Statement) -> String {
     let sql = match &statement.work {
         Work::Sql(sql, _) => sql.split_whitespace().collect::<Vec<_>>().join(" "),
         Work::Rows(InsertRows { table, columns, .. }) => {
-            format!("INSERT INTO {table} ({})", columns.join(", "))
+            format!("insert_rows into {table} ({})", columns.join(", "))
         }
         Work::Appends(_) | Work::Begun | Work::Signal(_) => return said.to_owned(),
     };

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod misfits;
+mod queries;
 #[path = "../consumers/support.rs"]
 mod support;
 mod types;

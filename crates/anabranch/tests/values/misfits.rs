@@ -103,7 +103,7 @@ async fn a_value_of_a_row_is_named(db: Db) {
         refused(&log, insert).await,
         format!(
             "row 2, column amount (int8): the text \"two\" does not fit: invalid digit found in string; \
-             in: INSERT INTO {name} (id, amount)"
+             in: insert_rows into {name} (id, amount)"
         )
     );
 }
