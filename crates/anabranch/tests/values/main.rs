@@ -4,6 +4,7 @@
 
 mod misfits;
 mod queries;
+mod strict;
 #[path = "../consumers/support.rs"]
 mod support;
 mod types;
