@@ -63,6 +63,7 @@ mod look_alikes;
 mod pool;
 mod read;
 mod ready;
+mod refusal;
 mod room;
 mod row;
 mod row_watch;

@@ -2,6 +2,7 @@
 
 use crate::append::Session;
 use crate::error::Failure;
+use crate::refusal;
 use crate::store::Postgres;
 use crate::value::Bound;
 use anabranch_core::{Append, StoreError};
@@ -57,7 +58,10 @@ impl Postgres {
         tx: &Transaction<'_>,
         statement: &Statement,
     ) -> Result<Answer, StoreError> {
-        let failed = |error| Failure::from(error).at(self.at_server());
+        let failed = |error| {
+            let reason = refusal::reason(self.at_server(), &Failure::from(error), Some(statement));
+            Failed { statement: None, reason }.into_store_error(self.at_server())
+        };
         let mut changed = 0;
         match &statement.work {
             Work::Sql(sql, values) => changed = execute(tx, sql, values).await.map_err(failed)?,
@@ -84,7 +88,7 @@ async fn execute(
     sql: &str,
     values: &[Value],
 ) -> Result<u64, tokio_postgres::Error> {
-    tx.execute_raw(sql, values.iter().map(Bound)).await
+    tx.execute_raw(sql, Bound::all(values)).await
 }
 
 fn insert_one(insert: &InsertRows) -> String {

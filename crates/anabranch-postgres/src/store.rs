@@ -91,7 +91,7 @@ impl Postgres {
             scans: lent(Use { purpose: Purpose::Scan, ..reading }),
             effects: Arc::new(Effects::new(
                 &shared,
-                options.sessions,
+                (options.sessions, options.readers),
                 dialect,
                 Arc::clone(&wake),
                 found,

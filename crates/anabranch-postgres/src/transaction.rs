@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::link::{Check, Link, to_the_end};
 use crate::pool::Pool;
 use crate::ready::{OURS, Ready, Unmet};
+use crate::refusal::reason;
 use crate::session::{Connection, Lease, Lent};
 use crate::wake::Wake;
 use anabranch_core::{Append, StoreError};
@@ -105,6 +106,11 @@ impl PostgresSession {
         let (open, appending) = (None, Arc::clone(appending));
         let (topics, events) = ([false; Topic::ALL.len()], false);
         Self { server, source, wake, who, signal, begin, open, topics, events, appending }
+    }
+
+    /// It writes nothing: the server sees to that.
+    pub(crate) fn only_reads(&mut self) {
+        self.begin += "; SET TRANSACTION READ ONLY";
     }
 
     /// The same transaction, for a task that does not end with its caller.
@@ -215,7 +221,10 @@ impl PostgresSession {
                     Some(Unmet::Ended) => {
                         Failed { statement: None, reason: Reason::TransactionEnded }
                     }
-                    None => Failed { statement, reason: reason(at, &failure) },
+                    None => {
+                        let blamed = statement.and_then(|number| statements.get(number));
+                        Failed { statement, reason: reason(at, &failure, blamed) }
+                    }
                 })
             }
         }
@@ -249,14 +258,6 @@ impl Drop for PostgresSession {
                 lease.give_back();
             }
         });
-    }
-}
-
-/// What lies in the statement is the statement's fault; the rest is the database's.
-fn reason(at: &str, failure: &Failure) -> Reason {
-    match failure.at(at) {
-        StoreError::Other { source, .. } => Reason::Refused { said: source.to_string() },
-        other => Reason::Store(other),
     }
 }
 

@@ -10,7 +10,7 @@ use anabranch_store::control::transaction_control;
 use anabranch_store::database::{
     Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Who, Work,
 };
-use anabranch_store::{Database, Row, Value};
+use anabranch_store::{Database, Row, Sql, Value};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -148,11 +148,7 @@ impl Tx<'_> {
     ///     .await
     /// }
     /// ```
-    pub async fn execute(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        values: Vec<Value>,
-    ) -> Result<()> {
+    pub async fn execute(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<()> {
         self.push(Statement::new(sql, values)).await
     }
 
@@ -161,10 +157,10 @@ impl Tx<'_> {
     /// row only, so a batch handler sums up the events of a key first.
     pub async fn insert_rows(
         &mut self,
-        table: impl Into<Cow<'static, str>>,
+        table: impl Sql,
         columns: &'static [&'static str],
         rows: Vec<Vec<Value>>,
-        conflict: impl Into<Cow<'static, str>>,
+        conflict: impl Sql,
     ) -> Result<()> {
         if let Some(row) = rows.iter().find(|row| row.len() != columns.len()) {
             let (has, wants) = (row.len(), columns.len());
@@ -172,7 +168,8 @@ impl Tx<'_> {
                 "insert_rows: a row has {has} values for {wants} columns"
             )));
         }
-        let (table, columns, conflict) = (table.into(), Cow::Borrowed(columns), conflict.into());
+        let (table, conflict) = (table.into_text(), conflict.into_text());
+        let columns = Cow::Borrowed(columns);
         let insert = InsertRows { table, columns, conflict, rows };
         self.push(Statement { work: Work::Rows(insert), expect: Expect::Nothing }).await
     }
@@ -183,11 +180,7 @@ impl Tx<'_> {
     /// nobody else writes meanwhile, so do nothing slow after it, and do not append to the log in
     /// between: the append would wait for this transaction. If no statement comes for half a lease
     /// (2.5 s unless you change it), the event has failed.
-    pub async fn query(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        values: Vec<Value>,
-    ) -> Result<Vec<Row>> {
+    pub async fn query(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<Vec<Row>> {
         self.query_statement(Statement::query(sql, values)).await
     }
 
@@ -200,11 +193,7 @@ impl Tx<'_> {
     }
 
     /// Reads the first row, if there is one.
-    pub async fn query_first(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        values: Vec<Value>,
-    ) -> Result<Option<Row>> {
+    pub async fn query_first(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<Option<Row>> {
         Ok(self.query(sql, values).await?.into_iter().next())
     }
 

@@ -80,8 +80,14 @@ impl Sqlite {
             let query = schema::signals(&options.namespace);
             watcher::start(place.clone(), query, &appending.wake, &signals).map_err(no_thread)?;
         }
-        let effects =
-            Effects::new(writer.clone(), dialect, (&place, &files), signals, found, &appending);
+        let effects = Effects::new(
+            (&writer, &readers),
+            dialect,
+            (&place, &files),
+            signals,
+            found,
+            &appending,
+        );
         let effects = Arc::new(effects);
         let shared = Arc::new(Shared { at: place.at, appending, files });
         Ok(Self { shared, writer, readers, effects })

@@ -3,12 +3,15 @@
 //! Consumers and the cursors that fence them are written once, on this trait; `contract` proves
 //! it for every backend.
 
-use crate::options::Namespace;
+mod dialect;
+
+pub use dialect::{Dialect, Kind};
+
+use crate::sql_text::Sql;
 use crate::value::{Row, Value};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, StoreError};
 use futures_util::future::BoxFuture;
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -24,6 +27,10 @@ pub trait Database: Send + Sync {
     fn begin(&self) -> Box<dyn Session> {
         self.begin_as(&Who::hook())
     }
+
+    /// The rows of a query that only reads, over a connection that reads. One that writes is refused. It sees
+    /// what was committed when it began.
+    fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>>;
 
     /// The same database with connections of its own, so that users of this one cannot use them
     /// up.
@@ -312,13 +319,13 @@ pub enum Expect {
 
 impl Statement {
     /// A statement whose rows are not wanted.
-    pub fn new(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Nothing }
+    pub fn new(sql: impl Sql, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Nothing }
     }
 
     /// A statement whose rows are wanted.
-    pub fn query(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Rows }
+    pub fn query(sql: impl Sql, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Rows }
     }
 
     /// Appends to the log.
@@ -340,8 +347,8 @@ impl Statement {
     }
 
     /// An INSERT, UPDATE or DELETE without RETURNING that must change exactly so many rows.
-    pub fn fence(sql: impl Into<Cow<'static, str>>, values: Vec<Value>, changes: u64) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Changes(changes) }
+    pub fn fence(sql: impl Sql, values: Vec<Value>, changes: u64) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Changes(changes) }
     }
 }
 
@@ -441,55 +448,6 @@ impl Failed {
         match self.reason {
             Reason::Store(error) => error,
             other => StoreError::Other { at: at.to_owned(), source: other.to_string().into() },
-        }
-    }
-}
-
-/// Which database it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// SQLite.
-    Sqlite,
-    /// PostgreSQL.
-    Postgres,
-}
-
-/// How a database writes what differs.
-#[derive(Clone, Debug)]
-pub struct Dialect {
-    /// Which database.
-    pub kind: Kind,
-    /// Which log in it.
-    pub namespace: Namespace,
-}
-
-impl Dialect {
-    /// A table of the log, as statements write it.
-    #[must_use]
-    pub fn table(&self, name: impl fmt::Display) -> String {
-        match self.kind {
-            Kind::Sqlite => format!("{}_{name}", self.namespace),
-            Kind::Postgres => format!("\"{}\".{name}", self.namespace),
-        }
-    }
-
-    /// The database's own clock, in microseconds since 1970: leases are told by no other.
-    #[must_use]
-    pub fn now_us(&self) -> &'static str {
-        match self.kind {
-            Kind::Sqlite => "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-            Kind::Postgres => "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-        }
-    }
-
-    /// What keeps rows that are read from being changed before the transaction ends. SQLite's one
-    /// write lock does that for all rows.
-    #[must_use]
-    pub fn for_update(&self) -> &'static str {
-        match self.kind {
-            Kind::Sqlite => "",
-            Kind::Postgres => " FOR UPDATE",
         }
     }
 }

@@ -94,6 +94,7 @@ macro_rules! contract {
             effects::a_forgotten_transaction_is_rolled_back,
             effects::values_come_back_as_they_were,
             effects::values_are_numbered,
+            effects::a_query_reads_and_only_reads,
             effects::signals_are_heard_everywhere,
             transactional_appends::appends_are_stored_with_their_transaction,
             transactional_appends::an_append_that_is_refused_takes_its_transaction_with_it,
