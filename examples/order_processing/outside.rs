@@ -73,7 +73,7 @@ impl Outside {
     pub async fn ship(&self, key: &str, order: &str) -> Result<String> {
         self.call(key, "parcel", order).await?;
         if Story::of(order) == Story::NoAddress {
-            return Err(HandlerError::new("nobody lives there"));
+            return Err(HandlerError::for_good("nobody lives there"));
         }
         self.once(key, "parcel", order, 0).await?;
         Ok(format!("parcel-{order}"))
