@@ -43,6 +43,8 @@ pub struct Holding {
     halted: bool,
     /// One row is to be tried although.
     trying: bool,
+    /// Only if it can be run now.
+    only_if_ready: bool,
     stopping: bool,
     outage: Backoff,
 }
@@ -112,6 +114,7 @@ pub(crate) async fn run(code: Arc<dyn RowsCode>, setup: HoldingSetup) {
         paused: false,
         halted: false,
         trying: false,
+        only_if_ready: false,
         stopping: false,
         outage: Backoff::default(),
     };
@@ -168,10 +171,11 @@ impl Holding {
         Permits::new(self.setup.permits.clone())
     }
 
-    /// How many rows may be begun at once: one, if it is to find out whether rows can be done again.
+    /// Whether it is to find out if rows can be done again: then one is begun, of a key that was not tried yet if
+    /// there is one.
     #[must_use]
-    pub fn at_once(&self, most: usize) -> usize {
-        if self.trying { most.min(1) } else { most }
+    pub fn is_trying(&self) -> bool {
+        self.trying
     }
 
     /// A row of a key has failed, and says what it says about another attempt; it would be given up or not.
@@ -273,7 +277,9 @@ impl Holding {
                 }
                 self.trying = false;
             }
-            Some(Order::Probe(_)) => self.trying = self.halted,
+            Some(Order::Probe { is_owner, .. }) => {
+                (self.trying, self.only_if_ready) = (self.halted, !is_owner);
+            }
             // What is wanted of single rows is written into them.
             Some(Order::Asked { .. }) => {}
             Some(Order::Stop) | None => self.stopping = true,
@@ -432,11 +438,12 @@ impl Holding {
         self.setup.counts.count(slot, rows);
     }
 
-    /// Says how its rows stand: whether there is something to do now, how many wait to be tried again by
-    /// themselves, and how many keys wait for somebody.
-    pub fn stands(&mut self, has_work: bool, retrying: usize, parked: usize) {
+    /// Says how its rows stand: whether there is something to do, now or later, and whether now; how many wait to
+    /// be tried again by themselves, and how many keys wait for somebody.
+    pub fn stands(&mut self, (has_work, is_ready): (bool, bool), retrying: usize, parked: usize) {
         let stats = &self.setup.stats;
-        if !has_work && self.trying && !self.keep().is_empty() {
+        let can_try = if self.only_if_ready { is_ready } else { has_work };
+        if !can_try && self.trying && !self.keep().is_empty() {
             self.trying = false;
             self.setup.reporter.say(Report::Probed(Probed::Nothing));
         }

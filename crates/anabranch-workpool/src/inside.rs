@@ -104,8 +104,10 @@ impl<P: Pool> Lane<'_, P> {
                     () = self.holding.news() => continue,
                 };
                 self.turns.wants(0);
-                let at_once = self.holding.at_once(self.inside.settings.batch_size);
-                let batch = self.queue.take(at_once);
+                let batch = match self.holding.is_trying() {
+                    true => self.queue.take_untried(),
+                    false => self.queue.take(self.inside.settings.batch_size),
+                };
                 self.run_batch(batch).await?;
                 drop(turn);
                 // Orders come in between.

@@ -126,8 +126,11 @@ impl<P: OutsidePool> Lane<'_, P> {
     /// Starts what can be started. Says whether more could if there were more turns.
     fn start(&mut self, holding: &Holding) -> bool {
         loop {
-            let room =
-                holding.at_once(usize::MAX) - self.running.len().min(holding.at_once(usize::MAX));
+            // One at a time, while it is tried.
+            let room = match holding.is_trying() {
+                true => usize::from(self.running.is_empty()),
+                false => usize::MAX,
+            };
             let more = self.queue.turns().min(room);
             self.turns.wants(more);
             if more == 0 {
@@ -142,7 +145,11 @@ impl<P: OutsidePool> Lane<'_, P> {
 
     fn begin(&mut self, turn: Turn, holding: &Holding) {
         let limit = holding.log().limits().data_bytes;
-        if let Some(task) = self.queue.take(1).pop() {
+        let mut taken = match holding.is_trying() {
+            true => self.queue.take_untried(),
+            false => self.queue.take(1),
+        };
+        if let Some(task) = taken.pop() {
             self.spawn(task, turn, limit);
         }
     }

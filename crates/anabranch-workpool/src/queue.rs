@@ -36,6 +36,8 @@ pub(crate) struct Queue {
     waiting: BTreeSet<(Instant, Key)>,
     /// All tasks that are kept, those in work included.
     known: HashSet<Uuid>,
+    /// Keys that were tried while nothing works: others come before them.
+    tried: HashSet<Key>,
 }
 
 /// The tasks of one key.
@@ -63,8 +65,9 @@ pub(crate) struct Refill {
 impl Queue {
     pub(crate) fn new(chains: bool) -> Self {
         let line = if chains { LINE } else { SHORT_LINE };
-        let (lines, turns) = (HashMap::new(), VecDeque::new());
-        Self { chains, line, lines, turns, waiting: BTreeSet::new(), known: HashSet::new() }
+        let (lines, turns, waiting) = (HashMap::new(), VecDeque::new(), BTreeSet::new());
+        let (known, tried) = (HashSet::new(), HashSet::new());
+        Self { chains, line, lines, turns, waiting, known, tried }
     }
 
     /// How many tasks are kept.
@@ -105,6 +108,11 @@ impl Queue {
     /// When the first of them is tried again.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.waiting.first().map(|(until, _)| *until)
+    }
+
+    /// Whether a task is in work.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lines.values().any(|line| line.busy > 0)
     }
 
     /// The slots of tasks that are in work.
@@ -200,6 +208,7 @@ impl Queue {
     /// Takes tasks whose turn it is: one of each key, then one more of each, and so on; unless tasks of a
     /// key may be chained, none of a key that has one in work.
     pub(crate) fn take(&mut self, count: usize) -> Vec<Task> {
+        self.tried.clear();
         let mut taken = Vec::new();
         while taken.len() < count {
             let Some(key) = self.turns.pop_front() else { break };
@@ -214,6 +223,23 @@ impl Queue {
             }
             self.settle(&key);
         }
+        taken
+    }
+
+    /// Takes the task that is tried while nothing works: of a key that was not tried yet, if there is one. So keys
+    /// that fail cannot keep out one that works.
+    pub(crate) fn take_untried(&mut self) -> Vec<Task> {
+        let mut tried = std::mem::take(&mut self.tried);
+        let place = self.turns.iter().position(|key| !tried.contains(key)).unwrap_or_else(|| {
+            tried.clear();
+            0
+        });
+        if let Some(key) = self.turns.remove(place) {
+            self.turns.push_front(key);
+        }
+        let taken = self.take(1);
+        tried.extend(taken.iter().map(|task| Arc::clone(&task.key)));
+        self.tried = tried;
         taken
     }
 
@@ -289,7 +315,8 @@ impl Queue {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.chains);
+        let tried = std::mem::take(&mut self.tried);
+        *self = Self { tried, ..Self::new(self.chains) };
     }
 
     /// Keys whose wait is over get their turn.

@@ -61,7 +61,8 @@ impl Reader {
         }
         queue.end_waits(Instant::now());
         let has_work = queue.len() > 0 || !self.sight.is_whole();
-        holding.stands(has_work, queue.waiting(), self.sight.held());
+        let is_ready = queue.has_turn() || queue.is_busy() || !self.sight.is_whole();
+        holding.stands((has_work, is_ready), queue.waiting(), self.sight.held());
         Ok(is_lost)
     }
 

@@ -309,6 +309,13 @@ impl Running {
         }
     }
 
+    /// One of the lanes that have something they could try, another each time.
+    pub(super) fn lane_in_turn(&self, turn: i64) -> Option<usize> {
+        let lanes: Vec<usize> = (0..self.lanes.len()).filter(|lane| self.can_try(*lane)).collect();
+        let place = usize::try_from(turn).unwrap_or(0) % lanes.len().max(1);
+        lanes.get(place).copied()
+    }
+
     /// Hands each lane what it has, of the cursors that are this worker's.
     pub(super) fn hand_out(&self, cursors: &[Cursor], losses: &[u64]) {
         let mut of_lanes: Vec<Vec<Cursor>> = vec![Vec::new(); self.lanes.len()];
