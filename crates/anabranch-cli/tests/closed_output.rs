@@ -54,6 +54,7 @@ const COMMANDS: &[(&str, &str, i32)] = &[
     ("batch run", "--source rows --key id --job broken --command false", 1),
     ("batch verify", "--source rows --key id --job copy --complete", 0),
     ("batch verify", "--source rows --key id --job later --complete", 1),
+    ("batch import", "--source rows --key id --job taken --from rows --where 1=1", 0),
     ("batch failed", "--source rows --key id --job broken", 0),
     ("partition explain", "Order:1 --total 4", 0),
     (

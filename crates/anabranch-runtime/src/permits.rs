@@ -16,6 +16,18 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 /// The permits of a lane: see [`Holding::permits`](crate::Holding::permits). For a consumer without a limit
 /// there are always some.
+///
+/// ```
+/// # use anabranch_runtime::Holding;
+/// # async fn f(holding: &mut Holding) {
+/// let mut permits = holding.permits();
+/// permits.wants(1); // a row is ready
+/// let permit = permits.next().await;
+/// permits.wants(0);
+/// // … the row is done, and that is stored …
+/// drop(permit);
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Permits {
     leased: Option<Arc<Leased>>,
@@ -112,8 +124,8 @@ impl Permits {
         leased.changed.notify_one();
     }
 
-    /// Waits for a permit; those who wait in this process get them one after the other. It is dropped or kept
-    /// by whoever waits: dropped, it loses its place.
+    /// Waits for a permit; those who wait in this process get them one after the other. The future can be kept
+    /// while the lane does other things; dropped, it loses its place.
     pub fn next(&self) -> impl Future<Output = Permit> + Send + use<> {
         let leased = self.leased.clone();
         async move {

@@ -364,6 +364,16 @@ impl Tasks {
 
     /// What of a key waits for its turn or is being run, besides one task: of what was enqueued by a time, or
     /// until now.
+    ///
+    /// ```
+    /// # use anabranch_workpool::{Task, TaskError, Tasks};
+    /// # async fn f(payouts: Tasks, task: &Task) -> Result<(), TaskError> {
+    /// let others = payouts.ready_of_key(task.key(), task.id(), None).await?;
+    /// if others.untried > 0 {
+    ///     println!("{} tasks of the key have not been tried yet", others.untried);
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub async fn ready_of_key(
         &self,
         key: &str,
