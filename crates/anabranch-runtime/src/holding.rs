@@ -427,15 +427,15 @@ impl Holding {
         RunError::refused(&self.setup.consumer.name, problem.into())
     }
 
-    /// So many rows of a slot are done: that is how heavy it is.
-    pub fn count(&mut self, slot: Slot, rows: u32) {
-        self.setup.streak.works();
+    /// A row of this key is done; rows that are done say how heavy a slot is.
+    pub fn is_done(&mut self, key: &str, slot: Slot) {
+        self.setup.streak.works(std::iter::once(key));
         if std::mem::take(&mut self.trying) {
             self.halted = false;
             self.setup.reporter.say(Report::Probed(Probed::Worked));
         }
-        self.setup.stats.handled.fetch_add(u64::from(rows), Ordering::Relaxed);
-        self.setup.counts.count(slot, rows);
+        self.setup.stats.handled.fetch_add(1, Ordering::Relaxed);
+        self.setup.counts.count(slot, 1);
     }
 
     /// Says how its rows stand: whether there is something to do, now or later, and whether now; how many wait to

@@ -146,7 +146,7 @@ impl<P: Pool> Lane<'_, P> {
             match outcome {
                 Commit::Done => {
                     for task in batch.drain(..ran) {
-                        self.holding.count(task.slot, 1);
+                        self.holding.is_done(task.key(), task.slot);
                         self.queue.ended(&task);
                     }
                     if count > ran || self.holding.is_stopping() {

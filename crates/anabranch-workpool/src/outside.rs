@@ -211,7 +211,7 @@ impl<P: OutsidePool> Lane<'_, P> {
             match holding.commit(tx, &of, &self.queue.busy()).await? {
                 Commit::Done => {
                     for done in done.drain(..count) {
-                        holding.count(done.task.slot, 1);
+                        holding.is_done(done.task.key(), done.task.slot);
                         self.queue.ended(&done.task);
                     }
                     for save in saves.drain(..) {

@@ -208,7 +208,6 @@ impl Queue {
     /// Takes tasks whose turn it is: one of each key, then one more of each, and so on; unless tasks of a
     /// key may be chained, none of a key that has one in work.
     pub(crate) fn take(&mut self, count: usize) -> Vec<Task> {
-        self.tried.clear();
         let mut taken = Vec::new();
         while taken.len() < count {
             let Some(key) = self.turns.pop_front() else { break };
@@ -223,17 +222,27 @@ impl Queue {
             }
             self.settle(&key);
         }
+        if !taken.is_empty() {
+            self.tried.clear();
+        }
         taken
     }
 
-    /// Takes the task that is tried while nothing works: of a key that was not tried yet, if there is one. So keys
-    /// that fail cannot keep out one that works.
+    /// Takes the task that is tried while nothing works: of a key that was not tried yet, if there is one, and
+    /// rather one that has never failed. So keys that fail cannot keep out one that works.
     pub(crate) fn take_untried(&mut self) -> Vec<Task> {
         let mut tried = std::mem::take(&mut self.tried);
-        let place = self.turns.iter().position(|key| !tried.contains(key)).unwrap_or_else(|| {
+        let is_fresh = |key: &Key| {
+            let first = self.lines.get(key).and_then(|line| line.tasks.front());
+            first.is_some_and(|(task, _)| task.attempts == 0)
+        };
+        let mut untried = self.turns.iter().enumerate().filter(|(_, key)| !tried.contains(*key));
+        let first = untried.clone().next();
+        let place = untried.find(|(_, key)| is_fresh(key)).or(first).map(|(place, _)| place);
+        if place.is_none() {
             tried.clear();
-            0
-        });
+        }
+        let place = place.unwrap_or(0);
         if let Some(key) = self.turns.remove(place) {
             self.turns.push_front(key);
         }

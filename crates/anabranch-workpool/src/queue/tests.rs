@@ -160,6 +160,12 @@ fn a_try_is_of_a_key_that_was_not_tried_yet() {
         }
     }
     assert_eq!(tried, [1, 2, 3, 1]);
+    // One that has never failed comes first.
+    queue.clear();
+    for (seq, key, attempts) in [(1, "a", 2), (2, "b", 1), (3, "c", 1), (4, "d", 0)] {
+        queue.add(Task { attempts, ..task(key, seq) }, now);
+    }
+    assert_eq!(seqs(&queue.take_untried()), [4]);
     // One that works, and it begins anew.
     assert_eq!(seqs(&queue.take(1)), [1]);
     assert_eq!(seqs(&queue.take_untried()), [2]);

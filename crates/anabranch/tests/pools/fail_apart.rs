@@ -222,7 +222,7 @@ async fn keys_that_fail_for_ever_keep_out_nobody(db: Db) {
     let set = || set().pool(ledger.clone()).lanes(3);
     let (one, other) = (start(&log, set()), start(&db.log().await, set()));
     let tasks = Tasks::of(&log, "ledger");
-    let bad = (0..200).map(|number| NewTask::new(format!("bad-{number}"), &1));
+    let bad = (0..60).map(|number| NewTask::new(format!("bad-{number}"), &1));
     tasks.enqueue_all(bad.collect()).await.unwrap();
     tried(&log, 2).await;
     let good = (0..20).map(|number| NewTask::new(format!("good-{number}"), &1));
