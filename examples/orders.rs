@@ -3,7 +3,7 @@
 #[path = "start.rs"]
 mod start;
 
-use anabranch::database::{End, Statement};
+use anabranch::database::{End, Kind, Statement};
 use anabranch::prelude::*;
 use anabranch::{FixedPartition, HandlerError, Progress};
 use serde::{Deserialize, Serialize};
@@ -115,8 +115,17 @@ impl Projection for OrderTotals {
     }
 
     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
-        let table = "CREATE TABLE IF NOT EXISTS order_totals \
-                     (id TEXT PRIMARY KEY, events BIGINT NOT NULL, cents BIGINT NOT NULL)";
+        let table = match tx.kind() {
+            // STRICT, or SQLite takes text for a number.
+            Kind::Sqlite => {
+                "CREATE TABLE IF NOT EXISTS order_totals (id TEXT PRIMARY KEY, \
+                 events INTEGER NOT NULL, cents INTEGER NOT NULL) STRICT"
+            }
+            _ => {
+                "CREATE TABLE IF NOT EXISTS order_totals (id TEXT PRIMARY KEY, \
+                 events BIGINT NOT NULL, cents BIGINT NOT NULL)"
+            }
+        };
         tx.execute(table, vec![]).await
     }
 

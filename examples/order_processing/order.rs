@@ -183,7 +183,7 @@ impl Workflow for Orders {
         }
     }
 
-    fn react(&self, _id: &str, event: &OrderEvent) -> Reactions<Self> {
+    fn react(&self, _id: &str, _order: &Order, event: &OrderEvent) -> Reactions<Self> {
         let none = Reactions::none;
         match event {
             OrderEvent::Placed { cents, method } => {

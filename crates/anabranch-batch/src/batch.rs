@@ -1,10 +1,12 @@
 //! A batch: what is to be done with which rows, and how it is run.
 
 use crate::claimer::{Claimer, Seen};
+use crate::columns;
 use crate::error::BatchError;
 use crate::handler::RowHandler;
 use crate::identity;
 use crate::keys::Keys;
+use crate::ours;
 use crate::pace::Pace;
 use crate::part::{Part, uneven};
 use crate::progress::{BatchProgress, Counts, FailedRow, Summary};
@@ -127,10 +129,16 @@ impl Batch {
         self
     }
 
-    /// How often a row is tried whose handler fails, before it is `failed`; what its error says
-    /// ([`for_good`](anabranch_runtime::HandlerError::for_good),
+    /// How often a row is tried whose handler fails, or whose statements the database refuses, before it is
+    /// `failed`; what its error says ([`for_good`](anabranch_runtime::HandlerError::for_good),
     /// [`try_after`](anabranch_runtime::HandlerError::try_after)) counts. While it waits the row stays claimed
     /// and the others go on, until some dozens of each worker wait. Default: once.
+    ///
+    /// ```
+    /// # use anabranch_batch::{Batch, Source};
+    /// use anabranch_core::Retry;
+    /// let batch = Batch::new("mails", Source::table("customers", "id")).retry(Retry::outside().attempts(10));
+    /// ```
     ///
     /// For effects outside the database [`Retry::outside`] is a good choice; a batch ends when the last row has
     /// ended, so perhaps [`lasting`](Retry::lasting) less long.
@@ -192,6 +200,7 @@ impl Batch {
         let started = Instant::now();
         let (database, tables) = self.prepare(log)?;
         let (keys, tables) = Keys::look(self, &database, tables).await?;
+        columns::check(&self.job, &database, &self.source, handler.columns()).await?;
         self.warn_if_uneven(&database, &tables, &keys).await?;
         self.create(&database, &tables).await?;
         identity::store(self, &database, &tables).await?;
@@ -276,6 +285,7 @@ impl Batch {
         Ok(Summary {
             succeeded: get(&counts.succeeded),
             failed: get(&counts.failed),
+            retried: get(&counts.retried),
             lost: get(&counts.lost),
             sessions,
             took_ms: started.elapsed().as_millis() as u64,
@@ -304,23 +314,25 @@ impl Batch {
         Ok(failed.collect::<Result<_, _>>()?)
     }
 
-    /// Makes the tables of the log. Instances that start together may stand in each other's way.
-    async fn create(
+    /// Makes the tables of the log, unless they are somebody else's. Instances that start together may stand
+    /// in each other's way.
+    pub(crate) async fn create(
         &self,
         database: &Arc<dyn Database>,
         tables: &Tables,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), BatchError> {
+        ours::check(database, tables).await?;
         for _ in 0..CREATE_ATTEMPTS {
             if run(database, tables.create(self.schema.as_deref())).await.is_ok() {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        run(database, tables.create(self.schema.as_deref())).await
+        Ok(run(database, tables.create(self.schema.as_deref())).await?)
     }
 
     /// Refuses what can never run.
-    fn prepare(&self, log: &Log) -> Result<(Arc<dyn Database>, Tables), BatchError> {
+    pub(crate) fn prepare(&self, log: &Log) -> Result<(Arc<dyn Database>, Tables), BatchError> {
         let refuse = |problem: String| Err(BatchError::refused(&self.job, problem));
         if self.job.is_empty() || self.job.chars().any(char::is_control) || self.job.len() > 100 {
             return refuse("its name is empty, too long or not plain text; rename it".to_owned());

@@ -275,7 +275,8 @@ impl Claimer<'_> {
         for Keyed { key, row, .. } in found {
             match got.contains(&key) {
                 true => {
-                    let record = Record { key, row, attempts: 0, session: session.clone() };
+                    let record =
+                        Record { key, row, attempts: 0, failed: 0, session: session.clone() };
                     self.hand_out(record).await;
                 }
                 false => self.stuck.not_got(&key),
@@ -299,7 +300,8 @@ impl Claimer<'_> {
         for Keyed { key, row, .. } in self.keyed(rows)? {
             // Others are not its own, though the database takes their keys for equal.
             if let Some(attempts) = attempts.remove(&key) {
-                self.hand_out(Record { key, row, attempts, session: session.to_owned() }).await;
+                let session = session.to_owned();
+                self.hand_out(Record { key, row, attempts, failed: 0, session }).await;
             }
         }
         let gone: Vec<String> = attempts.into_keys().collect();

@@ -27,6 +27,12 @@ pub trait RowHandler: Send + Sync + 'static {
     /// Handles one row. An error takes back what it wrote, and the row is `failed` with what it says.
     fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send;
 
+    /// The columns of the source that it reads from every row: a batch whose source lacks one is refused
+    /// before a row is claimed. Default: none that is known beforehand.
+    fn columns(&self) -> &[String] {
+        &[]
+    }
+
     /// Handles several rows at once whose effects are elsewhere, and answers for each; without it each row
     /// goes to [`handle`](Self::handle).
     fn handle_page(
@@ -92,6 +98,10 @@ impl SqlHandler {
 }
 
 impl RowHandler for SqlHandler {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
     async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
         let mut values = Vec::with_capacity(self.columns.len());
         for column in &self.columns {

@@ -5,6 +5,7 @@
 
 use crate::batch::{Batch, column, rows_of};
 use crate::catalogue::{Shown, shown};
+use crate::columns;
 use crate::error::BatchError;
 use crate::source::Source;
 use crate::tables::Tables;
@@ -48,11 +49,15 @@ impl Keys {
         let source = batch.source.clone();
         let refuse = |problem: String| Err(BatchError::refused(&batch.job, problem));
         if let Err(error) = rows_of(database, tables.any_key()).await {
-            let Source { name, key_name, .. } = &source;
-            return match error.is_transient() {
-                true => Err(error.into()),
-                false => refuse(format!("cannot read key `{key_name}` of {name}: {error}")),
+            let Source { name, key_name, from, .. } = &source;
+            if error.is_transient() {
+                return Err(error.into());
+            }
+            let why = match columns::of(database, from).await {
+                Ok(has) if !has.contains(key_name) => columns::lacks(name, key_name, &has),
+                _ => error.to_string(),
             };
+            return refuse(format!("cannot read key `{key_name}` of {name}: {why}"));
         }
         let (collation, is_rowid, is_assumed) = match shown(database, &source).await? {
             Shown::Unique { collation, is_rowid } => (collation, is_rowid, false),

@@ -18,12 +18,8 @@ pub(crate) struct Later {
 
 struct Waiting {
     record: Record,
-    failed: u32,
     due: Instant,
 }
-
-/// A row and how often it has failed.
-pub(crate) type Tried = (Record, u32);
 
 impl Later {
     pub(crate) fn new(retry: Retry) -> Self {
@@ -34,19 +30,26 @@ impl Later {
         self.waiting.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Whether there is room for more.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.len() < MANY
     }
 
     /// How long a row waits that has failed once more, if it is tried again.
-    pub(crate) fn wait(&self, failed: u32, error: &HandlerError) -> Option<Duration> {
-        self.retry.after(failed, error.again(), random())
+    pub(crate) fn wait(&self, record: &Record, error: &HandlerError) -> Option<Duration> {
+        self.retry.after(record.failed + 1, error.again(), random())
     }
 
-    /// Tries a row again after this time.
-    pub(crate) fn put(&mut self, record: Record, failed: u32, wait: Duration) {
-        self.waiting.push(Waiting { record, failed, due: Instant::now() + wait });
+    /// Tries a row again, which has failed once more, after this time.
+    pub(crate) fn put(&mut self, mut record: Record, wait: Duration, error: &HandlerError) {
+        record.failed += 1;
+        let (key, failed) = (record.key(), record.failed);
+        tracing::warn!(key, failed, %error, ?wait, "a row is tried again");
+        self.waiting.push(Waiting { record, due: Instant::now() + wait });
     }
 
     /// Resolves when the time of a row has come.
@@ -58,9 +61,9 @@ impl Later {
     }
 
     /// The rows whose time has come.
-    pub(crate) fn take_due(&mut self) -> Vec<Tried> {
+    pub(crate) fn take_due(&mut self) -> Vec<Record> {
         let now = Instant::now();
         let due = self.waiting.extract_if(.., |row| row.due <= now);
-        due.map(|row| (row.record, row.failed)).collect()
+        due.map(|row| row.record).collect()
     }
 }

@@ -9,6 +9,10 @@
 //! | [`handler`] | [`RowHandler`]: what is done with a row |
 //! | [`progress`] | how far it is, and what came of it |
 //! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
+//! | [`collision`] | a row that was handled twice, and by whom |
+//! | [`import`] | rows that were finished before, in a log of somebody else |
+//! | `columns` | the columns of a source, before a row is claimed |
+//! | `ours` | whether the tables of the log are ours |
 //! | `catalogue` | whether the catalogue shows a key unique |
 //! | `identity` | what a job is of: its source and key, stored and compared |
 //! | `keys` | what keys must be, before and while it runs |
@@ -18,7 +22,7 @@
 //! | `later` | rows that have failed and are tried again |
 //! | `pace` | how many rows are claimed and taken at a time |
 //! | `session` | the lease of an instance |
-//! | `tables` | the statements: of the log, of the rows, of the proof, of the jobs |
+//! | `tables` | the statements: of the log, of the rows, of the proof, of the jobs, of imports |
 //!
 //! A row is **claimed** before it is handled: its entry in the processing log is inserted, and the primary key
 //! lets one instance win. Its effects commit together with the end of that entry, and only if the claim
@@ -27,11 +31,15 @@
 pub mod batch;
 mod catalogue;
 mod claimer;
+pub mod collision;
+mod columns;
 pub mod error;
 pub mod handler;
 mod identity;
+pub mod import;
 mod keys;
 mod later;
+mod ours;
 mod pace;
 pub mod part;
 pub mod progress;
@@ -44,8 +52,10 @@ pub mod verify;
 mod worker;
 
 pub use batch::Batch;
+pub use collision::{Collision, HandledBy};
 pub use error::BatchError;
 pub use handler::{RowHandler, SqlHandler};
+pub use import::{Finished, Imported};
 pub use part::Part;
 pub use progress::{BatchProgress, FailedRow, Summary};
 pub use record::Record;

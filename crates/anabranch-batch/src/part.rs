@@ -62,11 +62,8 @@ impl Part {
     /// The part of N that a key belongs to.
     #[must_use]
     pub fn index(key: &str, count: u32, hashed: bool) -> u32 {
-        let by_number = key.parse::<i64>().ok().filter(|_| !hashed);
-        match by_number {
-            Some(number) => number.rem_euclid(i64::from(count)) as u32,
-            None => HashRule::fnv1a32(key) % count,
-        }
+        let by_number = HashRule::integer(key, count).filter(|_| !hashed);
+        by_number.unwrap_or_else(|| HashRule::fnv1a32(key) % count)
     }
 
     /// Whether a key belongs to it.
@@ -133,6 +130,10 @@ mod tests {
         assert_eq!(Part::index("-1", 3, false), 2);
         assert_eq!(Part::index("abc", 3, false), HashRule::fnv1a32("abc") % 3);
         assert_eq!(Part::index("7", 3, true), HashRule::fnv1a32("7") % 3);
+        // 10^30 + 7 and its negative; numeric keys may be as long as they like.
+        assert_eq!(Part::index("1000000000000000000000000000007", 3, false), 2);
+        assert_eq!(Part::index("-1000000000000000000000000000007", 3, false), 1);
+        assert_eq!(Part::index("1.5", 3, false), HashRule::fnv1a32("1.5") % 3);
     }
 
     #[test]

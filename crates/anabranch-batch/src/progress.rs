@@ -13,6 +13,8 @@ pub struct BatchProgress {
     pub succeeded: u64,
     /// Rows that failed here.
     pub failed: u64,
+    /// Rows that have failed here in a way that may pass, and wait for another attempt.
+    pub waiting: u64,
     /// Rows that were done, here or elsewhere, when that was looked up last.
     pub done: u64,
     /// All rows there were then.
@@ -30,6 +32,8 @@ pub struct Summary {
     pub succeeded: u64,
     /// Rows that failed here.
     pub failed: u64,
+    /// Further attempts at rows that had failed in a way that may pass.
+    pub retried: u64,
     /// Rows whose claim somebody else had by the time that they were to be stored; nothing of them was.
     pub lost: u64,
     /// The sessions of this instance: one, unless its lease ran out.
@@ -68,17 +72,31 @@ pub(crate) struct Counts {
     pub(crate) succeeded: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) lost: AtomicU64,
+    pub(crate) waiting: AtomicU64,
+    pub(crate) retried: AtomicU64,
     pub(crate) started: Instant,
 }
 
 impl Counts {
     pub(crate) fn new() -> Self {
         let zero = || AtomicU64::new(0);
-        Self { succeeded: zero(), failed: zero(), lost: zero(), started: Instant::now() }
+        let (succeeded, failed, lost, waiting, retried) = (zero(), zero(), zero(), zero(), zero());
+        Self { succeeded, failed, lost, waiting, retried, started: Instant::now() }
     }
 
     pub(crate) fn add(counter: &AtomicU64, rows: usize) {
         counter.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// Rows that have waited are tried again.
+    pub(crate) fn try_again(&self, rows: usize) {
+        self.give_back(rows);
+        Self::add(&self.retried, rows);
+    }
+
+    /// Rows that have waited are given back.
+    pub(crate) fn give_back(&self, rows: usize) {
+        self.waiting.fetch_sub(rows as u64, Ordering::Relaxed);
     }
 
     /// Rows that the workers are done with.
@@ -94,6 +112,7 @@ impl Counts {
         BatchProgress {
             succeeded: self.succeeded.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
+            waiting: self.waiting.load(Ordering::Relaxed),
             done,
             rows,
             rate,

@@ -12,8 +12,10 @@ pub(crate) const KEY_COLUMNS: usize = 2;
 pub struct Record {
     pub(crate) key: String,
     pub(crate) row: Row,
-    /// How often it has failed before.
+    /// How often it has failed before this claim.
     pub(crate) attempts: u32,
+    /// How often it has failed since.
+    pub(crate) failed: u32,
     /// Whose claim it is.
     pub(crate) session: String,
 }
@@ -55,6 +57,6 @@ impl Record {
     /// Which attempt this is: 1 for the first.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.attempts + 1
+        self.attempts + self.failed + 1
     }
 }

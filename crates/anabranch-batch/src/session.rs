@@ -29,7 +29,7 @@ impl Session {
         let (part, lease) = (batch.part, batch.lease);
         let new = move |tables: &Tables| {
             let id = uuid::Uuid::now_v7().to_string();
-            let begin = tables.begin(&id, part, &anabranch_runtime::host(), lease);
+            let begin = tables.begin(&id, &part.to_string(), &anabranch_runtime::host(), lease);
             (id, begin)
         };
         let (id, begin) = new(tables);

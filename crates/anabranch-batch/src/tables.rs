@@ -1,13 +1,18 @@
 //! The processing log, its sessions and jobs, as statements.
 
+mod imports;
 mod jobs;
 mod proof;
 mod rows;
 
+pub(crate) use rows::columns_of;
+
 use crate::part::Part;
+use crate::record::Record;
 use crate::source::{Source, quoted};
 use anabranch_store::database::{Dialect, Kind, Statement};
 use anabranch_store::{Value, params};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How a row stands in the processing log.
@@ -28,6 +33,9 @@ pub(crate) enum Left {
     FailedBefore(i64),
 }
 
+const LOG: [&str; 9] =
+    ["job", "key", "state", "session", "part", "attempts", "error", "claimed_us", "finished_us"];
+
 /// The tables of a batch, as statements write them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tables {
@@ -37,6 +45,8 @@ pub(crate) struct Tables {
     /// By which rows are gone through, if not by that of their key.
     collation: Option<String>,
     pub(crate) job: String,
+    /// The name of the log, as it was given.
+    name: String,
     log: String,
     /// Every success, also one that should not be: what the proof is made of.
     history: String,
@@ -53,6 +63,7 @@ impl Tables {
             source,
             collation: None,
             job: job.to_owned(),
+            name: log.to_owned(),
             log: quoted(log),
             history: quoted(&format!("{log}_history")),
             sessions: quoted(&format!("{log}_sessions")),
@@ -88,6 +99,27 @@ impl Tables {
         ));
         create.push(self.create_jobs());
         create.into_iter().map(|sql| Statement::new(sql, vec![])).collect()
+    }
+
+    /// A name as the catalogue is asked for it.
+    pub(crate) fn in_catalogue(&self, name: &str) -> String {
+        match self.kind {
+            Kind::Postgres => quoted(name),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// The tables that it makes, with the columns that they must have.
+    pub(crate) fn columns(&self) -> [(String, &'static [&'static str]); 4] {
+        let of = |suffix: &str, columns: &'static [&'static str]| {
+            (format!("{}{suffix}", self.name), columns)
+        };
+        [
+            of("", &LOG),
+            of("_history", &["job", "key", "session", "part", "at_us"]),
+            of("_sessions", &["id", "job", "part", "host", "pid", "started_us", "lease_us"]),
+            of("_jobs", &["job", "kind", "source", "key_column", "stored_us"]),
+        ]
     }
 
     fn is_any(&self, column: &str, place: u8) -> String {
@@ -178,24 +210,11 @@ impl Tables {
     }
 
     /// Rows are done, if they are still claimed by this session.
-    pub(crate) fn succeed(&self, session: &str, part: &str, keys: &[&str]) -> Vec<Statement> {
-        if keys.is_empty() {
+    pub(crate) fn succeed(&self, session: &str, part: &str, done: &[&Record]) -> Vec<Statement> {
+        if done.is_empty() {
             return Vec::new();
         }
         let (log, history, now) = (&self.log, &self.history, self.now);
-        let any = self.is_any("key", 3);
-        let list: Value = keys.iter().map(Value::from).collect();
-        let update = format!(
-            "UPDATE {log} SET state = '{}', attempts = attempts + 1, error = NULL, finished_us = {now} \
-             WHERE job = $1 AND session = $2 AND state = '{}' AND {any}",
-            state::SUCCESS,
-            state::CLAIMED
-        );
-        let update = Statement::fence(
-            update,
-            vec![self.job.as_str().into(), session.into(), list.clone()],
-            keys.len() as u64,
-        );
         let each = match self.kind {
             Kind::Postgres => "unnest($4::text[]) AS k (value)",
             _ => "json_each($4) AS k",
@@ -204,6 +223,7 @@ impl Tables {
             "INSERT INTO {history} (job, key, session, part, at_us) \
              SELECT $1, k.value, $2, $3, {now} FROM {each}"
         );
+        let list: Value = done.iter().map(|record| Value::from(record.key())).collect();
         let note =
             Statement::new(note, vec![self.job.as_str().into(), session.into(), part.into(), list]);
         // By the keys: a plan that was made while the table was small would go through all of it for as long
@@ -213,14 +233,31 @@ impl Tables {
             Kind::Postgres => vec![Statement::new(by_index, vec![])],
             _ => Vec::new(),
         };
-        statements.extend([note, update]);
+        statements.push(note);
+        let update = format!(
+            "UPDATE {log} SET state = '{}', attempts = attempts + $4, error = NULL, finished_us = {now} \
+             WHERE job = $1 AND session = $2 AND state = '{}' AND {}",
+            state::SUCCESS,
+            state::CLAIMED,
+            self.is_any("key", 3)
+        );
+        // Nearly all have succeeded at once.
+        let mut by_tries = BTreeMap::<u32, Vec<&str>>::new();
+        for record in done {
+            by_tries.entry(record.failed + 1).or_default().push(record.key());
+        }
+        for (tries, keys) in by_tries {
+            let list: Value = keys.iter().map(Value::from).collect();
+            let values = vec![self.job.as_str().into(), session.into(), list, tries.into()];
+            statements.push(Statement::fence(update.clone(), values, keys.len() as u64));
+        }
         statements
     }
 
-    /// A row has failed, if it is still claimed by this session.
-    pub(crate) fn fail(&self, session: &str, key: &str, error: &str) -> Statement {
+    /// A row has failed for the last time, if it is still claimed by the same session.
+    pub(crate) fn fail(&self, record: &Record, error: &str) -> Statement {
         let update = format!(
-            "UPDATE {} SET state = '{}', attempts = attempts + 1, error = $4, finished_us = {} \
+            "UPDATE {} SET state = '{}', attempts = attempts + $5, error = $4, finished_us = {} \
              WHERE job = $1 AND session = $2 AND key = $3 AND state = '{}'",
             self.log,
             state::FAILED,
@@ -228,7 +265,8 @@ impl Tables {
             state::CLAIMED
         );
         let error = error.replace('\0', "\u{fffd}");
-        Statement::fence(update, params![self.job.as_str(), session, key, error], 1)
+        let (session, key, tries) = (record.session.as_str(), record.key(), record.failed + 1);
+        Statement::fence(update, params![self.job.as_str(), session, key, error, tries], 1)
     }
 
     /// How many of some rows this session has ended, and how.
@@ -279,7 +317,7 @@ impl Tables {
     pub(crate) fn begin(
         &self,
         session: &str,
-        part: Part,
+        part: &str,
         host: &str,
         lease: Duration,
     ) -> Statement {
@@ -289,14 +327,8 @@ impl Tables {
              VALUES ($1, $2, $3, $4, $5, {now}, {now} + $6)",
             self.sessions
         );
-        let values = params![
-            session,
-            self.job.as_str(),
-            part.to_string(),
-            host,
-            std::process::id(),
-            micros(lease)
-        ];
+        let values =
+            params![session, self.job.as_str(), part, host, std::process::id(), micros(lease)];
         Statement::new(insert, values)
     }
 

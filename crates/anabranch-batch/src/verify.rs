@@ -4,6 +4,7 @@
 //! apart nor on the pages that they go through.
 
 use crate::batch::{column, rows_of};
+use crate::collision::{self, Collision};
 use crate::part::Part;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
@@ -64,8 +65,8 @@ pub struct Verified {
     pub gone: u64,
     /// Successes in the history. There must be one for each row that was handled well.
     pub history: u64,
-    /// Keys that were handled well more than once, the first few. There must be none.
-    pub collisions: Vec<String>,
+    /// Rows that were handled well more than once, the first few, and by whom. There must be none.
+    pub collisions: Vec<Collision>,
     /// Entries that say `success` though nothing of it is in the history, the first few. There must be none.
     pub unproven: Vec<String>,
     /// Keys of the history whose entry does not say `success`, the first few. There must be none.
@@ -79,8 +80,11 @@ impl Verified {
     pub fn violations(&self, must_be_done: bool) -> Vec<String> {
         let mut said = self.wrong_keys();
         said.extend(self.wrong_sums());
+        if !self.collisions.is_empty() {
+            let named: Vec<String> = self.collisions.iter().map(ToString::to_string).collect();
+            said.push(format!("rows handled more than once: {}", named.join(", ")));
+        }
         let examples = [
-            ("rows handled more than once", &self.collisions),
             ("rows without proof of success", &self.unproven),
             ("rows handled well that the log does not say so of", &self.unrecorded),
         ];
@@ -171,7 +175,7 @@ pub(crate) async fn verify(
     if verified.keys + verified.null_keys != verified.rows {
         verified.doubled = keys(database, tables.doubled(EXAMPLES)).await?;
     }
-    verified.collisions = keys(database, tables.collisions(EXAMPLES)).await?;
+    verified.collisions = collision::all(tables, database, EXAMPLES).await?;
     verified.unproven = keys(database, tables.unproven(EXAMPLES)).await?;
     verified.unrecorded = keys(database, tables.unrecorded(EXAMPLES)).await?;
     let at = database.at();

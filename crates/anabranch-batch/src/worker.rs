@@ -2,7 +2,7 @@
 
 use crate::error::is_waited_for;
 use crate::handler::RowHandler;
-use crate::later::{Later, Tried};
+use crate::later::Later;
 use crate::pace::Pace;
 use crate::progress::Counts;
 use crate::record::Record;
@@ -46,13 +46,20 @@ impl<H: RowHandler> Shared<H> {
         while more || !later.is_empty() {
             let page = tokio::select! {
                 biased;
-                () = later.due() => later.take_due(),
+                () = later.due() => {
+                    let page = later.take_due();
+                    self.counts.try_again(page.len());
+                    page
+                }
                 page = self.take(), if more && later.has_room() => {
                     more = page.is_some();
-                    page.into_iter().flatten().map(|record| (record, 0)).collect()
+                    page.unwrap_or_default()
                 }
                 // What waits is given back, like what was not begun.
-                () = told_to_stop(&mut stop), if !later.is_empty() => return self.drain().await,
+                () = told_to_stop(&mut stop), if !later.is_empty() => {
+                    self.counts.give_back(later.len());
+                    return self.drain().await;
+                }
             };
             self.handle(page, &mut later).await?;
         }
@@ -90,8 +97,7 @@ impl<H: RowHandler> Shared<H> {
     }
 
     /// Handles rows to their end, or to their next attempt.
-    async fn handle(&self, page: Vec<Tried>, later: &mut Later) -> Result<(), StoreError> {
-        let (mut page, mut failed): (Vec<Record>, Vec<u32>) = page.into_iter().unzip();
+    async fn handle(&self, mut page: Vec<Record>, later: &mut Later) -> Result<(), StoreError> {
         let mut outage = Backoff::default();
         // So many in one transaction; one by one, once nobody knows which of them fails.
         let mut at_once = page.len();
@@ -114,16 +120,15 @@ impl<H: RowHandler> Shared<H> {
             };
             let count = outcomes.len();
             let mut fence = Vec::new();
-            let done: Vec<&str> = keys(&page, &outcomes, true);
+            let done = well(&page, &outcomes);
             fence.extend(self.tables.succeed(&session, &self.part, &done));
             // How long those wait that are tried again.
             let mut waits = vec![None; count];
             for (number, outcome) in outcomes.iter().enumerate() {
                 let Err(error) = outcome else { continue };
-                waits[number] = later.wait(failed[number] + 1, error);
+                waits[number] = later.wait(&page[number], error);
                 if waits[number].is_none() {
-                    let fail = self.tables.fail(&session, page[number].key(), &error.to_string());
-                    fence.push(fail);
+                    fence.push(self.tables.fail(&page[number], &error.to_string()));
                 }
             }
             let again = waits.iter().flatten().count();
@@ -135,12 +140,10 @@ impl<H: RowHandler> Shared<H> {
                 Commit::Done => {
                     Counts::add(&self.counts.succeeded, done.len());
                     Counts::add(&self.counts.failed, count - done.len() - again);
-                    let tried = page.drain(..count).zip(failed.drain(..count));
-                    for (((record, failed), wait), outcome) in tried.zip(waits).zip(outcomes) {
+                    Counts::add(&self.counts.waiting, again);
+                    for ((record, wait), outcome) in page.drain(..count).zip(waits).zip(outcomes) {
                         if let (Some(wait), Err(error)) = (wait, outcome) {
-                            let (key, failed) = (record.key(), failed + 1);
-                            tracing::warn!(key, failed, %error, ?wait, "a row is tried again");
-                            later.put(record, failed, wait);
+                            later.put(record, wait, &error);
                         }
                     }
                     self.pace.measured(count, started.elapsed());
@@ -151,7 +154,6 @@ impl<H: RowHandler> Shared<H> {
                 Commit::Lost => {
                     self.settle(&session, &page[..1]).await?;
                     page.remove(0);
-                    failed.remove(0);
                 }
                 Commit::Away(error) if is_waited_for(&error) => {
                     if outage.complains() {
@@ -165,9 +167,14 @@ impl<H: RowHandler> Shared<H> {
                 }
                 Commit::Refused { .. } if count > 1 => at_once = 1,
                 Commit::Refused { error, .. } => {
-                    self.fail(&page[0], &error).await?;
-                    page.remove(0);
-                    failed.remove(0);
+                    let record = page.remove(0);
+                    match later.wait(&record, &error) {
+                        Some(wait) => {
+                            Counts::add(&self.counts.waiting, 1);
+                            later.put(record, wait, &error);
+                        }
+                        None => self.fail(&record, &error.to_string()).await?,
+                    }
                 }
             }
         }
@@ -220,7 +227,7 @@ impl<H: RowHandler> Shared<H> {
     async fn fail(&self, record: &Record, error: &str) -> Result<(), StoreError> {
         let mut outage = Backoff::default();
         loop {
-            let fail = self.tables.fail(&record.session, record.key(), error);
+            let fail = self.tables.fail(record, error);
             let tx = Tx::on(&self.database, self.idle);
             match tx.finish(vec![fail]).await {
                 Commit::Done => {
@@ -236,7 +243,7 @@ impl<H: RowHandler> Shared<H> {
                 Commit::Away(error) => return Err(error),
                 Commit::Refused { error, .. } => {
                     let at = self.database.at().to_owned();
-                    return Err(StoreError::Other { at, source: error.into() });
+                    return Err(StoreError::Other { at, source: error.to_string().into() });
                 }
             }
         }
@@ -276,8 +283,8 @@ async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
     }
 }
 
-/// The keys of rows that went well, or not.
-fn keys<'a>(page: &'a [Record], outcomes: &[Result<()>], well: bool) -> Vec<&'a str> {
+/// The rows that went well.
+fn well<'a>(page: &'a [Record], outcomes: &[Result<()>]) -> Vec<&'a Record> {
     let both = page.iter().zip(outcomes);
-    both.filter(|(_, outcome)| outcome.is_ok() == well).map(|(record, _)| record.key()).collect()
+    both.filter(|(_, outcome)| outcome.is_ok()).map(|(record, _)| record).collect()
 }

@@ -38,7 +38,7 @@ impl AcceptScope {
             return Ok(refusal);
         }
         let change = consumers.accept_scope(&change).await?;
-        eprintln!("accepted for `{name}`: {change}");
+        say!("accepted for `{name}`: {change}");
         Ok(ExitCode::SUCCESS)
     }
 }

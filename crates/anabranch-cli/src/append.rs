@@ -1,12 +1,13 @@
 //! Events from the command line: one, or JSON Lines from standard input.
 
+use crate::output;
 use crate::target::Target;
 use anabranch::{Append, Appended, Expected, Log, NewEvent, StreamId};
 use anyhow::Context;
 use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::io::{BufRead, Read, Write};
+use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
 /// Append one event, or many from standard input
@@ -110,17 +111,21 @@ struct Line {
 impl AppendEvent {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.target.create(None).await?;
-        if self.lines {
-            self.append_lines(&log).await?;
-        } else {
-            let (expected, json) = (self.expect, self.json);
-            let line = self.into_line()?;
-            let stream = line.stream.clone();
-            let append = Append::new().to(&stream, expected, [line.into_event()]);
-            print(&log.append_all(append).await?, json)?;
-        }
+        let appended = match self.lines {
+            true => self.append_lines(&log).await,
+            false => self.append_one(&log).await,
+        };
+        // Also of the lines before one that was refused.
         log.flush().await;
-        Ok(ExitCode::SUCCESS)
+        appended.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn append_one(self, log: &Log) -> anyhow::Result<()> {
+        let (expected, json) = (self.expect, self.json);
+        let line = self.into_line()?;
+        let stream = line.stream.clone();
+        let append = Append::new().to(&stream, expected, [line.into_event()]);
+        print(&log.append_all(append).await?, json)
     }
 
     fn into_line(self) -> anyhow::Result<Line> {
@@ -205,17 +210,16 @@ impl Line {
 }
 
 fn print(appended: &Appended, json: bool) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
     for recorded in appended.events() {
         let (position, version, id) = (recorded.position, recorded.version, recorded.id);
         if json {
             let object = serde_json::json!({ "position": position, "version": version, "id": id });
-            writeln!(output, "{object}")?;
+            output::line(object)?;
         } else {
-            writeln!(output, "{position} {version} {id}")?;
+            output::line(format_args!("{position} {version} {id}"))?;
         }
     }
-    Ok(output.flush()?)
+    Ok(())
 }
 
 fn batch(text: &str) -> Result<usize, String> {

@@ -17,7 +17,7 @@ impl Confirm {
         if self.yes {
             return None;
         }
-        eprintln!("error: {consequence}; add --yes if that is meant");
+        say!("error: {consequence}; add --yes if that is meant");
         Some(ExitCode::from(2))
     }
 }

@@ -39,7 +39,7 @@ impl Forget {
             return Ok(refusal);
         }
         consumers.forget(name).await?;
-        eprintln!("`{name}` is forgotten; what it wrote is still there");
+        say!("`{name}` is forgotten; what it wrote is still there");
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -46,7 +46,7 @@ impl Generations {
             return Ok(ExitCode::SUCCESS);
         }
         if found.is_empty() {
-            eprintln!("there are no generations yet; one is made when a worker joins");
+            say!("there are no generations yet; one is made when a worker joins");
             return Ok(ExitCode::SUCCESS);
         }
         let mut table = Table::new(["REPLICA SET", ">GENERATION", "WHEN", "WHY", "WHO HAD WHAT"]);

@@ -104,7 +104,7 @@ struct Source {
 impl ImportPositions {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(problem) = self.from.problem() {
-            eprintln!("error: {problem}");
+            say!("error: {problem}");
             return Ok(ExitCode::from(2));
         }
         let log = self.target.connect().await?;
@@ -122,12 +122,12 @@ impl ImportPositions {
         }
         if !plan.refusals.is_empty() {
             for refusal in &plan.refusals {
-                eprintln!("error: `{}`: {refusal}", self.consumer);
+                say!("error: `{}`: {refusal}", self.consumer);
             }
             return Ok(ExitCode::FAILURE);
         }
         if self.dry_run {
-            eprintln!("nothing was changed; leave --dry-run out and add --yes to import this");
+            say!("nothing was changed; leave --dry-run out and add --yes to import this");
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(refusal) = self.confirm.refusal(&consequence(&plan)) {
@@ -163,12 +163,12 @@ impl ImportPositions {
 
     fn advise(&self, log: &Log) {
         let name = &self.consumer;
-        eprintln!(
+        say!(
             "`{name}` goes on at these positions; start it, with any number of partitions or lanes"
         );
         match self.rule {
             Some(rule) if rule != log.hash_rule() && self.strategy != Strategy::Global => {
-                eprintln!(
+                say!(
                     "note: the log hashes by {}, so its partition must say with_rule(HashRule::{rule:?})",
                     log.hash_rule()
                 )

@@ -1,12 +1,15 @@
 //! The command `anabranch`.
 //!
 //! Standard output is data, standard error is everything else. Exit codes: 0 done, 1 failed, 2 wrong
-//! arguments.
+//! arguments, 130 and 143 ended by SIGINT and SIGTERM after what was made is removed. A reader of
+//! standard output that goes away changes none of them.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `target` | which log a command works on |
 //! | `output` | lines, JSON lines and tables |
+//! | `cut_short` | signals, and readers that go away |
+//! | `throwaway` | logs that a command makes for itself |
 //! | `percentiles` | what was measured, in three numbers |
 //! | `worker_process` | processes of this program's own |
 //! | `confirm` | what cannot be taken back |
@@ -33,7 +36,10 @@
 //! | `forget` | remove a consumer that no longer exists |
 //! | `bench` | how fast, beside the bare driver |
 
-#![allow(clippy::print_stdout, reason = "standard output is what this program is for")]
+#![warn(clippy::print_stderr)]
+
+#[macro_use]
+mod output;
 
 mod accept_scope;
 mod append;
@@ -41,13 +47,13 @@ mod batch;
 mod bench;
 mod chaos;
 mod confirm;
+mod cut_short;
 mod demo;
 mod forget;
 mod generations;
 mod import_positions;
 mod migrate;
 mod offsets;
-mod output;
 mod parked;
 mod partition;
 mod pause;
@@ -60,19 +66,28 @@ mod status;
 mod tail;
 mod target;
 mod tasks;
+mod throwaway;
 mod worker_process;
 mod workers;
 
 use anabranch::batch::BatchError;
 use anabranch::{AppendError, ImportError, RebuildError, ReplayError, StoreError};
 use clap::{Parser, Subcommand};
+use cut_short::CutShort;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments; 130 and 143 ended by SIGINT \
+    and SIGTERM, after what the command had made for itself was removed.
+
+A reader of standard output that goes away, as `head` does, is no failure: a command that only looks, or \
+    measures, ends with 0; one that changes or proves something finishes it, and its exit code says how \
+    that went.";
+
 /// Partitioned, elastic event processing that people can trust with their money.
 #[derive(Parser)]
-#[command(name = "anabranch", version, max_term_width = 100)]
+#[command(name = "anabranch", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -121,20 +136,40 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // It would say so on standard error, of all places, and panic.
+        .log_internal_errors(false)
         .init();
     match Box::pin(run(arguments.command)).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {}", message(&error));
-            ExitCode::FAILURE
+            let cut = error.downcast_ref::<CutShort>();
+            if cut != Some(&CutShort::Unread) {
+                say!("error: {}", message(&error));
+            }
+            cut.map_or(ExitCode::FAILURE, CutShort::code)
         }
     }
+}
+
+/// Says what is wrong with the arguments. A URL in the wrong place is not repeated: it may hold a password.
+fn refuse(error: &clap::Error) -> ! {
+    let given = || std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let urls: Vec<String> = given()
+        .filter_map(|argument| argument.find("postgres").map(|start| argument[start..].to_owned()))
+        .filter(|url| url.contains(':'))
+        .collect();
+    if urls.is_empty() {
+        error.exit();
+    }
+    let said = error.render().to_string();
+    say_on!("{}", urls.iter().fold(said, |said, url| said.replace(url, "postgres://…")));
+    std::process::exit(error.exit_code())
 }
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {

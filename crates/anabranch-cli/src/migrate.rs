@@ -1,5 +1,6 @@
 //! Create or upgrade a log, or print how.
 
+use crate::output;
 use crate::target::Target;
 use anabranch::HashRule;
 use clap::Args;
@@ -29,11 +30,11 @@ impl Migrate {
         let migrations = anabranch::migrations(&self.target.url)?;
         if self.print {
             let rule = self.hash_rule.unwrap_or_default();
-            print!("{}", migrations.script(&self.target.namespace, rule));
+            output::print(format_args!("{}", migrations.script(&self.target.namespace, rule)))?;
             return Ok(ExitCode::SUCCESS);
         }
         let log = self.target.create(self.hash_rule).await?;
-        eprintln!(
+        say!(
             "the log `{}` in {} has all migrations up to schema version {}, and the hash rule {}",
             self.target.namespace,
             log.at(),

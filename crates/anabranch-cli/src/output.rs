@@ -1,18 +1,78 @@
-//! What commands print on standard output: lines, JSON lines and plain tables.
+//! What commands print on standard output: lines, JSON lines and plain tables; and what they say on
+//! standard error. Neither need have a reader: `println!` and `eprintln!` panic without one.
 
 use anabranch::Event;
 use jiff::Timestamp;
 use serde::Serialize;
-use std::fmt::{Display, Write as _};
-use std::io::Write as _;
+use std::fmt::{Arguments, Display, Write as _};
+use std::io::{ErrorKind, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Says a line on standard error.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::output::say(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// Says the beginning of a line.
+macro_rules! say_on {
+    ($($text:tt)*) => {
+        $crate::output::say(format_args!($($text)*))
+    };
+}
+
+/// What [`say!`] does; in one piece, since several processes may share a terminal.
+pub(crate) fn say(text: Arguments<'_>) {
+    let _ = std::io::stderr().write_all(text.to_string().as_bytes());
+}
+
+/// Whether the reader of standard output is gone.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line.
 pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
-    match writeln!(std::io::stdout(), "{text}") {
-        // Whoever reads has seen enough, as `head` does.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+    print(format_args!("{text}\n"))
+}
+
+/// Prints text as it is. A reader that is gone, as `head` is once it has seen enough, is no error: what
+/// a command does is finished, and its exit code says how that went.
+pub(crate) fn print(text: Arguments<'_>) -> anyhow::Result<()> {
+    if is_closed() {
+        return Ok(());
+    }
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            CLOSED.store(true, Ordering::Relaxed);
+            Ok(())
+        }
         written => Ok(written?),
     }
+}
+
+/// Whether nobody reads what is printed any more, so that a command which only prints may end.
+pub(crate) fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
+/// Resolves when the reader goes away, though nothing is printed meanwhile.
+pub(crate) async fn closed() {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd;
+        use tokio::io::Interest;
+        use tokio::net::unix::pipe::Sender;
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+        // Unchecked: nothing is written by this copy, so it may block. It fails for a file, which has
+        // no reader that could go.
+        if let Ok(watched) = stdout.and_then(Sender::from_owned_fd_unchecked)
+            && watched.ready(Interest::ERROR).await.is_ok()
+        {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Prints one JSON object as a line.

@@ -129,7 +129,7 @@ impl List {
         }
         if parked.is_empty() {
             let what = state.map_or("parked or retrying", KeyState::name);
-            eprintln!("`{}` has no {what} keys", self.name);
+            say!("`{}` has no {what} keys", self.name);
             return Ok(());
         }
         let mut table = Table::new([
@@ -201,7 +201,7 @@ impl Retry {
             consumers.retry_parked(name, key).await?;
         }
         let asked = count(keys.len() as u64, "key");
-        eprintln!("asked for {asked} of `{name}` to be tried again; {BY_WHOM}");
+        say!("asked for {asked} of `{name}` to be tried again; {BY_WHOM}");
         Ok(())
     }
 }
@@ -216,7 +216,7 @@ impl Skip {
             consumers.skip_parked(name, key).await?;
             "the first event"
         };
-        eprintln!("asked for {what} of `{key}` to be left out; {BY_WHOM}");
+        say!("asked for {what} of `{key}` to be left out; {BY_WHOM}");
         Ok(())
     }
 }

@@ -32,7 +32,7 @@ impl Pause {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let name = &self.name;
         self.target.consumers().await?.pause(name).await?;
-        eprintln!("`{name}` is paused; `anabranch resume {name}` lets it go on");
+        say!("`{name}` is paused; `anabranch resume {name}` lets it go on");
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -43,15 +43,15 @@ impl Resume {
         let before = consumers.status(name).await?;
         consumers.resume(name).await?;
         match (before.paused, before.outage.is_some()) {
-            (false, false) if before.retrying_keys > 0 => eprintln!(
+            (false, false) if before.retrying_keys > 0 => say!(
                 "`{name}` was neither paused nor stopped, so nothing has changed; {} of its keys wait for \
                  their next attempt, and `anabranch parked retry {name} --all` tries them now",
                 before.retrying_keys
             ),
             (false, false) => {
-                eprintln!("`{name}` was neither paused nor stopped, so nothing has changed");
+                say!("`{name}` was neither paused nor stopped, so nothing has changed");
             }
-            _ => eprintln!("`{name}` goes on"),
+            _ => say!("`{name}` goes on"),
         }
         Ok(ExitCode::SUCCESS)
     }

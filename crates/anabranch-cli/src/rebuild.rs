@@ -145,9 +145,7 @@ impl Switch {
             return Ok(refusal);
         }
         rebuild.switch().await?;
-        eprintln!(
-            "`{name}` is version {new} now; the old tables are kept with _old in their names"
-        );
+        say!("`{name}` is version {new} now; the old tables are kept with _old in their names");
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -170,7 +168,7 @@ impl Abandon {
             return Ok(refusal);
         }
         rebuild.abandon().await?;
-        eprintln!("`{next}` is gone, and so are its tables");
+        say!("`{next}` is gone, and so are its tables");
         Ok(ExitCode::SUCCESS)
     }
 }

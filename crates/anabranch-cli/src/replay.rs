@@ -92,7 +92,7 @@ impl Replay {
             true => "its worker does it now",
             false => "no worker runs it now, so the next one that does will do it",
         };
-        eprintln!("asked `{name}` to begin again after position {to}; {who}");
+        say!("asked `{name}` to begin again after position {to}; {who}");
         Ok(ExitCode::SUCCESS)
     }
 }

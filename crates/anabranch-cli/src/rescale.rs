@@ -97,7 +97,7 @@ impl Rescale {
 
     fn advise(&self, plan: &Plan) {
         let Self { consumer, from, to, .. } = self;
-        eprintln!(
+        say!(
             "nothing was changed and nothing has to be: each slot keeps its position, so minimum and \
              lag are the same before and after"
         );
@@ -105,7 +105,7 @@ impl Rescale {
             return;
         }
         for worker in &plan.running {
-            eprintln!("warning: `{consumer}` is still run by {}", in_words(worker));
+            say!("warning: `{consumer}` is still run by {}", in_words(worker));
         }
         let old = match plan.running.len() as u64 {
             0 => "no worker runs one of the old partitions now".to_owned(),
@@ -113,7 +113,7 @@ impl Rescale {
                 format!("stop the {} of the old partitions, in any order", count(running, "worker"))
             }
         };
-        eprintln!(
+        say!(
             "next: start {} with TOTAL_PARTITIONS={to} and PARTITION_KEY=0 to {}; {old}",
             match to {
                 1 => "1 process".to_owned(),

@@ -46,7 +46,7 @@ impl SkipToHead {
             return Ok(refusal);
         }
         let head = consumers.skip_to_head(name).await?;
-        eprintln!("`{name}` goes on after position {head}; it stood at {}", before.position);
+        say!("`{name}` goes on after position {head}; it stood at {}", before.position);
         Ok(ExitCode::SUCCESS)
     }
 }

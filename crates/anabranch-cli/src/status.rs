@@ -108,7 +108,7 @@ impl Status {
             return Ok(ExitCode::SUCCESS);
         }
         if all.is_empty() {
-            eprintln!("there are no consumers yet; one appears when it first runs");
+            say!("there are no consumers yet; one appears when it first runs");
             return Ok(ExitCode::SUCCESS);
         }
         print(&all, &pools)?;

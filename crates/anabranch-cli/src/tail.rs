@@ -61,6 +61,8 @@ impl Tail {
             tokio::select! {
                 printed = self.print_all(events) => printed?,
                 interrupted = tokio::signal::ctrl_c() => interrupted?,
+                // The next event, which would show it, may never come.
+                () = output::closed() => {}
             }
         } else if self.after.is_some() {
             self.print_all(log.read(query).after(after).events()).await?;
@@ -88,6 +90,9 @@ impl Tail {
     async fn print_all(&self, mut events: EventStream) -> anyhow::Result<()> {
         while let Some(event) = events.next().await {
             self.print(&event?)?;
+            if output::is_closed() {
+                break;
+            }
         }
         Ok(())
     }

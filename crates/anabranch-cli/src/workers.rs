@@ -28,7 +28,7 @@ impl Workers {
             return Ok(ExitCode::SUCCESS);
         }
         if workers.is_empty() {
-            eprintln!("there are no workers");
+            say!("there are no workers");
             return Ok(ExitCode::SUCCESS);
         }
         let mut table = Table::new([

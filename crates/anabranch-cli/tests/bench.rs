@@ -134,3 +134,23 @@ fn batches_are_measured_by_one_instance_and_by_three() {
     }
     assert_eq!(tables(here.path()), 0);
 }
+
+/// Both sides read the log before they are measured, and each begins in every second repeat.
+#[test]
+fn the_order_of_the_sides_decides_nothing() {
+    let here = tempfile::tempdir().unwrap();
+    let order = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.current_dir(here.path()).env_remove("RUST_LOG").stdin(Stdio::null());
+        command.args(["bench", "project", "--events", "500", "--repeats", "2"]).args(more);
+        command.args(["--cases", "nothing", "--url", "sqlite:x.db"]);
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        let (_, measured) = said.split_once("both sides have read the log once\n").unwrap();
+        let sides = measured.lines().filter(|line| line.starts_with("nothing: repeat"));
+        let sides: Vec<bool> = sides.map(|line| line.contains("limit")).collect();
+        assert_eq!(sides.len(), 8, "{said}");
+        [sides[0], sides[3], sides[4], sides[7]]
+    };
+    assert_eq!(order(&[]), [true, false, false, true]);
+    assert_eq!(order(&["--swap"]), [false, true, true, false]);
+}

@@ -102,6 +102,16 @@ impl Append {
         self
     }
 
+    /// Gives the events that have no id of their caller's one of yours, in order.
+    pub fn with_ids(mut self, mut id: impl FnMut() -> Uuid) -> Self {
+        for event in self.parts.iter_mut().flat_map(|part| &mut part.events) {
+            if !event.id_is_callers() {
+                event.set_id(id());
+            }
+        }
+        self
+    }
+
     /// The events, stream by stream.
     #[must_use]
     pub fn parts(&self) -> &[StreamAppend] {

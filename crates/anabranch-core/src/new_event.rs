@@ -64,9 +64,12 @@ impl NewEvent {
     /// succeeds; with another body it is an error.
     #[must_use]
     pub fn with_id(mut self, id: Uuid) -> Self {
-        self.id = id;
-        self.id_is_callers = true;
+        self.set_id(id);
         self
+    }
+
+    pub(crate) fn set_id(&mut self, id: Uuid) {
+        (self.id, self.id_is_callers) = (id, true);
     }
 
     /// The version of the type's schema, 1 unless said otherwise.

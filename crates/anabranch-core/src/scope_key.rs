@@ -42,7 +42,7 @@ impl ScopeKey {
                 return Err(InputError { subject: whose(part), problem: InputProblem::Colon });
             }
         }
-        check_name(&scope.to_string(), MAX_NAME_BYTES, || "scope key".to_owned())?;
+        check_name(&scope.partition_key(), MAX_NAME_BYTES, || "scope key".to_owned())?;
         Ok(scope)
     }
 

@@ -57,8 +57,8 @@ pub enum HashRule {
     Fnv1a,
     /// MD5 of the key's UTF-8 bytes, read as a 128-bit big-endian number.
     Md5,
-    /// A key that is a decimal integer by its value (so that −1 is the last slot); any other key by
-    /// FNV-1a.
+    /// A key that is a decimal integer, of any length, by its value (so that −1 is the last slot); any
+    /// other key by FNV-1a.
     Integer,
 }
 
@@ -70,12 +70,34 @@ impl HashRule {
         let number = match self {
             Self::Fnv1a => Self::fnv1a32(key) % slots,
             Self::Md5 => (Self::md5_128(key) % u128::from(SLOTS)) as u32,
-            Self::Integer => match key.parse::<i64>() {
-                Ok(number) => number.rem_euclid(i64::from(SLOTS)) as u32,
-                Err(_) => Self::fnv1a32(key) % slots,
-            },
+            Self::Integer => {
+                Self::integer(key, slots).unwrap_or_else(|| Self::fnv1a32(key) % slots)
+            }
         };
         Slot(number as u16)
+    }
+
+    /// What is left of a decimal integer of any length when it is divided: 0 to `divisor` − 1, also for
+    /// numbers below zero. Nothing if the text is no decimal integer, or the divisor is 0.
+    ///
+    /// ```
+    /// use anabranch_core::HashRule;
+    /// assert_eq!(HashRule::integer("7", 3), Some(1));
+    /// assert_eq!(HashRule::integer("-1", 3), Some(2));
+    /// assert_eq!(HashRule::integer("100000000000000000000000000000000000000007", 10), Some(7));
+    /// assert_eq!(HashRule::integer("1.5", 3), None);
+    /// ```
+    #[must_use]
+    pub fn integer(text: &str, divisor: u32) -> Option<u32> {
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number || divisor == 0 {
+            return None;
+        }
+        let wide = u64::from(divisor);
+        let left = digits.bytes().fold(0, |left, byte| (left * 10 + u64::from(byte - b'0')) % wide);
+        let is_below = text.starts_with('-') && left > 0;
+        Some(if is_below { wide - left } else { left } as u32)
     }
 
     /// FNV-1a, 32 bits.
@@ -165,7 +187,18 @@ mod tests {
         }
         assert_eq!(HashRule::Integer.slot("5041").get(), 1);
         assert_eq!(HashRule::Integer.slot("-1").get(), 5039);
-        assert_eq!(HashRule::Integer.slot("ord-1"), HashRule::Fnv1a.slot("ord-1"));
+        for (key, slot) in [
+            // 2^63 and 2^64, and the same below zero; 10^40.
+            ("9223372036854775808", 2528),
+            ("18446744073709551616", 16),
+            ("-9223372036854775809", 2511),
+            ("10000000000000000000000000000000000000000", 4960),
+        ] {
+            assert_eq!(HashRule::Integer.slot(key).get(), slot, "{key}");
+        }
+        for text in ["ord-1", "", "-", "+", "--1", "1e3", "1.0", " 1", "٣"] {
+            assert_eq!(HashRule::Integer.slot(text), HashRule::Fnv1a.slot(text), "{text}");
+        }
     }
 
     #[test]
@@ -175,6 +208,29 @@ mod tests {
     }
 
     proptest! {
+        /// The number is made from its remainder, by long multiplication, so that nothing here divides.
+        #[test]
+        fn integers_of_any_length_follow_id_modulo_n(
+            times in proptest::collection::vec(0..10_u32, 0..60), rest in 0..SLOTS,
+            sign in prop_oneof![Just(""), Just("+"), Just("-")], zeros in 0..3_usize,
+        ) {
+            let mut carry = u32::from(rest);
+            let mut digits = Vec::new();
+            for digit in times.iter().rev() {
+                let sum = digit * u32::from(SLOTS) + carry;
+                digits.push(sum % 10);
+                carry = sum / 10;
+            }
+            let head = if carry > 0 { carry.to_string() } else { String::new() };
+            let tail: String = digits.iter().rev().map(u32::to_string).collect();
+            let key = format!("{sign}{}{head}{tail}0", "0".repeat(zeros));
+            // A zero behind it is ten times as much.
+            let rest = u32::from(rest) * 10 % u32::from(SLOTS);
+            let is_below = sign == "-" && rest > 0;
+            let expected = if is_below { u32::from(SLOTS) - rest } else { rest };
+            prop_assert_eq!(u32::from(HashRule::Integer.slot(&key).get()), expected, "{}", key);
+        }
+
         #[test]
         fn slots_agree_with_deployed_partitions(key in ".*", id in any::<i64>()) {
             for n in (1..=SLOTS).filter(|n| SLOTS.is_multiple_of(*n)) {

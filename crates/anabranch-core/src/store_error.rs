@@ -28,7 +28,11 @@ pub enum StoreError {
         source: Source,
     },
     /// The database does not let this user in.
-    #[error("{at} refused the login: {}; check user and password, and pg_hba.conf", root(.source))]
+    #[error(
+        "{at} refused the login: {}; check user and password (in a URL, a % of the password is %25), and \
+         pg_hba.conf",
+        root(.source)
+    )]
     LoginRefused {
         /// Which database.
         at: String,

@@ -11,7 +11,7 @@ use crate::row::event_of_row;
 use crate::schema::Sql;
 use crate::session::{Connection, prepare};
 use anabranch_core::decide::{Decision, Ids, Known, decide};
-use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Position, StreamId};
+use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Limits, Position, StreamId};
 use anabranch_store::sql::{Names, positions};
 use futures_util::future::{try_join, try_join_all};
 use std::collections::{HashMap, HashSet};
@@ -44,6 +44,7 @@ pub(crate) struct Appending {
     pub(crate) classes: Classes,
     pub(crate) rule: HashRule,
     pub(crate) guesses: Guesses,
+    pub(crate) limits: Limits,
 }
 
 /// Whose transaction it is.
@@ -51,6 +52,8 @@ pub(crate) struct Appending {
 pub(crate) enum Session<'a> {
     /// One of our own, which this module begins and ends.
     Own(&'a Connection),
+    /// One of our own that somebody else begins and ends.
+    Open(&'a Connection),
     /// The caller's, which is only used.
     Callers(&'a Transaction<'a>),
 }
@@ -67,7 +70,9 @@ pub(crate) type Value<'a> = (&'a (dyn ToSql + Sync), Type);
 impl Session<'_> {
     pub(crate) async fn ready<'s>(&self, sql: &'s str) -> Result<Ready<'s>, Error> {
         match self {
-            Self::Own(session) => prepare(session, sql).await.map(Ready::Prepared),
+            Self::Own(session) | Self::Open(session) => {
+                prepare(session, sql).await.map(Ready::Prepared)
+            }
             Self::Callers(_) => Ok(Ready::Text(sql)),
         }
     }
@@ -78,7 +83,9 @@ impl Session<'_> {
         values: &[Value<'_>],
     ) -> Result<Vec<Row>, Error> {
         match self {
-            Self::Own(session) => statement.query(session.client(), values).await,
+            Self::Own(session) | Self::Open(session) => {
+                statement.query(session.client(), values).await
+            }
             Self::Callers(tx) => statement.query(*tx, values).await,
         }
     }
@@ -90,14 +97,14 @@ impl Session<'_> {
     async fn begin_with(&self, begin: &str) -> Result<(), Error> {
         match self {
             Self::Own(session) => session.batch_execute(begin).await,
-            Self::Callers(_) => Ok(()),
+            Self::Open(_) | Self::Callers(_) => Ok(()),
         }
     }
 
     pub(crate) async fn end(&self, how: &str) -> Result<(), Error> {
         match self {
             Self::Own(session) => session.batch_execute(how).await,
-            Self::Callers(_) => Ok(()),
+            Self::Open(_) | Self::Callers(_) => Ok(()),
         }
     }
 }
@@ -168,6 +175,17 @@ impl Appending {
             answer.unwrap_or_else(|| Ok(decided.next().expect("one for each that was ready")))
         };
         Ok(answers.into_iter().map(answer).collect())
+    }
+
+    /// Stores appends in a transaction that is not this module's: all of them are answered, since it waits for
+    /// the locks.
+    pub(crate) async fn append_in(
+        &self,
+        session: Session<'_>,
+        appends: &[&Append],
+    ) -> Result<Vec<Result<Appended, AppendError>>, Error> {
+        let answers = self.append(session, appends, Ids::All, Locking::Wait).await?;
+        Ok(answers.into_iter().map(|answer| answer.expect("who waits misses no lock")).collect())
     }
 
     /// The first round trip.

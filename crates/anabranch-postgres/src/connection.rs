@@ -1,19 +1,18 @@
-//! URLs, and how sessions of a server are opened.
+//! How sessions of a server are opened.
 
 use crate::error::Failure;
 use crate::hosts::Hosts;
 use crate::room::{self, Room, Seen};
 use crate::session::{Bare, Connection};
-use crate::tls;
-use anabranch_core::{InputError, InputProblem, StoreError};
+use crate::{tls, url};
+use anabranch_core::StoreError;
 use anabranch_store::{Durability, Home};
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio_postgres::config::Host;
-use tokio_postgres::{AsyncMessage, Config, Error, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{AsyncMessage, Error, SimpleQueryMessage, SimpleQueryRow};
 
 /// How long to wait for the server, unless the URL says otherwise.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -43,13 +42,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn parse(url: &str, durability: Durability) -> Result<Self, StoreError> {
-        let mut config: Config = url.parse().map_err(|error| bad_url(&error))?;
-        // A password with an @ in it that is not encoded would end up in the name of the host.
-        let odd = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
-        if config.get_hosts().iter().any(odd) {
-            let problem = "holds more than one @; write those of the password as %40";
-            return Err(refuse(problem.to_owned()).into());
-        }
+        let mut config = url::parse(url)?;
         if config.get_hosts().is_empty() {
             config.host("localhost");
         }
@@ -61,7 +54,7 @@ impl Server {
         }
         let silence = *config.get_tcp_user_timeout().unwrap_or(&SILENCE);
         config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(silence);
-        let at = describe(&config);
+        let at = url::describe(&config);
         let tls = tls::connector(config.get_ssl_mode())
             .map_err(|error| StoreError::Other { at: at.clone(), source: error.into() })?;
         let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_WAIT);
@@ -159,16 +152,6 @@ impl Server {
     }
 }
 
-/// The URL is not repeated: it may hold a password.
-fn bad_url(error: &tokio_postgres::Error) -> InputError {
-    let cause = std::error::Error::source(error).map_or(error.to_string(), ToString::to_string);
-    refuse(format!("{cause}; write it as postgres://user:password@host:5432/database"))
-}
-
-fn refuse(problem: String) -> InputError {
-    InputError { subject: "PostgreSQL URL".to_owned(), problem: InputProblem::BadUrl(problem) }
-}
-
 /// The rows among the answers to statements that were sent as text.
 pub(crate) fn rows(answers: &[SimpleQueryMessage]) -> impl Iterator<Item = &SimpleQueryRow> {
     answers.iter().filter_map(|answer| match answer {
@@ -180,41 +163,4 @@ pub(crate) fn rows(answers: &[SimpleQueryMessage]) -> impl Iterator<Item = &Simp
 /// A number of a row that is text.
 pub(crate) fn int(row: &SimpleQueryRow, name: &str) -> Option<i32> {
     row.get(name)?.parse().ok()
-}
-
-/// `postgres://user@host:port/database`.
-fn describe(config: &Config) -> String {
-    let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
-    let ports = config.get_ports();
-    let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
-        let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
-        match host {
-            Host::Tcp(host) => format!("{host}:{port}"),
-            Host::Unix(path) => format!("{}:{port}", path.display()),
-        }
-    });
-    let hosts = hosts.collect::<Vec<_>>().join(",");
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-    format!("postgres://{user}{hosts}/{database}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn messages_never_hold_the_password() {
-        let server = Server::parse("postgres://app:secret@db:6543/shop", Durability::Full).unwrap();
-        assert_eq!(server.at, "postgres://app@db:6543/shop");
-        let Err(error) = Server::parse("postgres://app:secret@db:x/shop", Durability::Full) else {
-            panic!("that is no port")
-        };
-        assert!(!error.to_string().contains("secret"), "{error}");
-        assert!(error.to_string().contains("write it as postgres://"), "{error}");
-        let Err(error) = Server::parse("postgres://app:se@cret@db/shop", Durability::Full) else {
-            panic!("that is no host")
-        };
-        assert!(error.to_string().contains("%40"), "{error}");
-        assert!(!format!("{error} {error:?}").contains("cret"), "{error}");
-    }
 }

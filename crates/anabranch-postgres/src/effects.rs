@@ -1,6 +1,7 @@
 //! Where consumers write: the sessions of their transactions, signs of life, and what the server knows.
 
 use crate::activity;
+use crate::append::Appending;
 use crate::error::Failure;
 use crate::keys::Classes;
 use crate::life;
@@ -12,9 +13,12 @@ use crate::session::{Purpose, lock};
 use crate::shared::{READING, Secured, Shared, opened};
 use crate::transaction::{PostgresSession, Source};
 use crate::wake::Wake;
-use anabranch_core::StoreError;
+use anabranch_core::{Limits, StoreError};
+use anabranch_store::Row;
+use anabranch_store::control::ONLY_READS;
 use anabranch_store::database::{
-    Blocked, Database, Dialect, LifeSign, RowWatch, Session, Shortage, Statement, Topic, Who,
+    Blocked, Database, Dialect, End, Failed, LifeSign, Reason, RowWatch, Session, Shortage,
+    Statement, Topic, Who,
 };
 use anabranch_store::migration::Schema;
 use futures_util::future::BoxFuture;
@@ -34,11 +38,14 @@ pub(crate) struct Effects {
     control: Pool,
     /// Where they run if no session can be opened for them.
     instead: Option<Pool>,
+    /// Where callers read their tables, turn by turn with reads of the log.
+    queries: Pool,
     /// The most of those at the same time.
     sessions: usize,
     dialect: Dialect,
     wake: Arc<Wake>,
     schema: Schema,
+    appending: Arc<Appending>,
     /// Set for a worker that has what it needs.
     secured: Mutex<Option<Secured>>,
 }
@@ -48,21 +55,35 @@ impl Effects {
     /// appends.
     pub(crate) fn new(
         shared: &Arc<Shared>,
-        sessions: usize,
+        (sessions, readers): (usize, usize),
         dialect: Dialect,
         wake: Arc<Wake>,
         schema: Schema,
+        appending: Arc<Appending>,
     ) -> Self {
         let transactions = shared.lanes(sessions);
-        let instead = Use { purpose: Purpose::Effects, limit: sessions, ..READING };
-        let instead = Some(shared.work.lent_as(instead));
+        let reading = Use { purpose: Purpose::Effects, ..READING };
+        let instead = Some(shared.work.lent_as(Use { limit: sessions, ..reading }));
+        let queries = shared.work.lent_as(Use { limit: readers, ..reading });
         let (control, shared, secured) = (shared.control(), Arc::clone(shared), Mutex::default());
-        Self { shared, transactions, instead, control, sessions, dialect, wake, schema, secured }
+        Self {
+            shared,
+            transactions,
+            instead,
+            queries,
+            control,
+            sessions,
+            dialect,
+            wake,
+            schema,
+            appending,
+            secured,
+        }
     }
 
     fn session(&self, source: Source, who: &Who) -> Box<dyn Session> {
         let (server, wake) = (self.shared.server.clone(), Arc::clone(&self.wake));
-        Box::new(PostgresSession::new(server, source, wake, who))
+        Box::new(PostgresSession::new(server, source, wake, &self.appending, who))
     }
 
     fn life(&self, worker: &str) -> Life {
@@ -94,6 +115,25 @@ impl Database for Effects {
         self.session(Source::Pool(self.transactions.clone(), self.instead.clone()), who)
     }
 
+    fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>> {
+        let who = Who { worker: String::new(), lane: "query".to_owned() };
+        let (server, wake) = (self.shared.server.clone(), Arc::clone(&self.wake));
+        let source = Source::Pool(self.queries.clone(), None);
+        let mut session = PostgresSession::new(server, source, wake, &self.appending, &who);
+        session.only_reads();
+        Box::pin(async move {
+            match session.run(vec![query], End::Commit).await {
+                Ok(answers) => Ok(answers.into_iter().next().unwrap_or_default().rows),
+                // It is the transaction that is read-only, not the server.
+                Err(Failed { statement, reason: Reason::Store(StoreError::ReadOnly { .. }) }) => {
+                    let said = ONLY_READS.to_owned();
+                    Err(Failed { statement, reason: Reason::Refused { said } })
+                }
+                Err(failed) => Err(failed),
+            }
+        })
+    }
+
     fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
         Ok(Arc::new(Self {
             shared: Arc::clone(&self.shared),
@@ -101,10 +141,12 @@ impl Database for Effects {
             control: self.shared.control(),
             // A busy set must not use up what others read and append with.
             instead: None,
+            queries: self.queries.clone(),
             sessions: self.sessions,
             dialect: self.dialect.clone(),
             wake: Arc::clone(&self.wake),
             schema: self.schema,
+            appending: Arc::clone(&self.appending),
             secured: Mutex::default(),
         }))
     }
@@ -171,6 +213,10 @@ impl Database for Effects {
 
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         MIGRATIONS.require_newest(self.at(), &self.dialect.namespace, self.schema)
+    }
+
+    fn limits(&self) -> Limits {
+        self.appending.limits
     }
 
     fn dialect(&self) -> &Dialect {

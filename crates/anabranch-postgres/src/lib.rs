@@ -28,7 +28,8 @@
 //! | `shared` | the sessions that all logs and sets of a process share |
 //! | `pool` | sessions that are lent, opened and closed |
 //! | `session` | a session: its statements, what it is set up for |
-//! | `connection` | URLs, and how sessions are opened |
+//! | `url` | what a URL says, and what of it may be shown |
+//! | `connection` | how sessions are opened |
 //! | `hosts` | which of several servers to connect to |
 //! | `room` | how many connections the server has room for |
 //! | `look_alikes` | servers and poolers that only look like PostgreSQL |
@@ -62,6 +63,7 @@ mod look_alikes;
 mod pool;
 mod read;
 mod ready;
+mod refusal;
 mod room;
 mod row;
 mod row_watch;
@@ -72,6 +74,7 @@ mod shared;
 mod store;
 mod tls;
 mod transaction;
+mod url;
 mod value;
 mod wake;
 

@@ -136,6 +136,10 @@ impl Link {
         Self { inner: Arc::new(inner), task: OnceLock::new() }
     }
 
+    pub(crate) fn server(&self) -> &Server {
+        &self.inner.server
+    }
+
     fn start(&self) {
         if std::mem::take(&mut lock(&self.inner.wants).rests) {
             self.inner.changed.notify_one();

@@ -1,7 +1,7 @@
 //! Statements that are ready to be sent: prepared, and fenced where they must change what they say.
 
 use crate::session::{Connection, prepare};
-use crate::value::{Bound, values_of};
+use crate::value::{Bound, as_text, values_of};
 use anabranch_store::database::{Answer, Expect, InsertRows, Statement, Topic, Work};
 use anabranch_store::{Row, Value};
 use futures_util::TryStreamExt;
@@ -38,8 +38,8 @@ impl Unmet {
 /// A statement that is ready to be sent without a round trip before it.
 pub(crate) enum Ready {
     Plain(Prepared),
-    /// With one array for each column.
-    Columns(Prepared),
+    /// With one array for each column, and which columns hold arrays themselves.
+    Columns(Prepared, Vec<bool>),
     /// Nothing to insert.
     Nothing,
 }
@@ -63,15 +63,18 @@ impl Ready {
                 prepare(session, &sql).await.map(Self::Plain)
             }
             (Work::Signal(Topic::Workers), _) => prepare(session, signal).await.map(Self::Plain),
-            (Work::Signal(Topic::Tasks), _) => Ok(Self::Nothing),
+            // Appends are not sent with others.
+            (Work::Signal(Topic::Tasks | Topic::Permits) | Work::Appends(_), _) => {
+                Ok(Self::Nothing)
+            }
             (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
             (Work::Rows(insert), _) => {
-                let sql = set_wise(session, insert).await?;
+                let (sql, of_arrays) = set_wise(session, insert).await?;
                 let sql = match statement.expect {
                     Expect::Changes(_) => fenced(&sql, insert.columns.len()),
                     _ => sql,
                 };
-                prepare(session, &sql).await.map(Self::Columns)
+                prepare(session, &sql).await.map(|prepared| Self::Columns(prepared, of_arrays))
             }
         }
     }
@@ -88,15 +91,15 @@ impl Ready {
         let (prepared, values) = match (self, &statement.work) {
             (Self::Plain(prepared), Work::Sql(_, values)) => (prepared, values.as_slice()),
             (Self::Plain(prepared), _) => (prepared, [].as_slice()),
-            (Self::Columns(prepared), Work::Rows(insert)) => {
-                let columns = columns(insert);
-                let bound: Vec<Bound<'_>> = columns.iter().chain(&expected).map(Bound).collect();
+            (Self::Columns(prepared, of_arrays), Work::Rows(insert)) => {
+                let columns = columns(insert, of_arrays);
+                let bound = Bound::all(columns.iter().chain(&expected));
                 let changed = session.execute_raw(prepared, bound).await?;
                 return Ok(Answer { changed, rows: Vec::new() });
             }
             _ => return Ok(Answer::default()),
         };
-        let bound: Vec<Bound<'_>> = values.iter().chain(&expected).map(Bound).collect();
+        let bound = Bound::all(values.iter().chain(&expected));
         if statement.expect != Expect::Rows {
             let changed = session.execute_raw(prepared, bound).await?;
             return Ok(Answer { changed, rows: Vec::new() });
@@ -124,16 +127,38 @@ fn fenced(sql: &str, values: usize) -> String {
     )
 }
 
-/// `INSERT … SELECT` from one array for each column: one statement for any number of rows.
-async fn set_wise(session: &Connection, insert: &InsertRows) -> Result<String, Error> {
+/// `INSERT … SELECT` from one array for each column: one statement for any number of rows. There are no
+/// arrays of arrays of any length, so those go as text. Says which columns do.
+async fn set_wise(session: &Connection, insert: &InsertRows) -> Result<(String, Vec<bool>), Error> {
     let (table, columns) = (&insert.table, insert.columns.join(", "));
     let shape = session.prepare_cached(&format!("SELECT {columns} FROM {table}")).await?;
-    let array = |(number, column): (usize, &tokio_postgres::Column)| {
-        format!("${}::{}[]", number + 1, type_name(column.type_()))
+    let kinds: Vec<&Type> = shape.columns().iter().map(tokio_postgres::Column::type_).collect();
+    let of_arrays: Vec<bool> = kinds.iter().map(|kind| is_array(kind)).collect();
+    let numbered = || kinds.iter().enumerate().map(|(number, kind)| (number + 1, *kind));
+    let array = |(number, kind)| match is_array(kind) {
+        true => format!("${number}::text[]"),
+        false => format!("${number}::{}[]", type_name(kind)),
     };
-    let arrays: Vec<String> = shape.columns().iter().enumerate().map(array).collect();
-    let (arrays, conflict) = (arrays.join(", "), &insert.conflict);
-    Ok(format!("INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}"))
+    let value = |(number, kind)| match is_array(kind) {
+        true => format!("c{number}::{}", type_name(kind)),
+        false => format!("c{number}"),
+    };
+    let arrays = numbered().map(array).collect::<Vec<_>>().join(", ");
+    let rows = match of_arrays.contains(&true) {
+        false => format!("SELECT * FROM unnest({arrays})"),
+        true => {
+            let names: Vec<String> = numbered().map(|(number, _)| format!("c{number}")).collect();
+            let values: Vec<String> = numbered().map(value).collect();
+            let (values, names) = (values.join(", "), names.join(", "));
+            format!("SELECT {values} FROM unnest({arrays}) AS new ({names})")
+        }
+    };
+    let conflict = &insert.conflict;
+    Ok((format!("INSERT INTO {table} ({columns}) {rows} {conflict}"), of_arrays))
+}
+
+fn is_array(kind: &Type) -> bool {
+    matches!(kind.kind(), Kind::Array(_))
 }
 
 fn type_name(kind: &Type) -> String {
@@ -143,7 +168,13 @@ fn type_name(kind: &Type) -> String {
     }
 }
 
-fn columns(insert: &InsertRows) -> Vec<Value> {
-    let column = |number: usize| insert.rows.iter().map(|row| row[number].clone()).collect();
+fn columns(insert: &InsertRows, of_arrays: &[bool]) -> Vec<Value> {
+    let column = |number: usize| {
+        let values = insert.rows.iter().map(|row| &row[number]);
+        match of_arrays.get(number) {
+            Some(true) => values.map(as_text).collect(),
+            _ => values.cloned().collect(),
+        }
+    };
     (0..insert.columns.len()).map(column).collect()
 }

@@ -1,11 +1,13 @@
 //! Statements in a transaction of the caller's.
 
+use crate::append::Session;
 use crate::error::Failure;
+use crate::refusal;
 use crate::store::Postgres;
 use crate::value::Bound;
-use anabranch_core::StoreError;
+use anabranch_core::{Append, StoreError};
 use anabranch_store::Value;
-use anabranch_store::database::{Answer, Expect, InsertRows, Statement, Work};
+use anabranch_store::database::{Answer, Expect, Failed, InsertRows, Statement, Work};
 use tokio_postgres::Transaction;
 
 impl Postgres {
@@ -29,8 +31,7 @@ impl Postgres {
         statements: Vec<Statement>,
     ) -> Result<(), StoreError> {
         for statement in statements {
-            let answer = self.run_one(tx, &statement).await;
-            let answer = answer.map_err(|error| Failure::from(error).at(self.at_server()))?;
+            let answer = self.run_one(tx, &statement).await?;
             if matches!(statement.expect, Expect::Changes(changes) if changes != answer.changed) {
                 let source = "a statement did not match what it must change; roll back".into();
                 return Err(StoreError::Other { at: self.at_server().to_owned(), source });
@@ -39,25 +40,43 @@ impl Postgres {
         Ok(())
     }
 
+    async fn append_all_in(
+        &self,
+        tx: &Transaction<'_>,
+        appends: &[Append],
+    ) -> Result<Answer, StoreError> {
+        let at = self.at_server();
+        let appends: Vec<&Append> = appends.iter().collect();
+        let answers = self.appending().append_in(Session::Callers(tx), &appends).await;
+        let answers = answers.map_err(|error| Failure::from(error).at(at))?;
+        let answer = Answer::of_appends(answers);
+        answer.map_err(|reason| Failed { statement: None, reason }.into_store_error(at))
+    }
+
     async fn run_one(
         &self,
         tx: &Transaction<'_>,
         statement: &Statement,
-    ) -> Result<Answer, tokio_postgres::Error> {
+    ) -> Result<Answer, StoreError> {
+        let failed = |error| {
+            let reason = refusal::reason(self.at_server(), &Failure::from(error), Some(statement));
+            Failed { statement: None, reason }.into_store_error(self.at_server())
+        };
         let mut changed = 0;
         match &statement.work {
-            Work::Sql(sql, values) => changed = execute(tx, sql, values).await?,
+            Work::Sql(sql, values) => changed = execute(tx, sql, values).await.map_err(failed)?,
             Work::Rows(insert) => {
                 let sql = insert_one(insert);
                 for row in &insert.rows {
-                    changed += execute(tx, &sql, row).await?;
+                    changed += execute(tx, &sql, row).await.map_err(failed)?;
                 }
             }
+            Work::Appends(appends) => return self.append_all_in(tx, appends).await,
             // It is somebody else's transaction.
             Work::Begun => {}
             // Only the transaction itself knows when it commits, so here the NOTIFY is part of it.
             Work::Signal(topic) => {
-                tx.batch_execute(&self.signal_statement(*topic)).await?;
+                tx.batch_execute(&self.signal_statement(*topic)).await.map_err(failed)?;
             }
         }
         Ok(Answer { changed, rows: Vec::new() })
@@ -69,7 +88,7 @@ async fn execute(
     sql: &str,
     values: &[Value],
 ) -> Result<u64, tokio_postgres::Error> {
-    tx.execute_raw(sql, values.iter().map(Bound)).await
+    tx.execute_raw(sql, Bound::all(values)).await
 }
 
 fn insert_one(insert: &InsertRows) -> String {

@@ -47,6 +47,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0006_fleet.sql"),
             admits: 5,
         },
+        Migration {
+            version: 7,
+            name: "permits",
+            sql: include_str!("../migrations/0007_permits.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
     reads_from: 5,

@@ -52,9 +52,8 @@ pub struct Postgres {
 
 struct Inner {
     server: Server,
-    appending: Appending,
+    appending: Arc<Appending>,
     namespace: Namespace,
-    limits: Limits,
     appends: Pool,
     waiting: Pool,
     reads: Pool,
@@ -84,25 +83,22 @@ impl Postgres {
         let waiting =
             Use { limit: WAITING_SESSIONS, growth: Growth::Always, wait: LOCK_WAIT, ..appending };
         let reading = Use { limit: options.readers, ..READING };
+        let (classes, guesses) = (Classes::of(&namespace), Guesses::default());
+        let appending = Arc::new(Appending { sql, classes, rule, guesses, limits: options.limits });
         let inner = Inner {
             waiting: lent(waiting),
             reads: lent(reading),
             scans: lent(Use { purpose: Purpose::Scan, ..reading }),
             effects: Arc::new(Effects::new(
                 &shared,
-                options.sessions,
+                (options.sessions, options.readers),
                 dialect,
                 Arc::clone(&wake),
                 found,
+                Arc::clone(&appending),
             )),
             wake,
-            appending: Appending {
-                sql,
-                classes: Classes::of(&namespace),
-                rule,
-                guesses: Guesses::default(),
-            },
-            limits: options.limits,
+            appending,
             namespace,
             appends,
             decided: Decided::default(),
@@ -137,7 +133,7 @@ impl Postgres {
         tx: &Transaction<'_>,
         append: Append,
     ) -> Result<Appended, AppendError> {
-        append.validate(&self.inner.limits)?;
+        append.validate(&self.inner.appending.limits)?;
         let failed = |error| Failure::from(error).at(&self.inner.server.at);
         let isolation = "SELECT current_setting('transaction_isolation')";
         let isolation = tx.query_typed(isolation, &[]).await.map_err(failed)?;
@@ -148,9 +144,8 @@ impl Postgres {
         }
         let session = Session::Callers(tx);
         let appending = &self.inner.appending;
-        let mut answers =
-            appending.append(session, &[&append], Ids::All, Locking::Wait).await.map_err(failed)?;
-        let answer = answers.remove(0).expect("who waits for locks misses none")?;
+        let mut answers = appending.append_in(session, &[&append]).await.map_err(failed)?;
+        let answer = answers.remove(0)?;
         // Only the transaction itself knows when it commits, so here the NOTIFY is part of it.
         let notify = format!("NOTIFY {}", wake::channel(&self.inner.namespace));
         tx.batch_execute(&notify).await.map_err(failed)?;
@@ -161,6 +156,10 @@ impl Postgres {
 impl Postgres {
     pub(crate) fn at_server(&self) -> &str {
         &self.inner.server.at
+    }
+
+    pub(crate) fn appending(&self) -> &Appending {
+        &self.inner.appending
     }
 
     pub(crate) fn signal_statement(&self, topic: Topic) -> String {
@@ -394,7 +393,7 @@ impl LogStore for Postgres {
     }
 
     fn limits(&self) -> Limits {
-        self.inner.limits
+        self.inner.appending.limits
     }
 
     fn hash_rule(&self) -> HashRule {

@@ -3,14 +3,16 @@
 //! Begin, statements, fence and commit leave in one go; the answers are taken as they arrive. If one
 //! fails, the server refuses those after it, and answers the commit with a rollback.
 
+use crate::append::{self, Appending};
 use crate::connection::Server;
 use crate::error::Failure;
 use crate::link::{Check, Link, to_the_end};
 use crate::pool::Pool;
 use crate::ready::{OURS, Ready, Unmet};
+use crate::refusal::reason;
 use crate::session::{Connection, Lease, Lent};
 use crate::wake::Wake;
-use anabranch_core::StoreError;
+use anabranch_core::{Append, StoreError};
 use anabranch_store::database::{
     Answer, End, Expect, Failed, Reason, Session, Statement, Topic, Who, Work,
 };
@@ -80,19 +82,35 @@ pub(crate) struct PostgresSession {
     /// How a transaction begins.
     begin: String,
     open: Option<Lease>,
-    /// Whether there are tasks to tell of once it is committed. That is done afterwards, since a NOTIFY
-    /// takes a lock of the whole server, and there may be many.
-    tasks: bool,
+    /// The topics to signal once it is committed. That is done afterwards, since a NOTIFY takes a lock of
+    /// the whole server, and there may be many.
+    topics: [bool; Topic::ALL.len()],
+    /// Whether there are events to tell of, likewise.
+    events: bool,
+    appending: Arc<Appending>,
 }
 
 impl PostgresSession {
-    pub(crate) fn new(server: Server, source: Source, wake: Arc<Wake>, who: &Who) -> Self {
+    pub(crate) fn new(
+        server: Server,
+        source: Source,
+        wake: Arc<Wake>,
+        appending: &Arc<Appending>,
+        who: &Who,
+    ) -> Self {
         let (mut begin, who) = (begin(who), who.name());
         if matches!(source, Source::Link(_)) {
             begin += &format!("; SET LOCAL lock_timeout = {}", BEAT_LOCK_WAIT.as_millis());
         }
         let signal = wake.signal_statement(Topic::Workers);
-        Self { server, source, wake, who, signal, begin, open: None, tasks: false }
+        let (open, appending) = (None, Arc::clone(appending));
+        let (topics, events) = ([false; Topic::ALL.len()], false);
+        Self { server, source, wake, who, signal, begin, open, topics, events, appending }
+    }
+
+    /// It writes nothing: the server sees to that.
+    pub(crate) fn only_reads(&mut self) {
+        self.begin += "; SET TRANSACTION READ ONLY";
     }
 
     /// The same transaction, for a task that does not end with its caller.
@@ -105,7 +123,9 @@ impl PostgresSession {
             signal: self.signal.clone(),
             begin: self.begin.clone(),
             open: self.open.take(),
-            tasks: std::mem::take(&mut self.tasks),
+            topics: std::mem::take(&mut self.topics),
+            events: std::mem::take(&mut self.events),
+            appending: Arc::clone(&self.appending),
         }
     }
 
@@ -120,7 +140,7 @@ impl PostgresSession {
             (answers, taken)
         });
         let (answers, mut taken) = sent.await;
-        (self.open, self.tasks) = (taken.open.take(), taken.tasks);
+        (self.open, self.topics, self.events) = (taken.open.take(), taken.topics, taken.events);
         answers
     }
 
@@ -139,9 +159,14 @@ impl PostgresSession {
         if check.is_some() {
             statements.push(Check::statement());
         }
-        self.tasks |= statements.iter().any(|one| matches!(one.work, Work::Signal(Topic::Tasks)));
-        let own = Own { signal: &self.signal, begin: &self.begin };
-        let work = batch(session, own, &statements, begun, end);
+        for statement in &statements {
+            if let Work::Signal(topic @ (Topic::Tasks | Topic::Permits)) = statement.work {
+                self.topics[topic as usize] = true;
+            }
+        }
+        self.events |= statements.iter().any(is_append);
+        let own = Own { signal: &self.signal, begin: &self.begin, appending: &self.appending };
+        let work = in_pieces(session, own, &statements, begun, end);
         // A heartbeat runs nobody's statements.
         let patience = if check.is_some() { self.server.silence } else { PATIENCE };
         let Ok(result) = tokio::time::timeout(patience, work).await else {
@@ -157,19 +182,26 @@ impl PostgresSession {
                 match end {
                     End::Commit => {
                         lease.give_back();
-                        if std::mem::take(&mut self.tasks) {
-                            self.wake.announce(Topic::Tasks);
+                        let topics = std::mem::take(&mut self.topics);
+                        let told = Topic::ALL.into_iter().zip(topics).filter(|(_, tell)| *tell);
+                        told.for_each(|(topic, _)| self.wake.announce(topic));
+                        if std::mem::take(&mut self.events) {
+                            self.wake.appended();
                         }
                     }
                     End::Open { .. } => self.open = Some(lease),
                 }
                 Ok(answers)
             }
-            Err(failed) => {
-                let is_local = failed.statement.is_some()
-                    && failed.error.code().is_none()
-                    && !failed.error.is_closed();
-                let failure = Failure::from(failed.error);
+            Err(FirstError { statement, what: What::Refused(reason) }) => {
+                if self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok() {
+                    lease.give_back();
+                }
+                Err(Failed { statement, reason })
+            }
+            Err(FirstError { statement, what: What::Said(error, fence) }) => {
+                let is_local = statement.is_some() && error.code().is_none() && !error.is_closed();
+                let failure = Failure::from(error);
                 if failure.is_stale_plan() {
                     // A table has changed since it was prepared: on another session it is prepared
                     // anew.
@@ -183,15 +215,16 @@ impl PostgresSession {
                 {
                     lease.give_back();
                 }
-                Err(match failed.fence {
-                    Some(Unmet::Unmatched) => {
-                        Failed { statement: failed.statement, reason: Reason::Unmatched }
-                    }
+                Err(match fence {
+                    Some(Unmet::Unmatched) => Failed { statement, reason: Reason::Unmatched },
                     // Which statement it was, nobody knows.
                     Some(Unmet::Ended) => {
                         Failed { statement: None, reason: Reason::TransactionEnded }
                     }
-                    None => Failed { statement: failed.statement, reason: reason(at, &failure) },
+                    None => {
+                        let blamed = statement.and_then(|number| statements.get(number));
+                        Failed { statement, reason: reason(at, &failure, blamed) }
+                    }
                 })
             }
         }
@@ -228,31 +261,28 @@ impl Drop for PostgresSession {
     }
 }
 
-/// What lies in the statement is the statement's fault; the rest is the database's.
-fn reason(at: &str, failure: &Failure) -> Reason {
-    match failure.at(at) {
-        StoreError::Other { source, .. } => Reason::Refused { said: source.to_string() },
-        other => Reason::Store(other),
-    }
-}
-
 /// The first error of a batch.
 struct FirstError {
     statement: Option<usize>,
-    error: Error,
-    /// Set where the error is the fence's way to say something.
-    fence: Option<Unmet>,
+    what: What,
+}
+
+enum What {
+    /// What the server or the driver said, and what that means where it is a fence's way to say something.
+    Said(Error, Option<Unmet>),
+    /// An append was refused.
+    Refused(Reason),
 }
 
 impl FirstError {
     fn at(statement: usize, error: Error) -> Self {
-        Self { statement: Some(statement), error, fence: None }
+        Self { statement: Some(statement), what: What::Said(error, None) }
     }
 }
 
 impl From<Error> for FirstError {
     fn from(error: Error) -> Self {
-        Self { statement: None, error, fence: None }
+        Self { statement: None, what: What::Said(error, None) }
     }
 }
 
@@ -261,6 +291,56 @@ impl From<Error> for FirstError {
 struct Own<'a> {
     signal: &'a str,
     begin: &'a str,
+    appending: &'a Appending,
+}
+
+/// A batch in pieces: what follows a change of tables can be prepared only after it, and what is appended is
+/// decided by what is read under its locks.
+async fn in_pieces(
+    session: &Connection,
+    own: Own<'_>,
+    statements: &[Statement],
+    begun: bool,
+    end: End,
+) -> Result<Vec<Answer>, FirstError> {
+    let last = statements.len().saturating_sub(1);
+    let parts =
+        |(place, one): (usize, &Statement)| is_append(one) || (place < last && changes_tables(one));
+    let Some(place) = statements.iter().enumerate().position(parts) else {
+        return batch(session, own, statements, begun, end).await;
+    };
+    let shifted = |error: FirstError| FirstError {
+        statement: error.statement.map(|later| later + place + 1),
+        ..error
+    };
+    let open = End::Open { idle: PATIENCE };
+    let mut answers = match &statements[place].work {
+        Work::Appends(appends) => {
+            let mut answers = batch(session, own, &statements[..place], begun, open).await?;
+            let appended = append_all(session, own.appending, appends).await;
+            answers.push(appended.map_err(|what| FirstError { statement: Some(place), what })?);
+            answers
+        }
+        _ => batch(session, own, &statements[..=place], begun, open).await?,
+    };
+    let rest = Box::pin(in_pieces(session, own, &statements[place + 1..], true, end)).await;
+    answers.extend(rest.map_err(shifted)?);
+    Ok(answers)
+}
+
+/// Appends in the open transaction of a session.
+async fn append_all(
+    session: &Connection,
+    appending: &Appending,
+    appends: &[Append],
+) -> Result<Answer, What> {
+    let appends: Vec<&Append> = appends.iter().collect();
+    let answers = appending.append_in(append::Session::Open(session), &appends).await;
+    Answer::of_appends(answers.map_err(|error| What::Said(error, None))?).map_err(What::Refused)
+}
+
+fn is_append(statement: &Statement) -> bool {
+    matches!(statement.work, Work::Appends(_))
 }
 
 async fn batch(
@@ -270,21 +350,6 @@ async fn batch(
     begun: bool,
     end: End,
 ) -> Result<Vec<Answer>, FirstError> {
-    // What follows a change of tables can be prepared only after it.
-    if let Some(change) = statements.iter().position(changes_tables)
-        && change + 1 < statements.len()
-    {
-        let (before, after) = statements.split_at(change + 1);
-        let open = End::Open { idle: PATIENCE };
-        let mut answers = Box::pin(batch(session, own, before, begun, open)).await?;
-        let rest = Box::pin(batch(session, own, after, true, end)).await;
-        let shifted = |error: FirstError| FirstError {
-            statement: error.statement.map(|later| later + change + 1),
-            ..error
-        };
-        answers.extend(rest.map_err(shifted)?);
-        return Ok(answers);
-    }
     let begin = match (begun, end) {
         (true, _) => None,
         (false, End::Commit) => Some(own.begin.to_owned()),
@@ -361,7 +426,7 @@ async fn batch(
             let is_fence = matches!(statements[number].expect, Expect::Changes(_))
                 || matches!(statements[number].work, Work::Begun);
             let fence = Unmet::said_by(&error).filter(|_| is_fence);
-            FirstError { fence, ..FirstError::at(number, error) }
+            FirstError { statement: Some(number), what: What::Said(error, fence) }
         })?);
     }
     match first_of(committed) {

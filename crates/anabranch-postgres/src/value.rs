@@ -1,6 +1,7 @@
 //! Values as PostgreSQL writes them, in the type that the statement asks for.
 
 use anabranch_store::Value;
+use anabranch_store::misfit::Misfit;
 use anabranch_store::value::time_text;
 use std::error::Error;
 use tokio_postgres::Row;
@@ -12,17 +13,44 @@ type Cause = Box<dyn Error + Send + Sync>;
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 pub(crate) const EPOCH_2000_US: i64 = 946_684_800_000_000;
 
-/// A value on its way to the server.
+/// A value on its way to the server, and which of the statement's values it is.
 #[derive(Debug)]
-pub(crate) struct Bound<'a>(pub(crate) &'a Value);
+pub(crate) struct Bound<'a> {
+    value: &'a Value,
+    number: usize,
+    /// Which value of an array.
+    element: Option<usize>,
+}
+
+impl<'a> Bound<'a> {
+    /// The values of a statement.
+    pub(crate) fn all(values: impl IntoIterator<Item = &'a Value>) -> Vec<Self> {
+        let bound = |(number, value)| Self { value, number: number + 1, element: None };
+        values.into_iter().enumerate().map(bound).collect()
+    }
+
+    fn elements(&self, values: &'a [Value]) -> Vec<Self> {
+        let bound =
+            |(element, value)| Self { value, number: self.number, element: Some(element + 1) };
+        values.iter().enumerate().map(bound).collect()
+    }
+}
 
 impl ToSql for Bound<'_> {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
-        match self.0 {
+        let written = match self.value {
             Value::Null => Ok(IsNull::Yes),
-            Value::Array(values) => array(values, kind, out),
+            Value::Array(values) => match kind.kind() {
+                Kind::Array(_) => return self.elements(values).to_sql(kind, out),
+                _ => json_array(self.value, kind, out),
+            },
             value => scalar(value, kind, out),
-        }
+        };
+        written.map_err(|problem| {
+            let misfit = Misfit::new(self.number, self.value, problem);
+            let wanted = Some(kind.to_string());
+            Box::new(Misfit { element: self.element, wanted, ..misfit }) as Cause
+        })
     }
 
     fn accepts(_: &Type) -> bool {
@@ -32,16 +60,43 @@ impl ToSql for Bound<'_> {
     to_sql_checked!();
 }
 
-fn array(values: &[Value], kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
-    match kind.kind() {
-        Kind::Array(_) => values.iter().map(Bound).collect::<Vec<_>>().to_sql(kind, out),
-        _ if *kind == Type::JSON || *kind == Type::JSONB => {
-            let json: serde_json::Value = values.iter().map(Value::to_json).collect();
-            text(&json.to_string(), kind, out)
-        }
-        _ => Err(format!("an array does not fit the type {kind}").into()),
+fn json_array(array: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+    if *kind != Type::JSON && *kind != Type::JSONB {
+        return Err(OF_ANOTHER_KIND.into());
+    }
+    array.fits_text()?;
+    text(&array.to_json().to_string(), kind, out)
+}
+
+/// An array in the server's own form, `{"a","b"}`; whatever else it is as it is.
+pub(crate) fn as_text(value: &Value) -> Value {
+    fn written(value: &Value) -> String {
+        let text = match value {
+            Value::Null => return "NULL".to_owned(),
+            Value::Array(values) => {
+                let values: Vec<String> = values.iter().map(written).collect();
+                return format!("{{{}}}", values.join(","));
+            }
+            Value::Bytes(bytes) => {
+                format!("\\x{}", bytes.iter().map(|b| format!("{b:02x}")).collect::<String>())
+            }
+            Value::Text(text) | Value::Json(text) => text.clone(),
+            Value::Float(number) => number.to_string(),
+            other => match other.to_json() {
+                serde_json::Value::String(text) => text,
+                json => json.to_string(),
+            },
+        };
+        format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+    }
+    match value {
+        Value::Array(_) => Value::Text(written(value)),
+        other => other.clone(),
     }
 }
+
+/// Why a value does not fit of which the server's type has no form.
+const OF_ANOTHER_KIND: &str = "it is of another kind";
 
 fn scalar(value: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
     match (value, kind) {
@@ -62,14 +117,17 @@ fn scalar(value: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Caus
         (Value::Bytes(bytes), &Type::BYTEA) => bytes.to_sql(kind, out),
         (Value::Uuid(id), &Type::UUID) => id.to_sql(kind, out),
         (Value::Time(micros), &Type::TIMESTAMPTZ | &Type::TIMESTAMP) => {
-            (micros - EPOCH_2000_US).to_sql(&Type::INT8, out)
+            micros.saturating_sub(EPOCH_2000_US).to_sql(&Type::INT8, out)
         }
         (Value::Text(text) | Value::Json(text), _) => self::text(text, kind, out),
         (Value::Int(number), _) => text(&number.to_string(), kind, out),
         (Value::Float(number), _) => text(&number.to_string(), kind, out),
         (Value::Uuid(id), _) => text(&id.to_string(), kind, out),
-        (Value::Time(micros), _) => text(&time_text(*micros), kind, out),
-        (value, _) => Err(format!("{value:?} does not fit the type {kind}").into()),
+        (Value::Time(micros), _) => {
+            value.fits_text()?;
+            text(&time_text(*micros).unwrap_or_default(), kind, out)
+        }
+        _ => Err(OF_ANOTHER_KIND.into()),
     }
 }
 
@@ -97,13 +155,24 @@ fn text(text: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
             let time: jiff::Timestamp = text.parse()?;
             (time.as_microsecond() - EPOCH_2000_US).to_sql(&Type::INT8, out)
         }
+        Type::TIMESTAMP => {
+            let time: jiff::civil::DateTime = text.parse()?;
+            let time = time.to_zoned(jiff::tz::TimeZone::UTC)?.timestamp();
+            (time.as_microsecond() - EPOCH_2000_US).to_sql(&Type::INT8, out)
+        }
+        Type::TIME => {
+            let time: jiff::civil::Time = text.parse()?;
+            let micros =
+                jiff::civil::Time::midnight().until(time)?.total(jiff::Unit::Microsecond)?;
+            (micros as i64).to_sql(&Type::INT8, out)
+        }
         Type::DATE => days(text)?.to_sql(&Type::INT4, out),
         // An enum of the user's is text on the wire too.
         ref other if matches!(other.kind(), Kind::Enum(_)) => {
             out.extend_from_slice(text.as_bytes());
             Ok(IsNull::No)
         }
-        ref other => Err(format!("text does not fit the type {other}; cast it: $1::text").into()),
+        ref other => Err(format!("write $n::text::{other}").into()),
     }
 }
 
@@ -186,6 +255,11 @@ impl<'a> FromSql<'a> for Found {
                 Value::Time(i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_2000_US))
             }
             Type::DATE => Value::Text(date(i32::from_be_bytes(raw.try_into()?))?),
+            Type::TIME => {
+                let span =
+                    jiff::Span::new().try_microseconds(i64::from_be_bytes(raw.try_into()?))?;
+                Value::from(jiff::civil::Time::midnight().checked_add(span)?)
+            }
             Type::VOID => Value::Null,
             ref other if matches!(other.kind(), Kind::Array(_)) => {
                 let values = Vec::<Option<Self>>::from_sql(kind, raw)?;

@@ -1,15 +1,17 @@
 //! LISTEN and NOTIFY: readers learn of new events at once, whichever machine appended them.
 //!
 //! A NOTIFY takes a lock of the whole server when it commits, so it is never part of an append:
-//! one task sends it afterwards, at most every few milliseconds. A lost one costs a reader the wait
-//! until its next poll, nothing else.
+//! one task sends it afterwards, at most every few milliseconds. What it has not sent when the last handle of
+//! the log is dropped, as a program does that ends, is sent then. A lost one costs a reader the wait until its
+//! next poll, nothing else.
 
+use crate::connection::Server;
 use crate::error::Failure;
 use crate::link::{Ears, Link, Task, to_the_end};
 use anabranch_store::Namespace;
 use anabranch_store::database::Topic;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
@@ -17,6 +19,10 @@ use tokio::sync::{Notify, watch};
 const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
 /// How long a flush waits for a server that does not answer.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
+/// How long a process that ends waits for it.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+/// The channel of appends, and those of the topics.
+const CHANNELS: usize = 1 + Topic::ALL.len();
 /// How long to wait before the next try to notify.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -48,14 +54,14 @@ impl Wake {
     /// Events have been stored: tell everybody.
     pub(crate) fn appended(&self) {
         self.local.send_modify(|count| *count += 1);
-        self.to_notify.asked.fetch_add(1, Ordering::Relaxed);
+        self.to_notify.asked[0].fetch_add(1, Ordering::Relaxed);
         self.start_notifying();
     }
 
     /// Something has been committed that those who care for a topic should look at.
     pub(crate) fn announce(&self, topic: Topic) {
         self.signals[topic as usize].send_modify(|count| *count += 1);
-        self.to_notify.topics[topic as usize].store(true, Ordering::Relaxed);
+        self.to_notify.asked[1 + topic as usize].fetch_add(1, Ordering::Relaxed);
         self.start_notifying();
     }
 
@@ -68,11 +74,11 @@ impl Wake {
         });
     }
 
-    /// Waits until other processes have been told of what was appended, though not for ever.
+    /// Waits until other processes have been told of what was appended or signalled, though not for ever.
     pub(crate) async fn flush(&self) {
-        let asked = self.to_notify.asked.load(Ordering::Relaxed);
+        let asked = self.to_notify.asked();
         let mut sent = self.to_notify.sent.subscribe();
-        let sent = sent.wait_for(|sent| *sent >= asked);
+        let sent = sent.wait_for(|sent| sent.iter().zip(asked).all(|(sent, asked)| *sent >= asked));
         let _ = tokio::time::timeout(FLUSH_WAIT, sent).await;
     }
 
@@ -118,23 +124,64 @@ impl Drop for Wake {
         if self.listens.get().is_some() {
             self.channels().for_each(|(channel, ears)| self.link.unlisten(&channel, ears));
         }
+        if let (Some(send), _) = self.to_notify.due(&self.namespace) {
+            last_word(self.link.server().clone(), send);
+        }
+    }
+}
+
+/// Sends what is still to be sent, although the program may end with whoever waits here: on a thread, since the
+/// runtime ends too, and on a session of its own, since the others are the runtime's.
+fn last_word(server: Server, send: String) {
+    let (done, wait) = mpsc::channel();
+    let say = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let said = runtime.map(|runtime| {
+            let say = async { server.in_time(server.open().await?.batch_execute(&send)).await };
+            runtime.block_on(async { tokio::time::timeout(LAST_WAIT, say).await })
+        });
+        if !matches!(said, Ok(Ok(Ok(())))) {
+            tracing::debug!("cannot notify other processes at the end; they poll");
+        }
+        let _ = done.send(());
+    };
+    let thread = std::thread::Builder::new().name("anabranch-last-word".to_owned()).spawn(say);
+    if thread.is_ok() {
+        let _ = wait.recv_timeout(LAST_WAIT);
     }
 }
 
 /// What the notifier has to do, and what it has done.
 struct ToNotify {
     wanted: Notify,
-    /// How many appends are to be told of.
-    asked: AtomicU64,
-    /// Of how many others have been told.
-    sent: watch::Sender<u64>,
-    topics: [AtomicBool; Topic::ALL.len()],
+    /// Of how much is to be told on each channel.
+    asked: [AtomicU64; CHANNELS],
+    /// Of how much others have been told.
+    sent: watch::Sender<[u64; CHANNELS]>,
 }
 
 impl Default for ToNotify {
     fn default() -> Self {
-        let (asked, sent) = (AtomicU64::new(0), watch::Sender::new(0));
-        Self { wanted: Notify::new(), asked, sent, topics: Default::default() }
+        let sent = watch::Sender::new([0; CHANNELS]);
+        Self { wanted: Notify::new(), asked: Default::default(), sent }
+    }
+}
+
+impl ToNotify {
+    fn asked(&self) -> [u64; CHANNELS] {
+        std::array::from_fn(|place| self.asked[place].load(Ordering::Relaxed))
+    }
+
+    /// The statements that tell of what others do not know yet, if there is something; and what they know then.
+    fn due(&self, namespace: &Namespace) -> (Option<String>, [u64; CHANNELS]) {
+        let (asked, sent) = (self.asked(), *self.sent.borrow());
+        let topics = Topic::ALL.into_iter().map(|topic| topic_channel(namespace, topic));
+        let channels = std::iter::once(channel(namespace)).chain(topics);
+        let due = channels.zip(asked.iter().zip(sent)).filter(|(_, (asked, sent))| *asked > sent);
+        let due: String = due.map(|(channel, _)| format!("; NOTIFY {channel}")).collect();
+        // Nothing is stored, so there is nothing to wait for on disk.
+        let send = format!("BEGIN; SET LOCAL synchronous_commit = off{due}; COMMIT");
+        ((!due.is_empty()).then_some(send), asked)
     }
 }
 
@@ -170,19 +217,10 @@ async fn notify_once(
     to_notify: Arc<ToNotify>,
 ) -> Result<(), Failure> {
     let lease = link.lend().await?;
-    let asked = to_notify.asked.load(Ordering::Relaxed);
-    // Nothing is stored, so there is nothing to wait for on disk.
-    let mut send = "BEGIN; SET LOCAL synchronous_commit = off".to_owned();
-    if *to_notify.sent.borrow() < asked {
-        send += &format!("; NOTIFY {}", channel(&namespace));
+    let (send, asked) = to_notify.due(&namespace);
+    if let Some(send) = send {
+        link.in_time(lease.session().batch_execute(&send)).await?;
     }
-    for topic in Topic::ALL {
-        if to_notify.topics[topic as usize].swap(false, Ordering::Relaxed) {
-            send += &format!("; NOTIFY {}", topic_channel(&namespace, topic));
-        }
-    }
-    send += "; COMMIT";
-    link.in_time(lease.session().batch_execute(&send)).await?;
     lease.give_back();
     to_notify.sent.send_replace(asked);
     Ok(())

@@ -150,6 +150,14 @@ impl Consumer {
         Self::new(kind, name, partition, Settings::default(), 0, code)
     }
 
+    /// How much of it may be in work at the same time, over all processes.
+    pub(crate) fn max_parallelism(&self) -> Option<usize> {
+        match &self.work {
+            Work::Rows(code) => code.max_parallelism(),
+            Work::Events(_) => None,
+        }
+    }
+
     /// Whether its work is in tables of its own, and not in the log.
     pub(crate) fn has_rows(&self) -> bool {
         matches!(self.work, Work::Rows(_))

@@ -2,12 +2,14 @@
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
+use crate::handler::HandlerError;
 use crate::lane::{self, Halt, LaneStats, Order, Probed, Report, Reporter, Streak};
+use crate::permits::{Leased, Permits};
 use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use crate::tx::{Ended, Failure, Tx};
+use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::{Move, Parts};
 use anabranch_core::{Again, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Reason, Statement, Topic, Who};
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
+use uuid::Uuid;
 
 /// How long a lane that is to stop waits at the most for a database that is away, each time.
 const STOPPING_WAIT: Duration = Duration::from_millis(100);
@@ -40,6 +43,8 @@ pub struct Holding {
     halted: bool,
     /// One row is to be tried although.
     trying: bool,
+    /// Only if it can be run now.
+    only_if_ready: bool,
     stopping: bool,
     outage: Backoff,
 }
@@ -59,6 +64,8 @@ pub(crate) struct HoldingSetup {
     pub(crate) stats: Arc<LaneStats>,
     /// Of all lanes of the consumer here.
     pub(crate) streak: Arc<Streak>,
+    /// What this process may have in work, if there is a limit for all of them.
+    pub(crate) permits: Option<Arc<Leased>>,
     /// How heavy each slot is.
     pub(crate) counts: Arc<FeedStats>,
     /// How long a transaction may be open without a statement.
@@ -85,7 +92,7 @@ pub enum Commit {
         /// The item whose statement it was: see [`Tx::at`].
         item: Option<usize>,
         /// What the database said.
-        error: String,
+        error: HandlerError,
     },
 }
 
@@ -93,7 +100,7 @@ impl Commit {
     pub(crate) fn of(failure: Failure) -> Self {
         match failure.failed.reason {
             Reason::Store(error) if error.is_worth_waiting() => Self::Away(error),
-            reason => Self::Refused { item: failure.event, error: reason.to_string() },
+            reason => Self::Refused { item: failure.event, error: HandlerError::of(&reason) },
         }
     }
 }
@@ -107,6 +114,7 @@ pub(crate) async fn run(code: Arc<dyn RowsCode>, setup: HoldingSetup) {
         paused: false,
         halted: false,
         trying: false,
+        only_if_ready: false,
         stopping: false,
         outage: Backoff::default(),
     };
@@ -156,10 +164,18 @@ impl Holding {
         }
     }
 
-    /// How many rows may be begun at once: one, if it is to find out whether rows can be done again.
+    /// The permits of this lane: whatever it has in work needs one, where all processes share a
+    /// [limit](crate::RowConsumer::max_parallelism).
     #[must_use]
-    pub fn at_once(&self, most: usize) -> usize {
-        if self.trying { most.min(1) } else { most }
+    pub fn permits(&self) -> Permits {
+        Permits::new(self.setup.permits.clone())
+    }
+
+    /// Whether it is to find out if rows can be done again: then one is begun, of a key that was not tried yet if
+    /// there is one.
+    #[must_use]
+    pub fn is_trying(&self) -> bool {
+        self.trying
     }
 
     /// A row of a key has failed, and says what it says about another attempt; it would be given up or not.
@@ -247,7 +263,12 @@ impl Holding {
                 self.publish();
             }
             Some(Order::Forget) => self.forget(),
-            Some(Order::Serve(who)) => self.setup.who = who,
+            Some(Order::Serve(who)) => {
+                if let Some(permits) = &self.setup.permits {
+                    permits.serve(&who.worker);
+                }
+                self.setup.who = who;
+            }
             Some(Order::Pause(paused)) => self.paused = paused,
             Some(Order::Halt) => self.halted = true,
             Some(Order::GoOn { patience }) => {
@@ -256,7 +277,9 @@ impl Holding {
                 }
                 self.trying = false;
             }
-            Some(Order::Probe(_)) => self.trying = self.halted,
+            Some(Order::Probe { is_owner, .. }) => {
+                (self.trying, self.only_if_ready) = (self.halted, !is_owner);
+            }
             // What is wanted of single rows is written into them.
             Some(Order::Asked { .. }) => {}
             Some(Order::Stop) | None => self.stopping = true,
@@ -269,6 +292,16 @@ impl Holding {
         let (tables, suffix) = (&self.setup.tables, self.setup.consumer.suffix);
         self.setup.stats.does(Doing::Handling, false);
         Tx::begin_as(&tables.database, suffix, self.setup.idle, &self.setup.who)
+    }
+
+    /// A transaction of this lane that runs these rows, in order: what [`Tx::at`] counts, and what the ids of
+    /// events follow from that it appends.
+    #[must_use]
+    pub fn begin_for(&self, rows: impl Iterator<Item = Uuid>) -> Tx<'static> {
+        let mut tx = self.begin();
+        let name = self.setup.consumer.own_name().to_owned();
+        tx.stands_for(Origin { name, items: rows.collect() });
+        tx
     }
 
     /// Commits a transaction that writes rows of the slots `of`, if the lane still owns them. Slots that
@@ -353,7 +386,7 @@ impl Holding {
                 }
                 Commit::Away(error) => self.wait_out(error).await?,
                 Commit::Refused { error, .. } => {
-                    tracing::warn!(error, "cannot release slots");
+                    tracing::warn!(%error, "cannot release slots");
                     return Ok(());
                 }
             }
@@ -394,22 +427,23 @@ impl Holding {
         RunError::refused(&self.setup.consumer.name, problem.into())
     }
 
-    /// So many rows of a slot are done: that is how heavy it is.
-    pub fn count(&mut self, slot: Slot, rows: u32) {
-        self.setup.streak.works();
+    /// A row of this key is done; rows that are done say how heavy a slot is.
+    pub fn is_done(&mut self, key: &str, slot: Slot) {
+        self.setup.streak.works(std::iter::once(key));
         if std::mem::take(&mut self.trying) {
             self.halted = false;
             self.setup.reporter.say(Report::Probed(Probed::Worked));
         }
-        self.setup.stats.handled.fetch_add(u64::from(rows), Ordering::Relaxed);
-        self.setup.counts.count(slot, rows);
+        self.setup.stats.handled.fetch_add(1, Ordering::Relaxed);
+        self.setup.counts.count(slot, 1);
     }
 
-    /// Says how its rows stand: whether there is something to do now, how many wait to be tried again by
-    /// themselves, and how many keys wait for somebody.
-    pub fn stands(&mut self, has_work: bool, retrying: usize, parked: usize) {
+    /// Says how its rows stand: whether there is something to do, now or later, and whether now; how many wait to
+    /// be tried again by themselves, and how many keys wait for somebody.
+    pub fn stands(&mut self, (has_work, is_ready): (bool, bool), retrying: usize, parked: usize) {
         let stats = &self.setup.stats;
-        if !has_work && self.trying && !self.keep().is_empty() {
+        let can_try = if self.only_if_ready { is_ready } else { has_work };
+        if !can_try && self.trying && !self.keep().is_empty() {
             self.trying = false;
             self.setup.reporter.say(Report::Probed(Probed::Nothing));
         }

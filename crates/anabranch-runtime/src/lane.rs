@@ -224,7 +224,7 @@ impl Lane {
             Order::Pause(paused) => self.paused = paused,
             Order::Halt => self.halted = true,
             Order::GoOn { patience } => self.go_on(patience),
-            Order::Probe(before) => self.probe = Some(before),
+            Order::Probe { before, .. } => self.probe = Some(before),
             Order::Asked { key, asked } => {
                 if !self.asked.iter().any(|(known, _)| *known == key) {
                     self.asked.push_back((key, asked));

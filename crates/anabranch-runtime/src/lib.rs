@@ -9,6 +9,7 @@
 //! | `fold` | how views and rollups are run |
 //! | [`subscriber`] | [`Subscriber`]: effects elsewhere, at least once |
 //! | [`rows`], [`holding`] | [`RowConsumer`]: rows of its own instead of events |
+//! | [`permits`] | [`Permits`]: a limit on what is in work, over all processes |
 //! | [`settings`] | retry, batch size, version, start |
 //! | [`scope`] | [`Scope`]: which events a consumer handles |
 //! | [`scope_change`] | [`ScopeChange`]: a scope that is no longer the stored one |
@@ -50,6 +51,7 @@ pub mod incomplete;
 mod key_samples;
 mod lane;
 pub mod offsets;
+pub mod permits;
 pub mod progress_bar;
 pub mod projection;
 pub mod reason;
@@ -78,6 +80,7 @@ pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
 pub use incomplete::{Incomplete, Left};
 pub use offsets::{Offset, Offsets, Rescale};
+pub use permits::{Permit, Permits};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;
 pub use reason::{Reason, UnableWorker};

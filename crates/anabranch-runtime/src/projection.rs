@@ -86,7 +86,7 @@ pub trait Projection: Send + Sync + 'static {
             for (number, event) in events.iter().enumerate() {
                 tx.at(number);
                 self.handle(event, tx).await?;
-                if started.elapsed() > MAX_HANDLING {
+                if started.elapsed() > MAX_HANDLING || tx.is_full() {
                     tx.cut(number + 1);
                     break;
                 }

@@ -30,6 +30,12 @@ pub trait RowConsumer: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// How many of its rows may be in work at the same time, over all processes: each under a
+    /// [permit](Holding::permits). Without a limit permits cost nothing.
+    fn max_parallelism(&self) -> Option<usize> {
+        None
+    }
+
     /// Looks after the rows of the slots that a lane holds, until it is
     /// [told to stop](Holding::is_stopping).
     fn look_after(
@@ -40,6 +46,8 @@ pub trait RowConsumer: Send + Sync + 'static {
 
 /// A consumer of rows as the runtime runs it.
 pub(crate) trait RowsCode: Hooks {
+    fn max_parallelism(&self) -> Option<usize>;
+
     fn look_after<'a>(&'a self, holding: &'a mut Holding) -> BoxFuture<'a, Result<(), RunError>>;
 }
 
@@ -76,6 +84,10 @@ impl<R: RowConsumer> Hooks for RowConsumerCode<R> {
 }
 
 impl<R: RowConsumer> RowsCode for RowConsumerCode<R> {
+    fn max_parallelism(&self) -> Option<usize> {
+        self.0.max_parallelism()
+    }
+
     fn look_after<'a>(&'a self, holding: &'a mut Holding) -> BoxFuture<'a, Result<(), RunError>> {
         Box::pin(self.0.look_after(holding))
     }

@@ -1,12 +1,16 @@
 //! The transaction that a handler writes in.
 
+mod appends;
+
+pub(crate) use appends::Origin;
+
 use crate::handler::{HandlerError, Result};
 use crate::holding::Commit;
 use anabranch_store::control::transaction_control;
 use anabranch_store::database::{
     Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Who, Work,
 };
-use anabranch_store::{Database, Row, Value};
+use anabranch_store::{Database, Row, Sql, Value};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
@@ -35,6 +39,7 @@ pub struct Tx<'a> {
     /// The event of each queued statement.
     blame: Vec<Option<usize>>,
     queued_bytes: usize,
+    appends: appends::Appends,
     /// The event that is being handled, by its place in the batch.
     current: Option<usize>,
     failure: Option<Failure>,
@@ -79,6 +84,7 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     queued: usize,
+    appends: usize,
     sent: u64,
 }
 
@@ -111,6 +117,7 @@ impl Tx<'_> {
             queued: Vec::new(),
             blame: Vec::new(),
             queued_bytes: 0,
+            appends: appends::Appends::default(),
             current: None,
             failure: None,
             open_since: None,
@@ -141,11 +148,7 @@ impl Tx<'_> {
     ///     .await
     /// }
     /// ```
-    pub async fn execute(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        values: Vec<Value>,
-    ) -> Result<()> {
+    pub async fn execute(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<()> {
         self.push(Statement::new(sql, values)).await
     }
 
@@ -154,10 +157,10 @@ impl Tx<'_> {
     /// row only, so a batch handler sums up the events of a key first.
     pub async fn insert_rows(
         &mut self,
-        table: impl Into<Cow<'static, str>>,
+        table: impl Sql,
         columns: &'static [&'static str],
         rows: Vec<Vec<Value>>,
-        conflict: impl Into<Cow<'static, str>>,
+        conflict: impl Sql,
     ) -> Result<()> {
         if let Some(row) = rows.iter().find(|row| row.len() != columns.len()) {
             let (has, wants) = (row.len(), columns.len());
@@ -165,7 +168,8 @@ impl Tx<'_> {
                 "insert_rows: a row has {has} values for {wants} columns"
             )));
         }
-        let (table, columns, conflict) = (table.into(), Cow::Borrowed(columns), conflict.into());
+        let (table, conflict) = (table.into_text(), conflict.into_text());
+        let columns = Cow::Borrowed(columns);
         let insert = InsertRows { table, columns, conflict, rows };
         self.push(Statement { work: Work::Rows(insert), expect: Expect::Nothing }).await
     }
@@ -176,11 +180,7 @@ impl Tx<'_> {
     /// nobody else writes meanwhile, so do nothing slow after it, and do not append to the log in
     /// between: the append would wait for this transaction. If no statement comes for half a lease
     /// (2.5 s unless you change it), the event has failed.
-    pub async fn query(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        values: Vec<Value>,
-    ) -> Result<Vec<Row>> {
+    pub async fn query(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<Vec<Row>> {
         self.query_statement(Statement::query(sql, values)).await
     }
 
@@ -193,11 +193,7 @@ impl Tx<'_> {
     }
 
     /// Reads the first row, if there is one.
-    pub async fn query_first(
-        &mut self,
-        sql: impl Into<Cow<'static, str>>,
-        values: Vec<Value>,
-    ) -> Result<Option<Row>> {
+    pub async fn query_first(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<Option<Row>> {
         Ok(self.query(sql, values).await?.into_iter().next())
     }
 
@@ -319,7 +315,7 @@ impl Tx<'_> {
         self.queued_bytes += match &statement.work {
             Work::Sql(_, values) => values.iter().map(Value::bytes).sum::<usize>(),
             Work::Rows(insert) => insert.rows.iter().flatten().map(Value::bytes).sum(),
-            Work::Signal(_) | Work::Begun => 0,
+            Work::Signal(_) | Work::Begun | Work::Appends(_) => 0,
         };
         self.queued.push(statement);
         self.blame.push(self.current);
@@ -375,7 +371,7 @@ impl Tx<'_> {
     /// Where the transaction is now.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { queued: self.queued.len(), sent: self.sent }
+        Mark { queued: self.queued.len(), appends: self.appends.len(), sent: self.sent }
     }
 
     /// Takes back what was written since a mark. Says whether it could: what was sent meanwhile, since
@@ -386,6 +382,7 @@ impl Tx<'_> {
         }
         self.queued.truncate(mark.queued);
         self.blame.truncate(mark.queued);
+        self.appends.truncate(mark.appends);
         true
     }
 
@@ -400,7 +397,8 @@ impl Tx<'_> {
             Ended::Broken(failed) => match failed.reason {
                 Reason::Store(error) => Commit::Away(error),
                 _ => {
-                    Commit::Refused { item: None, error: failed.into_store_error(&at).to_string() }
+                    let error = HandlerError::new(failed.into_store_error(&at).to_string());
+                    Commit::Refused { item: None, error }
                 }
             },
             Ended::Failed(failure) => Commit::of(failure),
@@ -433,11 +431,24 @@ impl Tx<'_> {
             // Not every statement of ours is a fence.
             statements.push(Statement::begun());
         }
+        // Directly before the fence: whom their locks hold up waits for nothing else.
+        let (place, mut items) = (statements.len(), Vec::new());
+        if let Some((appends, of)) = self.appends.take() {
+            statements.push(appends);
+            items = of;
+        }
         statements.extend(fence);
         match self.session.run(statements, End::Commit).await {
             Ok(_) => Ended::Committed,
             Err(failed) => {
                 let number = failed.statement;
+                if number == Some(place) && !items.is_empty() {
+                    let event = match &failed.reason {
+                        Reason::Append { number, .. } => items.get(*number).copied().flatten(),
+                        _ => None,
+                    };
+                    return Ended::Failed(Failure { event, failed });
+                }
                 match failed.reason {
                     _ if number.is_none_or(|number| number < own) => {}
                     Reason::Unmatched => return Ended::Fenced,

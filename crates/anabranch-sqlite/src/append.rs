@@ -4,11 +4,33 @@ use crate::error::is_constraint;
 use crate::read;
 use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Ids, Known, Row, decide};
-use anabranch_core::{Append, AppendError, Appended, HashRule, Position, Slots};
+use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, Position, Slots};
 use anabranch_store::sql::{Names, positions};
 use rusqlite::{Connection, TransactionBehavior, params};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 use uuid::Uuid;
+
+/// What all appends of a log have in common.
+#[derive(Debug)]
+pub(crate) struct Appending {
+    pub(crate) sql: Sql,
+    pub(crate) rule: HashRule,
+    pub(crate) limits: Limits,
+    pub(crate) wake: Arc<watch::Sender<u64>>,
+}
+
+impl Appending {
+    pub(crate) fn new(sql: Sql, rule: HashRule, limits: Limits) -> Self {
+        Self { sql, rule, limits, wake: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// Tells readers that events have been stored.
+    pub(crate) fn appended(&self) {
+        self.wake.send_modify(|count| *count += 1);
+    }
+}
 
 type Answers = Vec<Result<Appended, AppendError>>;
 

@@ -4,24 +4,25 @@
 //! a handler reads in it) keeps the thread to itself until its end, for a bounded time: SQLite has
 //! one writer, so all others would have to wait anyway.
 
-use crate::connection::{Job, Place, Writer};
+use crate::append::{self, Appending};
+use crate::connection::{Job, Place, Readers, Writer};
 use crate::error::store_error;
 use crate::files::Files;
 use crate::life::Life;
 use crate::row_watch::Watch;
 use crate::schema;
+use crate::statements::{self, Prepared, many, one, reason};
 use crate::watch::Signals;
-use anabranch_core::StoreError;
+use anabranch_core::decide::Ids;
+use anabranch_core::{Append, Limits, StoreError};
+use anabranch_store::Row;
 use anabranch_store::database::{
-    Answer, Blocked, Database, Dialect, End, Expect, Failed, InsertRows, LifeSign, Reason,
-    RowWatch, Session, Statement, Topic, Who, Work,
+    Answer, Blocked, Database, Dialect, End, Expect, Failed, LifeSign, Reason, RowWatch, Session,
+    Statement, Topic, Who, Work,
 };
 use anabranch_store::migration::Schema;
-use anabranch_store::value::time_text;
-use anabranch_store::{Row, Value};
 use futures_util::future::BoxFuture;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ToSql};
+use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use tokio::sync::{oneshot, watch};
@@ -30,25 +31,30 @@ use tokio::sync::{oneshot, watch};
 #[derive(Clone, Debug)]
 pub(crate) struct Effects {
     writer: Writer,
+    readers: Readers,
     dialect: Dialect,
     at: Arc<str>,
     signals: Signals,
     life: Life,
     schema: Schema,
     files: Arc<Files>,
+    appending: Arc<Appending>,
 }
 
 impl Effects {
     pub(crate) fn new(
-        writer: Writer,
+        (writer, readers): (&Writer, &Readers),
         dialect: Dialect,
         (place, files): (&Place, &Arc<Files>),
         signals: Signals,
         schema: Schema,
+        appending: &Arc<Appending>,
     ) -> Self {
         let life = Life::beside(place.path.as_deref(), &dialect.namespace);
         let (at, files) = (place.at.clone().into(), Arc::clone(files));
-        Self { writer, dialect, at, signals, life, schema, files }
+        let appending = Arc::clone(appending);
+        let (writer, readers) = (writer.clone(), readers.clone());
+        Self { writer, readers, dialect, at, signals, life, schema, files, appending }
     }
 }
 
@@ -68,6 +74,7 @@ impl Effects {
             signal: Topic::ALL.map(|topic| schema::signal(&self.dialect.namespace, topic)),
             signals: Arc::clone(&self.signals),
             files: Arc::clone(&self.files),
+            appending: Arc::clone(&self.appending),
         }
     }
 }
@@ -76,6 +83,15 @@ impl Database for Effects {
     fn begin_as(&self, _: &Who) -> Box<dyn Session> {
         let shared = Arc::new(self.shared());
         Box::new(SqliteSession { writer: self.writer.clone(), shared, open: None })
+    }
+
+    fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>> {
+        let at = Arc::clone(&self.at);
+        let job = move |connection: &Connection| statements::read(connection, &at, &query);
+        Box::pin(async {
+            let rows = self.readers.run(job).await.map_err(Failed::store)?;
+            rows.map_err(|reason| Failed { statement: Some(0), reason })
+        })
     }
 
     fn control(&self) -> Box<dyn Session> {
@@ -134,6 +150,10 @@ impl Database for Effects {
         schema::MIGRATIONS.require_newest(&self.at, &self.dialect.namespace, self.schema)
     }
 
+    fn limits(&self) -> Limits {
+        self.appending.limits
+    }
+
     fn dialect(&self) -> &Dialect {
         &self.dialect
     }
@@ -160,6 +180,7 @@ struct Shared {
     /// Those of this process.
     signals: Signals,
     files: Arc<Files>,
+    appending: Arc<Appending>,
 }
 
 struct SqliteSession {
@@ -228,7 +249,7 @@ fn serve(
 ) {
     let at = &shared.at;
     let mut batch = first;
-    let mut signals = [false; Topic::ALL.len()];
+    let (mut signals, mut appends) = ([false; Topic::ALL.len()], false);
     // What only reads needs no write lock, and may read a file that it cannot write.
     let reads = |one: &Statement| {
         matches!(&one.work, Work::Sql(sql, _) if one.expect == Expect::Rows
@@ -243,8 +264,10 @@ fn serve(
     loop {
         let mut answers = run(connection, shared, &batch.statements);
         for statement in &batch.statements {
-            if let Work::Signal(topic) = statement.work {
-                signals[topic as usize] = true;
+            match statement.work {
+                Work::Signal(topic) => signals[topic as usize] = true,
+                Work::Appends(_) => appends = true,
+                _ => {}
             }
         }
         if answers.is_ok() && batch.end == End::Commit {
@@ -260,6 +283,9 @@ fn serve(
             } else {
                 let told = shared.signals.iter().zip(signals).filter(|(_, tell)| *tell);
                 told.for_each(|(sender, _)| sender.send_modify(|count| *count += 1));
+                if appends {
+                    shared.appending.appended();
+                }
             }
             return answer(batch.reply, answers);
         };
@@ -290,7 +316,7 @@ fn roll_back(connection: &Connection) {
 
 fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> Answers {
     let mut answers = Vec::with_capacity(statements.len());
-    let mut prepared = Prepared { connection, statements: Vec::new() };
+    let mut prepared = Prepared::new(connection);
     for (number, statement) in statements.iter().enumerate() {
         let failed = |reason| Failed { statement: Some(number), reason };
         let answer = match &statement.work {
@@ -301,8 +327,16 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
             Work::Signal(topic) => {
                 one(prepared.get(&shared.signal[*topic as usize]), &[], Expect::Nothing)
             }
+            Work::Appends(appends) => {
+                let appends: Vec<&Append> = appends.iter().collect();
+                let Appending { sql, rule, .. } = shared.appending.as_ref();
+                match append::append_in(connection, sql, *rule, &appends, Ids::All) {
+                    Ok(answers) => Ok(Answer::of_appends(answers).map_err(failed)?),
+                    Err(error) => Err(error),
+                }
+            }
         };
-        let answer = answer.map_err(|error| failed(reason(&shared.at, error)))?;
+        let answer = answer.map_err(|error| failed(reason(&shared.at, error, statement)))?;
         if connection.is_autocommit() {
             return Err(failed(Reason::TransactionEnded));
         }
@@ -312,156 +346,4 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
         answers.push(answer);
     }
     Ok(answers)
-}
-
-/// How many statements of a batch are kept at hand.
-const AT_HAND: usize = 8;
-
-/// The statements of a batch: most repeat a few texts, and looking one up by its text for each event
-/// took a seventh of the time.
-struct Prepared<'c, 's> {
-    connection: &'c Connection,
-    statements: Vec<(&'s str, Ready<'c>)>,
-}
-
-/// A statement, and which value goes to which of its places.
-struct Ready<'c> {
-    statement: CachedStatement<'c>,
-    places: Vec<usize>,
-    /// How many values it takes.
-    count: usize,
-}
-
-impl<'c, 's> Prepared<'c, 's> {
-    fn get(&mut self, sql: &'s str) -> rusqlite::Result<&mut Ready<'c>> {
-        // Most texts are constants, so the same text is at the same place.
-        let same = |known: &str| std::ptr::eq(known, sql) || known == sql;
-        let found = self.statements.iter().position(|(known, _)| same(known));
-        let place = match found {
-            Some(place) => place,
-            None => {
-                if self.statements.len() == AT_HAND {
-                    self.statements.remove(0);
-                }
-                self.statements.push((sql, Ready::of(self.connection, sql)?));
-                self.statements.len() - 1
-            }
-        };
-        Ok(&mut self.statements[place].1)
-    }
-}
-
-/// What lies in the statement is the statement's fault; the rest is the database's.
-fn reason(at: &str, error: rusqlite::Error) -> Reason {
-    let said = error.to_string();
-    match store_error(at, error) {
-        StoreError::Other { .. } => Reason::Refused { said },
-        other => Reason::Store(other),
-    }
-}
-
-fn one(
-    ready: rusqlite::Result<&mut Ready<'_>>,
-    values: &[Value],
-    expect: Expect,
-) -> rusqlite::Result<Answer> {
-    let ready = ready?;
-    ready.bind(values)?;
-    let statement = &mut ready.statement;
-    if expect == Expect::Rows {
-        let mut found = statement.raw_query();
-        let (mut columns, mut rows) = (None, Vec::new());
-        while let Some(row) = found.next()? {
-            // Asked once it runs: a table that has changed since it was prepared may have others.
-            let columns: &Arc<[String]> = columns
-                .get_or_insert_with(|| row.as_ref().column_names().map(str::to_owned).collect());
-            let values = (0..columns.len()).map(|column| Ok(value_of(row.get_ref(column)?)));
-            rows.push(Row::new(Arc::clone(columns), values.collect::<rusqlite::Result<_>>()?));
-        }
-        return Ok(Answer { changed: rows.len() as u64, rows });
-    }
-    if statement.column_count() == 0 {
-        let changed = statement.raw_execute()? as u64;
-        return Ok(Answer { changed, rows: Vec::new() });
-    }
-    let mut rows = statement.raw_query();
-    let mut changed = 0;
-    while rows.next()?.is_some() {
-        changed += 1;
-    }
-    Ok(Answer { changed, rows: Vec::new() })
-}
-
-impl<'c> Ready<'c> {
-    /// `$3` is the third value wherever it stands; SQLite numbers such names as it meets them.
-    fn of(connection: &'c Connection, sql: &str) -> rusqlite::Result<Self> {
-        let statement = connection.prepare_cached(sql)?;
-        let number = |place: usize| {
-            let name = statement.parameter_name(place);
-            name.and_then(|name| name[1..].parse::<usize>().ok()).unwrap_or(place)
-        };
-        let places: Vec<usize> = (1..=statement.parameter_count()).map(number).collect();
-        let count = places.iter().copied().max().unwrap_or(0);
-        Ok(Self { statement, places, count })
-    }
-
-    fn bind(&mut self, values: &[Value]) -> rusqlite::Result<()> {
-        if values.len() != self.count {
-            return Err(rusqlite::Error::InvalidParameterCount(values.len(), self.count));
-        }
-        for (place, number) in self.places.iter().enumerate() {
-            let Some(value) = number.checked_sub(1).and_then(|number| values.get(number)) else {
-                return Err(rusqlite::Error::InvalidParameterCount(values.len(), self.count));
-            };
-            self.statement.raw_bind_parameter(place + 1, Bound(value))?;
-        }
-        Ok(())
-    }
-}
-
-/// A row at a time: there is no network to save.
-fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Result<Answer> {
-    let places: Vec<String> = (1..=insert.columns.len()).map(|n| format!("?{n}")).collect();
-    let (table, columns) = (&insert.table, insert.columns.join(", "));
-    let (places, conflict) = (places.join(", "), &insert.conflict);
-    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}");
-    let mut ready = Ready::of(connection, &sql)?;
-    let mut changed = 0;
-    for row in &insert.rows {
-        ready.bind(row)?;
-        changed += ready.statement.raw_execute()? as u64;
-    }
-    Ok(Answer { changed, rows: Vec::new() })
-}
-
-/// A value as SQLite stores it.
-struct Bound<'a>(&'a Value);
-
-impl ToSql for Bound<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        use rusqlite::types::Value as Owned;
-        Ok(match self.0 {
-            Value::Null => ToSqlOutput::Borrowed(ValueRef::Null),
-            Value::Bool(truth) => ToSqlOutput::Owned(Owned::Integer((*truth).into())),
-            Value::Int(number) => ToSqlOutput::Owned(Owned::Integer(*number)),
-            Value::Float(number) => ToSqlOutput::Owned(Owned::Real(*number)),
-            Value::Text(text) | Value::Json(text) => {
-                ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes()))
-            }
-            Value::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-            Value::Uuid(id) => ToSqlOutput::Owned(Owned::Text(id.to_string())),
-            Value::Time(micros) => ToSqlOutput::Owned(Owned::Text(time_text(*micros))),
-            other => ToSqlOutput::Owned(Owned::Text(other.to_json().to_string())),
-        })
-    }
-}
-
-fn value_of(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(number) => Value::Int(number),
-        ValueRef::Real(number) => Value::Float(number),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-        ValueRef::Blob(bytes) => Value::Bytes(bytes.to_owned()),
-    }
 }

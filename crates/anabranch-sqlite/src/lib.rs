@@ -36,7 +36,9 @@ mod life;
 mod read;
 mod row_watch;
 mod schema;
+mod statements;
 mod store;
+mod value;
 mod watch;
 
 pub use rusqlite;

@@ -47,6 +47,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0006_fleet.sql"),
             admits: 5,
         },
+        Migration {
+            version: 7,
+            name: "permits",
+            sql: include_str!("../migrations/0007_permits.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
     reads_from: 5,
@@ -94,6 +100,7 @@ fn counter(topic: Topic) -> &'static str {
     match topic {
         Topic::Workers => "signals",
         Topic::Tasks => "tasks",
+        Topic::Permits => "permits",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The backend, and how it is opened.
 
-use crate::append;
+use crate::append::{self, Appending};
 use crate::connection::{Place, Readers, Writer};
 use crate::effects::Effects;
 use crate::error::store_error;
@@ -26,8 +26,6 @@ pub struct Sqlite {
     shared: Arc<Shared>,
     writer: Writer,
     readers: Readers,
-    wake: Arc<watch::Sender<u64>>,
-    limits: Limits,
     effects: Arc<Effects>,
 }
 
@@ -35,8 +33,7 @@ pub struct Sqlite {
 #[derive(Debug)]
 struct Shared {
     at: String,
-    sql: Sql,
-    rule: HashRule,
+    appending: Arc<Appending>,
     files: Arc<Files>,
 }
 
@@ -75,18 +72,25 @@ impl Sqlite {
         };
         let writer = Writer::start(connection).map_err(no_thread)?;
         let readers = Readers::new(&place, options.readers, &writer, &files);
-        let wake = Arc::new(watch::Sender::new(0));
+        let sql = Sql::of(&options.namespace);
+        let appending = Arc::new(Appending::new(sql, rule, options.limits));
         let dialect = Dialect { kind: Kind::Sqlite, namespace: options.namespace.clone() };
         let signals = Arc::new(Topic::ALL.map(|_| watch::Sender::new(0)));
         if place.path.is_some() {
             let query = schema::signals(&options.namespace);
-            watcher::start(place.clone(), query, &wake, &signals).map_err(no_thread)?;
+            watcher::start(place.clone(), query, &appending.wake, &signals).map_err(no_thread)?;
         }
-        let effects = Effects::new(writer.clone(), dialect, (&place, &files), signals, found);
+        let effects = Effects::new(
+            (&writer, &readers),
+            dialect,
+            (&place, &files),
+            signals,
+            found,
+            &appending,
+        );
         let effects = Arc::new(effects);
-        let sql = Sql::of(&options.namespace);
-        let shared = Arc::new(Shared { at: place.at, sql, rule, files });
-        Ok(Self { shared, writer, readers, wake, limits: options.limits, effects })
+        let shared = Arc::new(Shared { at: place.at, appending, files });
+        Ok(Self { shared, writer, readers, effects })
     }
 
     /// Appends inside a transaction of yours, on a connection of yours to the same file: the events
@@ -117,10 +121,11 @@ impl Sqlite {
         tx: &rusqlite::Transaction<'_>,
         append: Append,
     ) -> Result<Appended, AppendError> {
-        append.validate(&self.limits)?;
-        let Shared { at, sql, rule, .. } = self.shared.as_ref();
-        let mut answers = append::append_in(tx, sql, *rule, &[&append], Ids::All)
-            .map_err(|error| store_error(at, error))?;
+        let Shared { at, appending, .. } = self.shared.as_ref();
+        append.validate(&appending.limits)?;
+        let mut answers =
+            append::append_in(tx, &appending.sql, appending.rule, &[&append], Ids::All)
+                .map_err(|error| store_error(at, error))?;
         answers.remove(0)
     }
 
@@ -148,10 +153,10 @@ impl Sqlite {
     }
 
     async fn append_batch(&self, batch: Vec<Ticket>) {
-        let (shared, wake) = (Arc::clone(&self.shared), Arc::clone(&self.wake));
+        let shared = Arc::clone(&self.shared);
         let job = move |connection: &mut rusqlite::Connection| {
             shared.store(connection, batch);
-            wake.send_modify(|count| *count += 1);
+            shared.appending.appended();
         };
         // If the writer is gone, the tickets are dropped, which answers them with `Closed`.
         let _ = self.writer.run(job).await;
@@ -169,7 +174,8 @@ impl Shared {
             return refuse(batch, &gone);
         }
         let appends: Vec<&Append> = batch.iter().map(|ticket| &ticket.append).collect();
-        let error = match append::append_batch(connection, &self.sql, self.rule, &appends) {
+        let Appending { sql, rule, .. } = self.appending.as_ref();
+        let error = match append::append_batch(connection, sql, *rule, &appends) {
             Ok(answers) => {
                 if let Some(gone) = self.files.gone() {
                     // It is stored where nobody finds it.
@@ -197,7 +203,7 @@ impl LogStore for Sqlite {
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Page, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &rusqlite::Connection| {
-            let page = read::read(connection, &shared.sql, &request);
+            let page = read::read(connection, &shared.appending.sql, &request);
             page.map_err(|error| store_error(&shared.at, error))
         };
         Box::pin(async { self.readers.run(job).await? })
@@ -206,7 +212,7 @@ impl LogStore for Sqlite {
     fn find(&self, id: Uuid) -> BoxFuture<'_, Result<Option<Event>, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &rusqlite::Connection| {
-            let event = read::find(connection, &shared.sql, id);
+            let event = read::find(connection, &shared.appending.sql, id);
             event.map_err(|error| store_error(&shared.at, error))
         };
         Box::pin(async { self.readers.run(job).await? })
@@ -215,7 +221,8 @@ impl LogStore for Sqlite {
     fn head(&self) -> BoxFuture<'_, Result<Head, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &rusqlite::Connection| {
-            let head = format!("SELECT coalesce(max(position), 0) FROM {}", shared.sql.events);
+            let events = &shared.appending.sql.events;
+            let head = format!("SELECT coalesce(max(position), 0) FROM {events}");
             let head = connection.query_row(&head, (), |row| row.get(0));
             let head =
                 head.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))?;
@@ -228,7 +235,7 @@ impl LogStore for Sqlite {
     fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &rusqlite::Connection| {
-            let last = connection.prepare_cached(&shared.sql.last_drawn);
+            let last = connection.prepare_cached(&shared.appending.sql.last_drawn);
             let last = last.and_then(|mut last| last.query_row((), |row| row.get(0)));
             last.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))
         };
@@ -241,7 +248,7 @@ impl LogStore for Sqlite {
     }
 
     fn wake(&self) -> watch::Receiver<u64> {
-        self.wake.subscribe()
+        self.shared.appending.wake.subscribe()
     }
 
     fn at(&self) -> &str {
@@ -249,11 +256,11 @@ impl LogStore for Sqlite {
     }
 
     fn limits(&self) -> Limits {
-        self.limits
+        self.shared.appending.limits
     }
 
     fn hash_rule(&self) -> HashRule {
-        self.shared.rule
+        self.shared.appending.rule
     }
 
     fn database(&self) -> Arc<dyn Database> {

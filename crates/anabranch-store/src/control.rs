@@ -1,5 +1,5 @@
 //! Statements that begin or end transactions: a handler's statement must not, since its effects
-//! commit together with the cursor.
+//! commit together with the cursor. And statements that only ask.
 
 /// The words with which such statements begin. With `PREPARE` only `PREPARE TRANSACTION` is one.
 const WORDS: [&str; 9] =
@@ -30,6 +30,28 @@ pub fn transaction_control(sql: &str) -> Option<&'static str> {
     found.or_else(|| {
         let nests = sql.contains("/*");
         nests.then(|| control_in(Words { rest: sql, nests })).flatten()
+    })
+}
+
+/// The words with which queries begin.
+const QUERIES: [&str; 6] = ["SELECT", "WITH", "VALUES", "TABLE", "EXPLAIN", "SHOW"];
+
+/// Why a statement is refused where only queries may be run.
+pub const ONLY_READS: &str = "this only reads (SELECT, WITH, VALUES, TABLE, EXPLAIN, SHOW); write in a handler, \
+                              by its `Tx`, or over a connection of your own";
+
+/// Whether a statement asks for rows: by its first word, and whatever it does besides is not looked at.
+///
+/// ```
+/// use anabranch_store::control::is_query;
+/// assert!(is_query("-- open ones\n select * from orders"));
+/// assert!(!is_query("LISTEN orders"));
+/// ```
+#[must_use]
+pub fn is_query(sql: &str) -> bool {
+    [false, true].into_iter().all(|nests| {
+        let first = Words { rest: sql, nests }.next().unwrap_or_default();
+        QUERIES.iter().any(|word| word.eq_ignore_ascii_case(first))
     })
 }
 
@@ -102,7 +124,17 @@ impl<'s> Iterator for Words<'s> {
 
 #[cfg(test)]
 mod tests {
-    use super::transaction_control;
+    use super::{is_query, transaction_control};
+
+    #[test]
+    fn a_query_is_one_however_comments_are_read() {
+        for sql in ["(SELECT 1)", "with a as (select 1) table a", "/* a */ VALUES (1)"] {
+            assert!(is_query(sql), "{sql}");
+        }
+        for sql in ["", "PRAGMA x = 1", "SELECTED", "/* /* */ SELECT 1 -- */ COMMIT", "SET a = 1"] {
+            assert!(!is_query(sql), "{sql}");
+        }
+    }
 
     #[test]
     fn what_ends_a_transaction_is_found_however_it_is_written() {

@@ -3,12 +3,15 @@
 //! Consumers and the cursors that fence them are written once, on this trait; `contract` proves
 //! it for every backend.
 
-use crate::options::Namespace;
+mod dialect;
+
+pub use dialect::{Dialect, Kind};
+
+use crate::sql_text::Sql;
 use crate::value::{Row, Value};
-use anabranch_core::{HashRule, StoreError};
+use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, StoreError};
 use futures_util::future::BoxFuture;
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -24,6 +27,10 @@ pub trait Database: Send + Sync {
     fn begin(&self) -> Box<dyn Session> {
         self.begin_as(&Who::hook())
     }
+
+    /// The rows of a query that only reads, over a connection that reads. One that writes is refused. It sees
+    /// what was committed when it began.
+    fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>>;
 
     /// The same database with connections of its own, so that users of this one cannot use them
     /// up.
@@ -92,6 +99,9 @@ pub trait Database: Send + Sync {
 
     /// The newest schema that this program knows.
     fn newest_schema(&self) -> u32;
+
+    /// What an append may hold that is stored by [`Work::Appends`].
+    fn limits(&self) -> Limits;
 
     /// How this database writes what differs.
     fn dialect(&self) -> &Dialect;
@@ -242,6 +252,11 @@ pub enum Work {
     Sql(Cow<'static, str>, Vec<Value>),
     /// Rows for a table, in one go.
     Rows(InsertRows),
+    /// Valid appends to the log, decided in order, each on top of those before it. Their locks are taken
+    /// together and in one order, so that batches do not wait for each other in a circle; they hold up other
+    /// appends to the same streams and reads of their scope until the transaction is over, so only a fence
+    /// should come after them. One that is refused fails the batch with [`Reason::Append`].
+    Appends(Vec<Append>),
     /// Nothing, but the batch fails with [`Reason::TransactionEnded`] if this is not the transaction that
     /// it began: what comes after it is not done alone.
     Begun,
@@ -257,11 +272,13 @@ pub enum Topic {
     Workers,
     /// There are tasks to run.
     Tasks,
+    /// Somebody waits for permits of a pool, or has given some back.
+    Permits,
 }
 
 impl Topic {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Workers, Self::Tasks];
+    pub const ALL: [Self; 3] = [Self::Workers, Self::Tasks, Self::Permits];
 
     /// Its name.
     #[must_use]
@@ -269,6 +286,7 @@ impl Topic {
         match self {
             Self::Workers => "signal",
             Self::Tasks => "tasks",
+            Self::Permits => "permits",
         }
     }
 }
@@ -301,13 +319,19 @@ pub enum Expect {
 
 impl Statement {
     /// A statement whose rows are not wanted.
-    pub fn new(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Nothing }
+    pub fn new(sql: impl Sql, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Nothing }
     }
 
     /// A statement whose rows are wanted.
-    pub fn query(sql: impl Into<Cow<'static, str>>, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Rows }
+    pub fn query(sql: impl Sql, values: Vec<Value>) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Rows }
+    }
+
+    /// Appends to the log.
+    #[must_use]
+    pub fn appends(appends: Vec<Append>) -> Self {
+        Self { work: Work::Appends(appends), expect: Expect::Nothing }
     }
 
     /// Fails if a statement before it has ended the transaction.
@@ -323,8 +347,8 @@ impl Statement {
     }
 
     /// An INSERT, UPDATE or DELETE without RETURNING that must change exactly so many rows.
-    pub fn fence(sql: impl Into<Cow<'static, str>>, values: Vec<Value>, changes: u64) -> Self {
-        Self { work: Work::Sql(sql.into(), values), expect: Expect::Changes(changes) }
+    pub fn fence(sql: impl Sql, values: Vec<Value>, changes: u64) -> Self {
+        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Changes(changes) }
     }
 }
 
@@ -335,6 +359,18 @@ pub struct Answer {
     pub changed: u64,
     /// Its rows, if they were wanted.
     pub rows: Vec<Row>,
+}
+
+impl Answer {
+    /// Of [`Work::Appends`], from the answer to each append.
+    pub fn of_appends(answers: Vec<Result<Appended, AppendError>>) -> Result<Self, Reason> {
+        let mut changed = 0;
+        for (number, answer) in answers.into_iter().enumerate() {
+            let appended = answer.map_err(|error| Reason::Append { number, error })?;
+            changed += appended.events().len() as u64;
+        }
+        Ok(Self { changed, rows: Vec::new() })
+    }
 }
 
 /// Why a batch of statements failed.
@@ -367,6 +403,15 @@ pub enum Reason {
     Refused {
         /// What the database said.
         said: String,
+    },
+    /// An append of a [`Work::Appends`] was refused.
+    #[error("{error}")]
+    Append {
+        /// Which of them.
+        number: usize,
+        /// Why.
+        #[source]
+        error: AppendError,
     },
     /// The database could not be reached, or could not do it now.
     #[error(transparent)]
@@ -403,55 +448,6 @@ impl Failed {
         match self.reason {
             Reason::Store(error) => error,
             other => StoreError::Other { at: at.to_owned(), source: other.to_string().into() },
-        }
-    }
-}
-
-/// Which database it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// SQLite.
-    Sqlite,
-    /// PostgreSQL.
-    Postgres,
-}
-
-/// How a database writes what differs.
-#[derive(Clone, Debug)]
-pub struct Dialect {
-    /// Which database.
-    pub kind: Kind,
-    /// Which log in it.
-    pub namespace: Namespace,
-}
-
-impl Dialect {
-    /// A table of the log, as statements write it.
-    #[must_use]
-    pub fn table(&self, name: impl fmt::Display) -> String {
-        match self.kind {
-            Kind::Sqlite => format!("{}_{name}", self.namespace),
-            Kind::Postgres => format!("\"{}\".{name}", self.namespace),
-        }
-    }
-
-    /// The database's own clock, in microseconds since 1970: leases are told by no other.
-    #[must_use]
-    pub fn now_us(&self) -> &'static str {
-        match self.kind {
-            Kind::Sqlite => "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-            Kind::Postgres => "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-        }
-    }
-
-    /// What keeps rows that are read from being changed before the transaction ends. SQLite's one
-    /// write lock does that for all rows.
-    #[must_use]
-    pub fn for_update(&self) -> &'static str {
-        match self.kind {
-            Kind::Sqlite => "",
-            Kind::Postgres => " FOR UPDATE",
         }
     }
 }

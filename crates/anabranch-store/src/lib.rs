@@ -11,6 +11,7 @@
 //! | [`home`] | the runtime that a log was opened in |
 //! | [`control`] | statements that begin or end transactions |
 //! | [`value`] | values of statements and rows |
+//! | [`misfit`] | what is said about values that do not fit |
 //! | [`options`] | what a log can be opened with |
 //! | [`backoff`] | waits for a database that is away |
 //! | [`migration`] | versioned SQL, printable |
@@ -30,9 +31,11 @@ pub mod home;
 pub mod log;
 pub mod log_store;
 pub mod migration;
+pub mod misfit;
 pub mod options;
 pub mod read;
 pub mod sql;
+pub mod sql_text;
 pub mod value;
 
 pub use backoff::Backoff;
@@ -45,4 +48,5 @@ pub use log_store::{
 };
 pub use options::{Durability, Namespace, Options};
 pub use read::{ReadLog, ReadStream};
+pub use sql_text::Sql;
 pub use value::{Row, Value};

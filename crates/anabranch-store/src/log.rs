@@ -1,8 +1,12 @@
 //! The handle that users hold.
 
 use crate::coalesce::Appender;
+use crate::control::{ONLY_READS, is_query};
+use crate::database::Statement;
 use crate::log_store::LogStore;
 use crate::read::{ReadLog, ReadStream};
+use crate::sql_text::Sql;
+use crate::value::{Row, Value};
 use anabranch_core::{
     Append, AppendError, Appended, Event, Expected, HashRule, Limits, NewEvent, Position, Query,
     StoreError, StreamId,
@@ -128,6 +132,52 @@ impl Log {
         self.read(query).after(after).follow()
     }
 
+    /// Reads tables of yours that are in the same database: what projections have written, say. Values stand
+    /// as `$1`, `$2`, …, and rows are those of a handler's `Tx`; see [`Value`].
+    ///
+    /// It runs over a connection that reads, and a statement that writes is refused. It sees what was
+    /// committed when it began: a table that follows the log is a little behind it. On PostgreSQL it is given
+    /// up after five minutes.
+    ///
+    /// ```
+    /// # use anabranch_core::StoreError;
+    /// # use anabranch_store::params;
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
+    /// let large = "SELECT id, total FROM order_summary WHERE total > $1 ORDER BY total DESC LIMIT 10";
+    /// for row in log.query(large, params![1_000]).await? {
+    ///     let (id, total): (String, i64) = (row.get("id")?, row.get("total")?);
+    ///     println!("{id}: {total}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn query(&self, sql: impl Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
+        let (sql, at) = (sql.into_text(), self.at());
+        if !is_query(&sql) {
+            return Err(StoreError::Other { at: at.to_owned(), source: ONLY_READS.into() });
+        }
+        let rows = self.store.database().query(Statement::query(sql, values)).await;
+        rows.map_err(|failed| failed.into_store_error(at))
+    }
+
+    /// Reads the first row, if there is one; see [`query`](Self::query).
+    ///
+    /// ```
+    /// # use anabranch_store::params;
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
+    /// let total = "SELECT total FROM order_summary WHERE id = $1";
+    /// if let Some(row) = log.query_first(total, params!["ord-123"]).await? {
+    ///     println!("{}", row.get::<i64>("total")?);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn query_first(
+        &self,
+        sql: impl Sql,
+        values: Vec<Value>,
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(self.query(sql, values).await?.into_iter().next())
+    }
+
     /// The event with this id, if it is in the log: whether an append of yours has happened, say.
     ///
     /// ```
@@ -149,9 +199,12 @@ impl Log {
         Ok(self.store.head().await?.decided)
     }
 
-    /// Makes sure that other processes have been told of what was appended. A program that ends right
-    /// after an append calls it; without it others notice at their next poll: subscriptions within a
-    /// second, consumers within five.
+    /// Waits until other processes have been told of what was appended or enqueued here.
+    ///
+    /// Nobody has to call it: the last handle tells them when it is dropped, also at the end of the program, if it
+    /// has not been done by then (on PostgreSQL that may take some milliseconds of its thread, a second if the server
+    /// does not answer). Where no handle is dropped it is needed: before `std::process::exit`, for instance. Without
+    /// it others notice at their next poll: subscriptions within a second, consumers within five.
     pub async fn flush(&self) {
         self.store.flush().await;
     }

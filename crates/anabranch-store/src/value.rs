@@ -1,15 +1,43 @@
 //! Values of statements and rows, the same on every database.
 
+mod arrays;
+#[cfg(feature = "chrono")]
+mod chrono;
+mod from_value;
+mod jiff;
+mod row;
+#[cfg(feature = "rust_decimal")]
+mod rust_decimal;
+#[cfg(feature = "time")]
+mod time;
+
+pub use arrays::Element;
+pub use from_value::FromValue;
+pub use row::{Column, ColumnError, Row};
+
 use anabranch_core::{Event, Position, StreamId};
 use std::fmt;
-use thiserror::Error;
 use uuid::Uuid;
 
 /// A value that goes to a statement or comes from a row.
 ///
 /// A value takes the type that the statement asks for where that loses nothing: a [`Value::Text`]
 /// goes into a `numeric`, `uuid`, `jsonb`, `date` or `timestamptz` column of PostgreSQL as well. SQLite
-/// keeps what it has no type for as text (UUIDs, JSON, times) or as numbers (`true` is 1).
+/// keeps what it has no type for as text (UUIDs, JSON, times, arrays) or as numbers (`true` is 1).
+///
+/// | in Rust, in `params!` and from [`Row::get`] | PostgreSQL | SQLite |
+/// |---|---|---|
+/// | whole numbers, `f64`, `bool`, text, `Vec<u8>`, `Uuid` | `smallint` … `bigint`, `double precision`, `boolean`, `text`, `bytea`, `uuid` | `INTEGER`, `REAL`, `INTEGER`, `TEXT`, `BLOB`, `TEXT` |
+/// | `serde_json::Value` | `jsonb`, `json` | `TEXT` |
+/// | `jiff::Timestamp`, `chrono::DateTime`, `time::OffsetDateTime` | `timestamptz` | `TEXT`: `2026-11-15T09:16:47.445123Z` |
+/// | `jiff::civil::DateTime`, `chrono::NaiveDateTime`, `time::PrimitiveDateTime` | `timestamp` | `TEXT`: `2026-11-15T09:16:47.445123` |
+/// | `jiff::civil::Date`, `chrono::NaiveDate`, `time::Date` | `date` | `TEXT`: `2026-11-15` |
+/// | `jiff::civil::Time`, `chrono::NaiveTime`, `time::Time` | `time` | `TEXT`: `09:16:47.445123` |
+/// | `rust_decimal::Decimal` | `numeric` | `TEXT`: `19.95` |
+/// | `Vec` of all these but bytes | an array, or `jsonb` | `TEXT`: a JSON array, for `json_each` |
+///
+/// Types of other crates need the feature of that name: `chrono`, `time`, `rust_decimal`. Times are kept to
+/// the microsecond; one without a zone is read as UTC where a moment is asked for.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -58,35 +86,68 @@ impl Value {
             Self::Text(text) => text.clone().into(),
             Self::Json(text) => serde_json::from_str(text).unwrap_or_default(),
             Self::Uuid(id) => id.to_string().into(),
-            Self::Time(micros) => time_text(*micros).into(),
+            // A number where there is no text: `infinity` of PostgreSQL, or a year with five digits.
+            Self::Time(micros) => {
+                time_text(*micros).map_or_else(|| (*micros).into(), serde_json::Value::from)
+            }
             Self::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
             Self::Array(values) => values.iter().map(Self::to_json).collect(),
         }
     }
 
-    fn kind(&self) -> &'static str {
+    /// Whether a database that keeps it as JSON or text keeps all of it. If not, says why.
+    pub fn fits_text(&self) -> Result<(), String> {
         match self {
-            Self::Null => "null",
-            Self::Bool(_) => "a truth value",
-            Self::Int(_) => "a whole number",
-            Self::Float(_) => "a number",
-            Self::Text(_) => "text",
-            Self::Bytes(_) => "bytes",
-            Self::Json(_) => "JSON",
-            Self::Uuid(_) => "a UUID",
-            Self::Time(_) => "a time",
-            Self::Array(_) => "an array",
+            Self::Float(number) if !number.is_finite() => Err("it has no JSON".to_owned()),
+            Self::Time(micros) if ::jiff::Timestamp::from_microsecond(*micros).is_err() => {
+                Err("years are from -9999 to 9999".to_owned())
+            }
+            Self::Json(text) => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
+            Self::Array(values) => values.iter().try_for_each(Self::fits_text),
+            _ => Ok(()),
         }
     }
 }
 
-/// A time as text that sorts as the times do: `2026-11-15T09:16:47.445123Z`.
-#[must_use]
-pub fn time_text(micros: i64) -> String {
-    let time = jiff::Timestamp::from_microsecond(micros).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("{time:.6}")
+/// How much of a text is shown.
+const MAX_SHOWN: usize = 40;
+
+impl fmt::Display for Value {
+    /// What it is, for messages.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |text: &str| match text.char_indices().nth(MAX_SHOWN) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        };
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Bool(truth) => write!(f, "{truth}"),
+            Self::Int(number) => write!(f, "{number}"),
+            Self::Float(number) => write!(f, "{number}"),
+            Self::Text(text) => write!(f, "the text {:?}", shown(text)),
+            Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::Json(text) => write!(f, "the JSON {}", shown(text)),
+            Self::Uuid(id) => write!(f, "the UUID {id}"),
+            Self::Time(micros) => match time_text(*micros) {
+                Some(text) => write!(f, "the time {text}"),
+                None => write!(f, "the time {micros} µs after 1970"),
+            },
+            Self::Array(values) => write!(f, "an array of {}", values.len()),
+        }
+    }
 }
 
+/// A time as text that sorts as the times do: `2026-11-15T09:16:47.445123Z`. There is none where the year
+/// has more than four digits.
+#[must_use]
+pub fn time_text(micros: i64) -> Option<String> {
+    ::jiff::Timestamp::from_microsecond(micros).ok().map(|time| format!("{time:.6}"))
+}
+
+/// Values from types.
 macro_rules! from {
     ($($from:ty => |$value:ident| $to:expr;)*) => {
         $(impl From<$from> for Value {
@@ -96,6 +157,8 @@ macro_rules! from {
         })*
     };
 }
+
+use from;
 
 from! {
     bool => |value| Self::Bool(value);
@@ -119,7 +182,6 @@ from! {
     Uuid => |value| Self::Uuid(value);
     serde_json::Value => |value| Self::Json(value.to_string());
     &serde_json::Value => |value| Self::Json(value.to_string());
-    jiff::Timestamp => |value| Self::Time(value.as_microsecond());
     Position => |value| Self::Int(value.as_i64());
     &StreamId => |value| Self::Text(value.to_string());
     &Event => |value| Self::Json(value.data_json().to_owned());
@@ -145,199 +207,6 @@ macro_rules! params {
     };
 }
 
-/// A column that does not hold what was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("column {column}: {problem}")]
-pub struct ColumnError {
-    column: String,
-    problem: String,
-}
-
-/// One row of a result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    columns: std::sync::Arc<[String]>,
-    values: Vec<Value>,
-}
-
-impl Row {
-    /// A row with the names of its columns. For backends.
-    #[must_use]
-    pub fn new(columns: std::sync::Arc<[String]>, values: Vec<Value>) -> Self {
-        Self { columns, values }
-    }
-
-    /// The value of a column, by number (from 0) or by name.
-    ///
-    /// ```
-    /// # use anabranch_store::value::{ColumnError, Row};
-    /// # fn f(row: &Row) -> Result<(), ColumnError> {
-    /// let total: i64 = row.get("total")?;
-    /// let customer: Option<String> = row.get(1)?;
-    /// # Ok(()) }
-    /// ```
-    pub fn get<T: FromValue>(&self, column: impl Column) -> Result<T, ColumnError> {
-        let Some(value) = column.number(&self.columns).and_then(|number| self.values.get(number))
-        else {
-            let problem = format!("there is none; the row has {}", self.columns.join(", "));
-            return Err(ColumnError { column: column.to_string(), problem });
-        };
-        T::from_value(value).map_err(|problem| ColumnError { column: column.to_string(), problem })
-    }
-
-    /// The names of the columns and their values.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.columns.iter().map(String::as_str).zip(&self.values)
-    }
-}
-
-/// What names a column: its number, from 0, or its name.
-pub trait Column: fmt::Display {
-    /// The number of the column, if there is one.
-    fn number(&self, columns: &[String]) -> Option<usize>;
-}
-
-impl Column for usize {
-    fn number(&self, columns: &[String]) -> Option<usize> {
-        (*self < columns.len()).then_some(*self)
-    }
-}
-
-impl Column for &str {
-    fn number(&self, columns: &[String]) -> Option<usize> {
-        columns.iter().position(|column| column == self)
-    }
-}
-
-/// What a value can be read as.
-pub trait FromValue: Sized {
-    /// The value, or what is wrong with it.
-    fn from_value(value: &Value) -> Result<Self, String>;
-}
-
-fn wrong<T>(value: &Value, wanted: &str) -> Result<T, String> {
-    Err(format!("is {}, not {wanted}", value.kind()))
-}
-
-impl FromValue for Value {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        Ok(value.clone())
-    }
-}
-
-impl<T: FromValue> FromValue for Option<T> {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Null => Ok(None),
-            value => T::from_value(value).map(Some),
-        }
-    }
-}
-
-impl FromValue for i64 {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Int(number) => Ok(*number),
-            Value::Bool(truth) => Ok((*truth).into()),
-            // A sum of `bigint` is a `numeric` on PostgreSQL.
-            Value::Text(text) => text.parse().or_else(|_| wrong(value, "a whole number")),
-            value => wrong(value, "a whole number"),
-        }
-    }
-}
-
-macro_rules! narrow {
-    ($($kind:ty)*) => {
-        $(impl FromValue for $kind {
-            fn from_value(value: &Value) -> Result<Self, String> {
-                let number = i64::from_value(value)?;
-                let range = concat!("does not fit ", stringify!($kind));
-                <$kind>::try_from(number).map_err(|_| format!("is {number}, which {range}"))
-            }
-        })*
-    };
-}
-
-narrow!(i16 i32 u8 u16 u32 u64 usize);
-
-impl FromValue for bool {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Bool(truth) => Ok(*truth),
-            Value::Int(number @ (0 | 1)) => Ok(*number == 1),
-            value => wrong(value, "a truth value"),
-        }
-    }
-}
-
-impl FromValue for f64 {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Float(number) => Ok(*number),
-            Value::Int(number) => Ok(*number as Self),
-            Value::Text(text) => text.parse().or_else(|_| wrong(value, "a number")),
-            value => wrong(value, "a number"),
-        }
-    }
-}
-
-impl FromValue for String {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Text(text) | Value::Json(text) => Ok(text.clone()),
-            Value::Uuid(id) => Ok(id.to_string()),
-            Value::Time(micros) => Ok(time_text(*micros)),
-            value => wrong(value, "text"),
-        }
-    }
-}
-
-impl FromValue for Vec<u8> {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Bytes(bytes) => Ok(bytes.clone()),
-            value => wrong(value, "bytes"),
-        }
-    }
-}
-
-impl FromValue for Uuid {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Uuid(id) => Ok(*id),
-            Value::Text(text) => Self::parse_str(text).or_else(|_| wrong(value, "a UUID")),
-            value => wrong(value, "a UUID"),
-        }
-    }
-}
-
-impl FromValue for jiff::Timestamp {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Time(micros) => Self::from_microsecond(*micros).map_err(|e| e.to_string()),
-            Value::Text(text) => text.parse().or_else(|_| wrong(value, "a time")),
-            value => wrong(value, "a time"),
-        }
-    }
-}
-
-impl FromValue for serde_json::Value {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::Json(text) | Value::Text(text) => {
-                serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))
-            }
-            other => Ok(other.to_json()),
-        }
-    }
-}
-
-impl FromValue for Position {
-    fn from_value(value: &Value) -> Result<Self, String> {
-        i64::from_value(value).map(Self::from_i64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -357,26 +226,5 @@ mod tests {
         ];
         assert_eq!(values, expected);
         assert_eq!(Value::from(u64::MAX), Value::Text(u64::MAX.to_string()));
-    }
-
-    #[test]
-    fn a_row_says_what_is_wrong_with_a_column() {
-        let columns = ["a", "b"].map(str::to_owned).into();
-        let row = Row::new(columns, vec![Value::Int(300), Value::Null]);
-        assert_eq!(row.get::<i64>("a"), Ok(300));
-        assert_eq!(row.get::<Option<String>>(1), Ok(None));
-        let message = |error: ColumnError| error.to_string();
-        assert_eq!(
-            row.get::<u8>("a").map_err(message),
-            Err("column a: is 300, which does not fit u8".into())
-        );
-        assert_eq!(
-            row.get::<bool>("c").map_err(message),
-            Err("column c: there is none; the row has a, b".into())
-        );
-        assert_eq!(
-            row.get::<String>("b").map_err(message),
-            Err("column b: is null, not text".into())
-        );
     }
 }

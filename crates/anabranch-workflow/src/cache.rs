@@ -32,6 +32,13 @@ impl<V: Clone> Cache<V> {
         Some(value)
     }
 
+    /// Takes a value out.
+    pub(crate) fn take(&self, key: &str) -> Option<V> {
+        let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = halves.old.remove(key);
+        halves.young.remove(key).or(old)
+    }
+
     /// Keeps a value, unless `is_newer` says that the one that is there is to stay.
     pub(crate) fn keep(&self, key: &str, value: V, is_newer: impl Fn(&V, &V) -> bool) {
         let mut halves = self.halves.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,7 @@
 //! Commands: load, decide, append, and again if somebody else was faster.
 
 use crate::error::{LoadError, SendError};
+use crate::event_info::COMMAND_EVENTS;
 use crate::lifecycle::is_ours;
 use crate::load::{Loaded, Mode};
 use crate::pace::Pace;
@@ -8,7 +9,6 @@ use crate::workflows::Inner;
 use crate::{Workflow, Workflows};
 use anabranch_core::{AppendError, Expected, NewEvent, StreamId};
 use anabranch_store::backoff::random;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -28,14 +28,6 @@ pub struct Sent {
     /// Whether it had been carried out before; then this is what it did at that time. Of processes
     /// that send it at the same moment, more than one may be told that it was the first.
     pub repeated: bool,
-}
-
-/// What the first event of a command with an id of its own says about the command, in its metadata:
-/// the answer to a repeated one. It makes two decisions of different length two different bodies, too,
-/// so that no part of the second can be stored behind the first.
-#[derive(Serialize, Deserialize)]
-struct Note {
-    command_events: usize,
 }
 
 /// Which command it is.
@@ -123,13 +115,14 @@ impl<W: Workflow> Inner<W> {
                     _ => Ok(Sent { version: loaded.version, events: 0, repeated: false }),
                 };
             };
-            let new = self.encode(&stream, command_id, &events)?;
+            let mut after = Loaded::clone(&loaded);
+            let new = self.encode(&stream, command_id, &mut after, &events)?;
             match self.log.append(&stream, Expected::Exact(loaded.version), new).await {
                 Ok(appended) => {
                     let (version, count) = (appended.version(), events.len());
                     let repeated = appended.events()[0].version != loaded.version + 1;
                     if !repeated {
-                        self.follow(id, loaded, &events, begun);
+                        self.follow(id, loaded.version, after, begun);
                     }
                     return Ok(Sent { version, events: count, repeated });
                 }
@@ -171,32 +164,39 @@ impl<W: Workflow> Inner<W> {
         }
     }
 
-    /// The events as they are appended.
+    /// The events as they are appended. The state follows them.
     fn encode(
         &self,
         stream: &StreamId,
         command_id: CommandId,
+        state: &mut Loaded<W::State>,
         events: &[W::Event],
     ) -> Result<Vec<NewEvent>, SendError<W::Rejection>> {
         let workflow = || self.workflow.name().to_owned();
         let unwritable = |problem| SendError::Unwritable { workflow: workflow(), problem };
         let mut new = Vec::with_capacity(events.len());
-        for (number, event) in events.iter().enumerate() {
-            let event = self.schema.encode(event).map_err(|error| unwritable(error.to_string()))?;
+        for (number, happened) in events.iter().enumerate() {
+            self.workflow.evolve(&mut state.state, happened);
+            state.version += 1;
+            let event = self.schema.encode(happened);
+            let event = event.map_err(|error| unwritable(error.to_string()))?;
             if is_ours(event.event_type()) {
                 let name = event.event_type();
                 let problem = format!("types like `{name}` are Anabranch's own; rename it");
                 return Err(unwritable(problem));
             }
-            new.push(match command_id {
-                CommandId::Fresh(id) => event.with_causation(id.to_string()),
+            let info = self.workflow.describe(stream.id(), &state.state, happened);
+            let (event, count) = match command_id {
+                CommandId::Fresh(id) => (event.with_causation(id.to_string()), None),
                 CommandId::Callers(id) => {
                     let event = event.with_id(event_id(stream, id, number));
-                    let event = event.with_causation(id.to_string());
-                    let command_events = events.len();
-                    if number == 0 { event.with_metadata(Note { command_events }) } else { event }
+                    let count = (number == 0).then_some(events.len());
+                    (event.with_causation(id.to_string()), count)
                 }
-            });
+            };
+            let name = event.event_type().to_owned();
+            let described = info.of(event, count);
+            new.push(described.map_err(|problem| unwritable(format!("`{name}`: {problem}")))?);
         }
         Ok(new)
     }
@@ -213,20 +213,15 @@ impl<W: Workflow> Inner<W> {
         let Some(first) = self.log.find(event_id(stream, id, 0)).await? else {
             return Ok(None);
         };
-        let note = first.metadata_json().map(serde_json::from_str::<Note>);
-        let events = note.and_then(Result::ok).map_or(1, |note| note.command_events);
+        let metadata = first.metadata_json().map(serde_json::from_str::<serde_json::Value>);
+        let count = metadata.and_then(Result::ok).and_then(|all| all[COMMAND_EVENTS].as_u64());
+        let events = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1);
         let version = first.version() + events.saturating_sub(1) as u64;
         Ok(Some(Sent { version, events, repeated: true }))
     }
 
     /// The state follows the events that were just stored.
-    fn follow(&self, id: &str, loaded: Arc<Loaded<W::State>>, events: &[W::Event], begun: Instant) {
-        let before = loaded.version;
-        let mut loaded = Arc::unwrap_or_clone(loaded);
-        for event in events {
-            self.workflow.evolve(&mut loaded.state, event);
-        }
-        loaded.version += events.len() as u64;
+    fn follow(&self, id: &str, before: u64, mut loaded: Loaded<W::State>, begun: Instant) {
         loaded.pace = loaded.pace.sent(begun, Instant::now());
         let loaded = Arc::new(loaded);
         self.keep(id, &loaded);

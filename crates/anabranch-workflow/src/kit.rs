@@ -56,7 +56,7 @@ use std::time::Duration;
 /// #             Event::ReceiptSent => {}
 /// #         }
 /// #     }
-/// #     fn react(&self, _id: &str, event: &Event) -> Reactions<Self> {
+/// #     fn react(&self, _id: &str, _order: &Order, event: &Event) -> Reactions<Self> {
 /// #         let day = Duration::from_secs(86_400);
 /// #         match event {
 /// #             Event::Placed => Reactions::none().timer("payment", day, Command::TimeOut),
@@ -167,7 +167,7 @@ impl<W: Workflow> Kit<W> {
     pub fn given(mut self, events: impl IntoIterator<Item = W::Event>) -> Self {
         for event in events {
             self.workflow.evolve(&mut self.state, &event);
-            let reactions = self.workflow.react(&self.id, &event);
+            let reactions = self.workflow.react(&self.id, &self.state, &event);
             self.set_timers(reactions);
         }
         self

@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`workflow`] | [`Workflow`]: `decide`, `evolve`, `react` |
+//! | [`event_info`] | [`EventInfo`]: customer, tenant, tags, correlation, metadata |
 //! | [`reactions`] | [`Reactions`]: commands, actions, timers, as data |
 //! | [`action`] | [`ActionRun`]: what an action may ask and save while it runs |
 //! | [`workflows`] | [`Workflows`]: the handle |
@@ -26,6 +27,7 @@ pub mod action;
 mod cache;
 pub mod commands;
 pub mod error;
+pub mod event_info;
 pub mod kit;
 pub mod lifecycle;
 pub mod load;
@@ -42,6 +44,7 @@ pub mod workflows;
 pub use action::{ActionRun, GaveUp, Journal, MemoryJournal};
 pub use commands::Sent;
 pub use error::{LifecycleError, LoadError, SendError};
+pub use event_info::EventInfo;
 pub use kit::Kit;
 pub use lifecycle::Lifecycle;
 pub use load::Mode;

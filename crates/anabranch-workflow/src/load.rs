@@ -210,16 +210,41 @@ impl<W: Workflow> Inner<W> {
         Ok(self.log.store().read(request).await?)
     }
 
-    fn fold(&self, loaded: &mut Loaded<W::State>, event: &Event) -> Result<(), LoadError> {
+    /// Folds an event into a state, and returns it if it is one of the workflow's own.
+    fn fold(
+        &self,
+        loaded: &mut Loaded<W::State>,
+        event: &Event,
+    ) -> Result<Option<W::Event>, LoadError> {
         debug_assert_eq!(event.version(), loaded.version + 1, "versions of a stream have no holes");
-        if is_ours(event.event_type()) {
+        let happened = if is_ours(event.event_type()) {
             let lifecycle = Lifecycle::decode(event);
             loaded.mode = lifecycle.map_err(|error| self.unreadable(event, error))?.mode();
+            None
         } else {
-            self.workflow.evolve(&mut loaded.state, &self.decode(event)?);
-        }
+            let happened = self.decode(event)?;
+            self.workflow.evolve(&mut loaded.state, &happened);
+            Some(happened)
+        };
         loaded.version = event.version();
-        Ok(())
+        Ok(happened)
+    }
+
+    /// The state right after an event, if need be from the database, and the event. `before` is one that
+    /// somebody remembers.
+    pub(crate) async fn state_after(
+        &self,
+        event: &Event,
+        before: Option<Loaded<W::State>>,
+    ) -> Result<(Loaded<W::State>, Option<W::Event>), LoadError> {
+        let last = event.version() - 1;
+        let mut loaded = match before.filter(|before| before.version == last) {
+            Some(before) => before,
+            None if last == 0 => Loaded::default(),
+            None => self.fold_up_to(&self.stream(event.stream_id())?, last).await?.0,
+        };
+        let happened = self.fold(&mut loaded, event)?;
+        Ok((loaded, happened))
     }
 
     /// An event of the workflow's own schema.

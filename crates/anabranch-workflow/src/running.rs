@@ -5,6 +5,7 @@
 //! | `react` | what follows from an event, enqueued with the cursor that passes it |
 //! | `hear` | what follows from events of others |
 //! | `commands` | the pool that delivers commands: of reactions, timers and schedules |
+//! | `overdue` | timers that came due while nobody ran |
 //! | `actions` | the pool that runs actions, with their journal |
 //! | `schedules` | sees to it that each schedule has a next time |
 //! | `job` | what stands in a task |
@@ -13,6 +14,7 @@ mod actions;
 mod commands;
 mod hear;
 mod job;
+mod overdue;
 mod react;
 mod schedules;
 

@@ -65,7 +65,7 @@ impl<W: Workflow> Workflows<W> {
             for event in outcome.iter().flatten() {
                 workflow.evolve(&mut state, event);
                 version += 1;
-                reactions = std::mem::take(&mut reactions).then(workflow.react(id, event));
+                reactions = std::mem::take(&mut reactions).then(workflow.react(id, &state, event));
             }
             WhatIf { outcome, reactions, version, state: state.clone() }
         };

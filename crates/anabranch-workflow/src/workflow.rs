@@ -1,6 +1,6 @@
 //! The trait of a workflow.
 
-use crate::{ActionRun, GaveUp, Reactions, Schedule};
+use crate::{ActionRun, EventInfo, GaveUp, Reactions, Schedule};
 use anabranch_core::{Event, EventSchema, Retry};
 use anabranch_runtime::{HandlerError, Result, Scope};
 use serde::Serialize;
@@ -60,7 +60,7 @@ use std::error::Error;
 ///             OrderEvent::TimedOut => *order = Order::default(),
 ///         }
 ///     }
-///     fn react(&self, _id: &str, event: &OrderEvent) -> Reactions<Self> {
+///     fn react(&self, _id: &str, _order: &Order, event: &OrderEvent) -> Reactions<Self> {
 ///         let day = Duration::from_secs(86_400);
 ///         match event {
 ///             OrderEvent::Placed => Reactions::none().timer("payment", day, Command::TimeOut),
@@ -108,8 +108,28 @@ pub trait Workflow: Send + Sync + Sized + 'static {
     /// Folds an event into the state. What has happened has happened: it cannot fail.
     fn evolve(&self, state: &mut Self::State, event: &Self::Event);
 
-    /// What is to happen because of an event of the instance `id`.
-    fn react(&self, _id: &str, _event: &Self::Event) -> Reactions<Self> {
+    /// What an event of the instance `id` carries besides its data: customer, tenant, tags, correlation,
+    /// metadata. The state is that right after the event. It is as pure as `decide`, and asked when an event is
+    /// stored: what is stored stays as it is.
+    ///
+    /// ```
+    /// # use anabranch_workflow::EventInfo;
+    /// # struct Order { customer: String }
+    /// # enum OrderEvent { Placed }
+    /// # struct Orders;
+    /// # impl Orders {
+    /// fn describe(&self, id: &str, order: &Order, _event: &OrderEvent) -> EventInfo {
+    ///     EventInfo::none().customer(&order.customer).tag(format!("order:{id}"))
+    /// }
+    /// # }
+    /// ```
+    fn describe(&self, _id: &str, _state: &Self::State, _event: &Self::Event) -> EventInfo {
+        EventInfo::none()
+    }
+
+    /// What is to happen because of an event of the instance `id`. The state is that right after the event,
+    /// whatever has happened to the instance since.
+    fn react(&self, _id: &str, _state: &Self::State, _event: &Self::Event) -> Reactions<Self> {
         Reactions::none()
     }
 
@@ -155,8 +175,14 @@ pub trait Workflow: Send + Sync + Sized + 'static {
         Retry::outside()
     }
 
+    /// How many actions of the workflow run at the same time in all processes together, at the most: what the
+    /// services that they call allow. As [`PoolSettings::max_parallelism`](anabranch_workpool::PoolSettings::max_parallelism).
+    fn max_parallelism(&self) -> Option<usize> {
+        None
+    }
+
     /// How many actions run at the same time in each process, at the most.
-    fn max_parallelism(&self) -> usize {
+    fn in_flight_per_process(&self) -> usize {
         64
     }
 

@@ -34,6 +34,8 @@ pub(crate) struct Inner<W: Workflow> {
     pub(crate) workflow: W,
     pub(crate) schema: EventSchema<W::Event>,
     pub(crate) cache: Cache<Arc<Loaded<W::State>>>,
+    /// States right after the event that was reacted to last.
+    pub(crate) reacted: Cache<Loaded<W::State>>,
     pub(crate) turns: Turns,
     /// After how many events a snapshot is kept, and where.
     pub(crate) snapshots: Option<(u64, Arc<Snapshots>)>,
@@ -73,6 +75,7 @@ impl<W: Workflow> Workflows<W> {
             log: log.clone(),
             schema: workflow.schema(),
             cache: Cache::of(states),
+            reacted: Cache::of(states),
             turns: Turns::default(),
             snapshots: workflow.snapshot_every().map(|every| (every.max(1), snapshots())),
             workflow,

@@ -130,7 +130,8 @@ pub struct DcbRejected {
 /// Takes commands for scopes, and retries those that meet a conflict.
 ///
 /// A command is tried at once, unless others of its scope wait. After a conflict it is a task under the
-/// scope's key: it waits 100 ms, 200 ms, 400 ms, … up to 30 s, commands that come later wait behind it,
+/// [key of the scope](ScopeKey::partition_key), `dcb:tenant:T:type:id`, so in the slot of the scope's events, and
+/// serialised with whatever else is enqueued in the pool under that key: it waits 100 ms, 200 ms, 400 ms, … up to 30 s, commands that come later wait behind it,
 /// and after five attempts it is rejected with [`DCB_MAX_RETRIES_EXCEEDED`]. The tasks are run by a
 /// replica set that has its [`pool`](Self::pool).
 pub struct Dcb<H: DcbHandler> {
@@ -190,7 +191,7 @@ impl<H: DcbHandler> Dcb<H> {
         scope: &ScopeKey,
         command: H::Command,
     ) -> Result<DcbOutcome<H::Output>, DcbFailure> {
-        let key = scope.to_string();
+        let key = scope.partition_key();
         // Commands that wait for the scope come first.
         if self.tasks.is_open(&key).await? {
             let task = NewTask::new(key, &Wanted { scope: scope.clone(), command });

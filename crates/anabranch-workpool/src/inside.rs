@@ -5,6 +5,7 @@ use crate::pool::{GaveUp, Pool, PoolSettings};
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::task::Task;
+use crate::turns::Turns;
 use anabranch_core::{Again, Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError, Tx};
 use anabranch_store::database::End;
@@ -30,15 +31,16 @@ pub(crate) struct Inside<P> {
     pool: P,
     settings: PoolSettings,
     retry: Retry,
-    permits: Arc<Semaphore>,
+    /// The turns of this process.
+    turns: Arc<Semaphore>,
 }
 
 impl<P: Pool> Inside<P> {
     pub(crate) fn new(pool: P) -> Self {
         let settings = pool.settings();
-        let permits = Arc::new(Semaphore::new(settings.max_parallelism));
+        let turns = Arc::new(Semaphore::new(settings.in_flight_per_process));
         let retry = settings.retry.unwrap_or_default();
-        Self { pool, settings, retry, permits }
+        Self { pool, settings, retry, turns }
     }
 }
 
@@ -51,10 +53,14 @@ impl<P: Pool> RowConsumer for Inside<P> {
         "pool"
     }
 
+    fn max_parallelism(&self) -> Option<usize> {
+        self.settings.max_parallelism
+    }
+
     async fn look_after(&self, holding: &mut Holding) -> Result<(), RunError> {
         let reader = Reader::new(self.pool.name(), holding);
-        let queue = Queue::new(true);
-        Lane { inside: self, holding, reader, queue }.run().await
+        let (queue, turns) = (Queue::new(true), Turns::new(&self.turns, holding));
+        Lane { inside: self, holding, reader, queue, turns }.run().await
     }
 }
 
@@ -63,6 +69,7 @@ struct Lane<'a, P> {
     holding: &'a mut Holding,
     reader: Reader,
     queue: Queue,
+    turns: Turns,
 }
 
 /// How far a batch got.
@@ -88,18 +95,21 @@ impl<P: Pool> Lane<'_, P> {
             if Instant::now() >= prune_at {
                 prune_at = prune(&self.reader, self.holding, &self.inside.settings).await;
             }
+            self.turns.wants(usize::from(self.queue.has_turn()));
             if self.queue.has_turn() {
-                let permits = Arc::clone(&self.inside.permits);
-                let permit = tokio::select! {
+                let turn = tokio::select! {
                     biased;
-                    permit = permits.acquire_owned() => permit,
+                    turn = self.turns.next() => turn,
                     // A lane that waits for its turn releases slots, too.
                     () = self.holding.news() => continue,
                 };
-                let at_once = self.holding.at_once(self.inside.settings.batch_size);
-                let batch = self.queue.take(at_once);
+                self.turns.wants(0);
+                let batch = match self.holding.is_trying() {
+                    true => self.queue.take_untried(),
+                    false => self.queue.take(self.inside.settings.batch_size),
+                };
                 self.run_batch(batch).await?;
-                drop(permit);
+                drop(turn);
                 // Orders come in between.
                 self.holding.news().now_or_never();
                 continue;
@@ -117,8 +127,6 @@ impl<P: Pool> Lane<'_, P> {
         let mut count = batch.len();
         while !batch.is_empty() {
             let (tx, got) = self.call(&batch[..count]).await;
-            // What the task itself said, if it has failed.
-            let mut said = None;
             let (ran, outcome) = match got {
                 Got::Through(done) => {
                     let rest = batch[done.len()..].iter().map(|task| task.slot).collect();
@@ -128,9 +136,7 @@ impl<P: Pool> Lane<'_, P> {
                     // Rolled back before anything else is done: that needs a session, too, and perhaps there
                     // is only this one.
                     drop(tx);
-                    let refused = Commit::Refused { item: task, error: error.to_string() };
-                    said = Some(error);
-                    (0, refused)
+                    (0, Commit::Refused { item: task, error })
                 }
                 Got::Away(error) => {
                     drop(tx);
@@ -140,7 +146,7 @@ impl<P: Pool> Lane<'_, P> {
             match outcome {
                 Commit::Done => {
                     for task in batch.drain(..ran) {
-                        self.holding.count(task.slot, 1);
+                        self.holding.is_done(task.key(), task.slot);
                         self.queue.ended(&task);
                     }
                     if count > ran || self.holding.is_stopping() {
@@ -169,9 +175,7 @@ impl<P: Pool> Lane<'_, P> {
                     let rest = batch.split_off(1);
                     self.queue.put_back(rest);
                     return match batch.pop() {
-                        Some(task) => {
-                            self.fail(task, said.unwrap_or_else(|| HandlerError::new(error))).await
-                        }
+                        Some(task) => self.fail(task, error).await,
                         None => Ok(()),
                     };
                 }
@@ -185,8 +189,7 @@ impl<P: Pool> Lane<'_, P> {
                     } else {
                         self.queue.put_back(batch.split_off(1));
                         if let Some(task) = batch.pop() {
-                            self.fail(task, said.unwrap_or_else(|| HandlerError::new(error)))
-                                .await?;
+                            self.fail(task, error).await?;
                         }
                     }
                 }
@@ -197,7 +200,7 @@ impl<P: Pool> Lane<'_, P> {
 
     /// Runs tasks in a transaction, one after the other.
     async fn call(&mut self, tasks: &[Task]) -> (Tx<'static>, Got) {
-        let mut tx = self.holding.begin();
+        let mut tx = self.holding.begin_for(tasks.iter().map(|task| task.id));
         let started = Instant::now();
         let mut done = Vec::with_capacity(tasks.len());
         for (number, task) in tasks.iter().enumerate() {
@@ -208,8 +211,7 @@ impl<P: Pool> Lane<'_, P> {
             match self.holding.refusal(&mut tx) {
                 Some(Commit::Away(error)) => return (tx, Got::Away(error)),
                 Some(Commit::Refused { item, error }) => {
-                    let (task, error) = (item.or(Some(number)), HandlerError::new(error));
-                    return (tx, Got::Failed { task, error });
+                    return (tx, Got::Failed { task: item.or(Some(number)), error });
                 }
                 _ => {}
             }

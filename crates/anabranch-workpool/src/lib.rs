@@ -19,6 +19,7 @@
 //! | `sight` | what a lane has seen of the tables, and what it looks for: pure |
 //! | `reader` | how a lane finds its tasks |
 //! | `inside`, `outside` | the lanes of the two kinds of pools |
+//! | `turns` | when a lane may run a task |
 //! | `ending` | how tasks end |
 //! | `tables` | the statements |
 //!
@@ -40,6 +41,7 @@ mod sight;
 mod tables;
 pub mod task;
 pub mod tasks;
+mod turns;
 
 pub use anabranch_core::TaskState;
 pub use dcb::{
@@ -51,7 +53,7 @@ pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
 pub use run::Run;
 pub use task::{Compensation, OnComplete, Task, TaskDetails, TaskRef, TaskStatus};
-pub use tasks::{Enqueued, PoolCounts, TaskError, Tasks};
+pub use tasks::{Enqueued, PoolCounts, ReadyOfKey, TaskError, Tasks};
 
 use anabranch_runtime::ReplicaSet;
 

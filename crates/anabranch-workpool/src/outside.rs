@@ -8,13 +8,14 @@ use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::run::{Run, Save};
 use crate::task::Task;
+use crate::turns::{Turn, Turns};
 use anabranch_core::{Retry, SlotSet};
 use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 /// An [`OutsidePool`] as a replica set runs it.
@@ -22,15 +23,16 @@ pub(crate) struct Outside<P> {
     pool: Arc<P>,
     settings: PoolSettings,
     retry: Retry,
-    permits: Arc<Semaphore>,
+    /// The turns of this process.
+    turns: Arc<Semaphore>,
 }
 
 impl<P: OutsidePool> Outside<P> {
     pub(crate) fn new(pool: P) -> Self {
         let settings = pool.settings();
-        let permits = Arc::new(Semaphore::new(settings.max_parallelism));
+        let turns = Arc::new(Semaphore::new(settings.in_flight_per_process));
         let retry = settings.retry.unwrap_or_else(Retry::outside);
-        Self { pool: Arc::new(pool), settings, retry, permits }
+        Self { pool: Arc::new(pool), settings, retry, turns }
     }
 }
 
@@ -43,11 +45,16 @@ impl<P: OutsidePool> RowConsumer for Outside<P> {
         "pool"
     }
 
+    fn max_parallelism(&self) -> Option<usize> {
+        self.settings.max_parallelism
+    }
+
     async fn look_after(&self, holding: &mut Holding) -> Result<(), RunError> {
         let (reader, queue) = (Reader::new(self.pool.name(), holding), Queue::new(false));
         let (saver, saves) = mpsc::unbounded_channel();
         let (running, ended) = (JoinSet::new(), Vec::new());
-        let mut lane = Lane { outside: self, reader, queue, running, ended, saver, saves };
+        let turns = Turns::new(&self.turns, holding);
+        let mut lane = Lane { outside: self, reader, queue, turns, running, ended, saver, saves };
         lane.run(holding).await
     }
 }
@@ -63,6 +70,7 @@ struct Lane<'a, P> {
     outside: &'a Outside<P>,
     reader: Reader,
     queue: Queue,
+    turns: Turns,
     running: JoinSet<Ended>,
     ended: Vec<Ended>,
     saver: mpsc::UnboundedSender<Save>,
@@ -95,33 +103,58 @@ impl<P: OutsidePool> Lane<'_, P> {
             if holding.is_stopping() && self.running.is_empty() {
                 return Ok(());
             }
-            self.start(holding);
-            let may_start = self.running.len() < holding.at_once(usize::MAX);
-            let waits_for_room = self.queue.has_turn() && may_start;
-            tokio::select! {
-                Some(ended) = self.running.join_next() => self.ended.extend(ended.ok()),
-                Some(save) = self.saves.recv() => self.store(holding, vec![save]).await?,
-                () = holding.news() => {}
-                () = self.reader.wake(&self.queue) => {}
-                _ = self.outside.permits.acquire(), if waits_for_room => {}
+            let waits_for_turn = self.start(holding);
+            let next = tokio::select! {
+                Some(ended) = self.running.join_next() => {
+                    self.ended.extend(ended.ok());
+                    None
+                }
+                Some(save) = self.saves.recv() => {
+                    self.store(holding, vec![save]).await?;
+                    None
+                }
+                () = holding.news() => None,
+                () = self.reader.wake(&self.queue) => None,
+                turn = self.turns.next(), if waits_for_turn => Some(turn),
+            };
+            if let Some(turn) = next {
+                self.begin(turn, holding);
             }
         }
     }
 
-    /// Starts what can be started.
-    fn start(&mut self, holding: &Holding) {
+    /// Starts what can be started. Says whether more could if there were more turns.
+    fn start(&mut self, holding: &Holding) -> bool {
+        loop {
+            // One at a time, while it is tried.
+            let room = match holding.is_trying() {
+                true => usize::from(self.running.is_empty()),
+                false => usize::MAX,
+            };
+            let more = self.queue.turns().min(room);
+            self.turns.wants(more);
+            if more == 0 {
+                return false;
+            }
+            match self.turns.try_next() {
+                Some(turn) => self.begin(turn, holding),
+                None => return true,
+            }
+        }
+    }
+
+    fn begin(&mut self, turn: Turn, holding: &Holding) {
         let limit = holding.log().limits().data_bytes;
-        while self.queue.has_turn() && self.running.len() < holding.at_once(usize::MAX) {
-            let permits = Arc::clone(&self.outside.permits);
-            let Ok(permit) = permits.try_acquire_owned() else { return };
-            match self.queue.take(1).pop() {
-                Some(task) => self.spawn(task, permit, limit),
-                None => return,
-            }
+        let mut taken = match holding.is_trying() {
+            true => self.queue.take_untried(),
+            false => self.queue.take(1),
+        };
+        if let Some(task) = taken.pop() {
+            self.spawn(task, turn, limit);
         }
     }
 
-    fn spawn(&mut self, task: Task, permit: OwnedSemaphorePermit, limit: usize) {
+    fn spawn(&mut self, task: Task, turn: Turn, limit: usize) {
         let pool = Arc::clone(&self.outside.pool);
         let (checkpoint, saves) = (task.checkpoint.clone(), self.saver.clone());
         let mut run = Run { task: task.id, checkpoint, saves, then: Vec::new() };
@@ -130,7 +163,7 @@ impl<P: OutsidePool> Lane<'_, P> {
             let ran = AssertUnwindSafe(ran).catch_unwind().await;
             let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
             let result = ran.and_then(|json| Ok(ending::check(&run.then, limit).map(|()| json)?));
-            drop(permit);
+            drop(turn);
             Ended { task, run, outcome: result }
         });
     }
@@ -178,7 +211,7 @@ impl<P: OutsidePool> Lane<'_, P> {
             match holding.commit(tx, &of, &self.queue.busy()).await? {
                 Commit::Done => {
                     for done in done.drain(..count) {
-                        holding.count(done.task.slot, 1);
+                        holding.is_done(done.task.key(), done.task.slot);
                         self.queue.ended(&done.task);
                     }
                     for save in saves.drain(..) {
@@ -205,11 +238,11 @@ impl<P: OutsidePool> Lane<'_, P> {
                         // One of them cannot be stored: whichever it is, the others can.
                         count /= 2;
                     } else if count == 1 {
-                        failed.push((done.remove(0).task, HandlerError::new(error)));
+                        failed.push((done.remove(0).task, error));
                         count = done.len();
                     } else {
                         // Checkpoints that the database refuses: tasks that wait for them get an error.
-                        tracing::warn!(pool = self.reader.pool, error, "cannot save a checkpoint");
+                        tracing::warn!(pool = self.reader.pool, %error, "cannot save a checkpoint");
                         saves.clear();
                         count = done.len();
                     }

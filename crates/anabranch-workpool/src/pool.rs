@@ -64,8 +64,9 @@ pub trait Pool: Send + Sync + 'static {
 /// task's end is stored repeats it, under the same [idempotency key](Task::idempotency_key).
 ///
 /// Tasks of one key are run one at a time, in order, and the next begins when the end of the one before
-/// is stored. Tasks of different keys run at the same time, up to
-/// [`max_parallelism`](PoolSettings::max_parallelism) in each process.
+/// is stored. Tasks of different keys run at the same time: in each process up to
+/// [`in_flight_per_process`](PoolSettings::in_flight_per_process), and in all of them together up to
+/// [`max_parallelism`](PoolSettings::max_parallelism).
 ///
 /// ```
 /// use anabranch_runtime::Result;
@@ -136,7 +137,8 @@ pub enum GaveUp {
 #[must_use]
 pub struct PoolSettings {
     pub(crate) retry: Option<Retry>,
-    pub(crate) max_parallelism: usize,
+    pub(crate) max_parallelism: Option<usize>,
+    pub(crate) in_flight_per_process: usize,
     pub(crate) batch_size: usize,
     pub(crate) keep: Duration,
 }
@@ -145,7 +147,8 @@ impl Default for PoolSettings {
     fn default() -> Self {
         Self {
             retry: None,
-            max_parallelism: 64,
+            max_parallelism: None,
+            in_flight_per_process: 64,
             batch_size: 1_000,
             keep: Duration::from_secs(86_400),
         }
@@ -170,10 +173,38 @@ impl PoolSettings {
         self
     }
 
-    /// How many tasks run at the same time in each process, at the most. Default 64. Tasks of a
-    /// [`Pool`] share transactions, one for each lane; there it is how many lanes run at the same time.
+    /// How many tasks of the pool run at the same time in **all processes together**, at the most: what a
+    /// provider allows, say. Default: no limit. Tasks of a [`Pool`] share transactions, one for each lane; there
+    /// it is how many lanes run at the same time.
+    ///
+    /// It holds while workers come, go, crash and hand over keys, and every key has its turn, also with a
+    /// limit of 1. Workers lease permits from the database, in blocks, and return them when others wait. In a
+    /// deploy that changes it, the lowest limit of the workers that have something to do holds.
+    ///
+    /// The permits of a worker end with its lease, and from then on nothing that it does is stored. A task of an
+    /// [`OutsidePool`] that hangs in a process without a lease may still do something *outside* meanwhile.
+    ///
+    /// ```
+    /// use anabranch_workpool::PoolSettings;
+    /// // The provider allows ten calls at once, however many processes there are.
+    /// let settings = PoolSettings::default().max_parallelism(10);
+    /// # let _ = settings;
+    /// ```
     pub fn max_parallelism(mut self, tasks: usize) -> Self {
-        self.max_parallelism = tasks.max(1);
+        self.max_parallelism = Some(tasks.max(1));
+        self
+    }
+
+    /// How many tasks run at the same time in **each process**, at the most: what its memory and connections
+    /// allow. Default 64. Of a [`Pool`] it is how many lanes run at the same time. It costs nothing.
+    ///
+    /// ```
+    /// use anabranch_workpool::PoolSettings;
+    /// let settings = PoolSettings::default().in_flight_per_process(8);
+    /// # let _ = settings;
+    /// ```
+    pub fn in_flight_per_process(mut self, tasks: usize) -> Self {
+        self.in_flight_per_process = tasks.max(1);
         self
     }
 

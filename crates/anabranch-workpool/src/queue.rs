@@ -36,6 +36,8 @@ pub(crate) struct Queue {
     waiting: BTreeSet<(Instant, Key)>,
     /// All tasks that are kept, those in work included.
     known: HashSet<Uuid>,
+    /// Keys that were tried while nothing works: others come before them.
+    tried: HashSet<Key>,
 }
 
 /// The tasks of one key.
@@ -63,8 +65,9 @@ pub(crate) struct Refill {
 impl Queue {
     pub(crate) fn new(chains: bool) -> Self {
         let line = if chains { LINE } else { SHORT_LINE };
-        let (lines, turns) = (HashMap::new(), VecDeque::new());
-        Self { chains, line, lines, turns, waiting: BTreeSet::new(), known: HashSet::new() }
+        let (lines, turns, waiting) = (HashMap::new(), VecDeque::new(), BTreeSet::new());
+        let (known, tried) = (HashSet::new(), HashSet::new());
+        Self { chains, line, lines, turns, waiting, known, tried }
     }
 
     /// How many tasks are kept.
@@ -92,6 +95,11 @@ impl Queue {
         !self.turns.is_empty()
     }
 
+    /// How many keys have a task that can be run now.
+    pub(crate) fn turns(&self) -> usize {
+        self.turns.len()
+    }
+
     /// How many keys wait for another attempt.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
@@ -100,6 +108,11 @@ impl Queue {
     /// When the first of them is tried again.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.waiting.first().map(|(until, _)| *until)
+    }
+
+    /// Whether a task is in work.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lines.values().any(|line| line.busy > 0)
     }
 
     /// The slots of tasks that are in work.
@@ -209,6 +222,33 @@ impl Queue {
             }
             self.settle(&key);
         }
+        if !taken.is_empty() {
+            self.tried.clear();
+        }
+        taken
+    }
+
+    /// Takes the task that is tried while nothing works: of a key that was not tried yet, if there is one, and
+    /// rather one that has never failed. So keys that fail cannot keep out one that works.
+    pub(crate) fn take_untried(&mut self) -> Vec<Task> {
+        let mut tried = std::mem::take(&mut self.tried);
+        let is_fresh = |key: &Key| {
+            let first = self.lines.get(key).and_then(|line| line.tasks.front());
+            first.is_some_and(|(task, _)| task.attempts == 0)
+        };
+        let mut untried = self.turns.iter().enumerate().filter(|(_, key)| !tried.contains(*key));
+        let first = untried.clone().next();
+        let place = untried.find(|(_, key)| is_fresh(key)).or(first).map(|(place, _)| place);
+        if place.is_none() {
+            tried.clear();
+        }
+        let place = place.unwrap_or(0);
+        if let Some(key) = self.turns.remove(place) {
+            self.turns.push_front(key);
+        }
+        let taken = self.take(1);
+        tried.extend(taken.iter().map(|task| Arc::clone(&task.key)));
+        self.tried = tried;
         taken
     }
 
@@ -284,7 +324,8 @@ impl Queue {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.chains);
+        let tried = std::mem::take(&mut self.tried);
+        *self = Self { tried, ..Self::new(self.chains) };
     }
 
     /// Keys whose wait is over get their turn.

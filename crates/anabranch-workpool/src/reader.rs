@@ -61,7 +61,8 @@ impl Reader {
         }
         queue.end_waits(Instant::now());
         let has_work = queue.len() > 0 || !self.sight.is_whole();
-        holding.stands(has_work, queue.waiting(), self.sight.held());
+        let is_ready = queue.has_turn() || queue.is_busy() || !self.sight.is_whole();
+        holding.stands((has_work, is_ready), queue.waiting(), self.sight.held());
         Ok(is_lost)
     }
 
@@ -183,7 +184,7 @@ impl Reader {
                 self.sight.look_again();
                 holding.wait_out(error).await
             }
-            Commit::Refused { error, .. } => Err(holding.refuse(error)),
+            Commit::Refused { error, .. } => Err(holding.refuse(error.to_string())),
         }
     }
 }

@@ -282,6 +282,7 @@ impl Tables {
             checkpoint: row.get("checkpoint")?,
             then: then.and_then(|json| serde_json::from_str(&json).ok()),
             wait: wait.map(Duration::from_micros),
+            late: u64::try_from(now - due).ok().filter(|_| due > 0).map(Duration::from_micros),
         })
     }
 

@@ -26,6 +26,8 @@ pub struct Task {
     pub(crate) then: Option<Then>,
     /// How long it still has to wait for its next attempt.
     pub(crate) wait: Option<Duration>,
+    /// How long after its time it was read.
+    pub(crate) late: Option<Duration>,
 }
 
 impl Task {
@@ -57,6 +59,13 @@ impl Task {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempts + 1
+    }
+
+    /// How long its time had passed when a lane found it: some milliseconds while somebody runs. `None` if it
+    /// was not enqueued for a time, or has failed since.
+    #[must_use]
+    pub fn late(&self) -> Option<Duration> {
+        self.late.filter(|_| self.attempts == 0)
     }
 
     /// The same for every attempt of this task, and for no other task. Pass it to the system that is called

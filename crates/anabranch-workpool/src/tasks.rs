@@ -8,6 +8,7 @@ use anabranch_core::{InputError, StoreError, TaskState, TaskStates};
 use anabranch_runtime::{HandlerError, Tx};
 use anabranch_store::database::{Answer, End, Session, Statement, Topic};
 use anabranch_store::{Database, Log, Row};
+use jiff::Timestamp;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +46,17 @@ pub struct Enqueued {
     pub id: Uuid,
     /// Whether it was not there before, under its id or its unique key.
     pub is_new: bool,
+}
+
+/// What of a key is ready: see [`Tasks::ready_of_key`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyOfKey {
+    /// How many tasks wait for their turn, wait for another attempt, or are being run.
+    pub tasks: u64,
+    /// How many of them have never failed: they wait for their first attempt, or are in it.
+    pub untried: u64,
+    /// The time, by the database's clock.
+    pub now: Timestamp,
 }
 
 /// Why tasks could not be enqueued, looked at or changed.
@@ -348,6 +360,38 @@ impl Tasks {
     /// follows.
     pub async fn cancel_unique_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
         tx.push(self.tables.cancel_unique(&self.pool, key)).await
+    }
+
+    /// What of a key waits for its turn or is being run, besides one task: of what was enqueued by a time, or
+    /// until now.
+    ///
+    /// ```
+    /// # use anabranch_workpool::{Task, TaskError, Tasks};
+    /// # async fn f(payouts: Tasks, task: &Task) -> Result<(), TaskError> {
+    /// let others = payouts.ready_of_key(task.key(), task.id(), None).await?;
+    /// if others.untried > 0 {
+    ///     println!("{} tasks of the key have not been tried yet", others.untried);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn ready_of_key(
+        &self,
+        key: &str,
+        except: Uuid,
+        by: Option<Timestamp>,
+    ) -> Result<ReadyOfKey, TaskError> {
+        let by = by.map(Timestamp::as_microsecond);
+        let answers = self.run(vec![self.tables.ready_of_key(&self.pool, key, except, by)]).await?;
+        let at = self.database.at();
+        let row = answers.iter().flat_map(|answer| &answer.rows).next();
+        let corrupt = |what: String| StoreError::Corrupt { at: at.to_owned(), what };
+        let row = row.ok_or_else(|| corrupt("a count without a row".to_owned()))?;
+        let now = Timestamp::from_microsecond(column(at, row, "now_us")?);
+        Ok(ReadyOfKey {
+            tasks: column(at, row, "tasks")?,
+            untried: column(at, row, "untried")?,
+            now: now.map_err(|error| corrupt(error.to_string()))?,
+        })
     }
 
     /// Whether something of a key has not ended.

@@ -199,8 +199,8 @@
 pub use anabranch_core::*;
 pub use anabranch_runtime::*;
 pub use anabranch_store::{
-    Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, Row, Value, database,
-    migration, params, value,
+    Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, Row, Sql, Value,
+    database, migration, params, value,
 };
 
 pub use anabranch_batch as batch;
@@ -228,7 +228,7 @@ pub mod prelude {
         Subscriber, Task, Tasks, Tx, View, ViewColumn, ViewReader, params,
     };
     pub use anabranch_workflow::{
-        ActionRun, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
+        ActionRun, EventInfo, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
     };
 }
 

@@ -14,9 +14,12 @@ pub(crate) enum Backend<'a> {
 pub(crate) fn parse(url: &str) -> Result<Backend<'_>, InputError> {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     let bad = |problem: &str| {
-        let subject = match scheme {
-            Some(scheme) => format!("URL `{}:…`", scheme.escape_debug()),
-            None => "URL".to_owned(),
+        // Without the slashes it may be anything, such as a user or a password.
+        let subject = match url.split_once("://") {
+            Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+                format!("URL `{scheme}:…`")
+            }
+            _ => "URL".to_owned(),
         };
         Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
     };
@@ -55,10 +58,18 @@ mod tests {
             assert!(matches!(parse(url), Ok(Backend::Sqlite(found)) if found == path), "{url}");
         }
         assert!(matches!(parse("postgresql://x/y"), Ok(Backend::Postgres("postgresql://x/y"))));
-        for bad in ["", "orders.db", "mysql://root:secret@x/y", "Sqlite:x"] {
+        for bad in [
+            "",
+            "orders.db",
+            "mysql://root:secret@x/y",
+            "Sqlite:x",
+            "secret:x@host/y",
+            "se/cret://x",
+            " postgres://app:secret@x/y",
+        ] {
             let Err(error) = parse(bad) else { panic!("{bad}") };
             assert!(error.to_string().contains("write sqlite:orders.db"), "{error}");
-            assert!(!error.to_string().contains("secret"), "{error}");
+            assert!(!error.to_string().contains("cret"), "{error}");
         }
     }
 }

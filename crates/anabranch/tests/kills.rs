@@ -190,9 +190,12 @@ async fn every_action_is_done_once(place: Place, kills: usize) {
 async fn expected(log: &Log) -> HashMap<Uuid, String> {
     let (workflow, mut tasks) = (Orders::default(), HashMap::new());
     let events = log.read(Query::all()).collect().await.unwrap();
+    let mut orders: HashMap<&str, _> = HashMap::new();
     for event in events.iter().filter(|event| event.category() == "Order") {
         let happened = workflow.schema().decode(event).unwrap();
-        let reactions = workflow.react(event.stream_id(), &happened);
+        let order = orders.entry(event.stream_id()).or_default();
+        workflow.evolve(order, &happened);
+        let reactions = workflow.react(event.stream_id(), order, &happened);
         for (number, reaction) in reactions.into_iter().enumerate() {
             if let Reaction::Action(action) = reaction {
                 let id = Uuid::new_v5(&event.id(), &number.to_be_bytes());

@@ -28,11 +28,14 @@ impl Tables {
         Statement::query(select, params![self.job.as_str()])
     }
 
-    /// Keys that were handled well more than once.
+    /// Who has handled keys that were handled well more than once: the first few of these keys.
     pub(crate) fn collisions(&self, limit: usize) -> Statement {
+        let Self { history, sessions, .. } = self;
         let select = format!(
-            "SELECT key FROM {} WHERE job = $1 GROUP BY key HAVING count(*) > 1 ORDER BY key LIMIT $2",
-            self.history
+            "SELECT h.key AS key, h.session AS session, h.part AS part, h.at_us AS at_us, o.host AS host, \
+             o.pid AS pid FROM {history} AS h LEFT JOIN {sessions} AS o ON o.id = h.session WHERE h.job = $1 \
+             AND h.key IN (SELECT key FROM {history} WHERE job = $1 GROUP BY key HAVING count(*) > 1 \
+             ORDER BY key LIMIT $2) ORDER BY h.key, h.at_us, h.session"
         );
         Statement::query(select, params![self.job.as_str(), limit])
     }

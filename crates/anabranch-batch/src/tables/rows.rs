@@ -9,6 +9,12 @@ use crate::source::{Source, quoted_part};
 use anabranch_store::database::{Kind, Statement};
 use anabranch_store::{Value, params};
 
+/// One row, with all columns of what stands behind FROM, whether that has rows or not.
+pub(crate) fn columns_of(from: &str) -> Statement {
+    let select = format!("SELECT s.* FROM (SELECT 1 AS one) AS o LEFT JOIN {from} AS s ON 1 = 0");
+    Statement::query(select, vec![])
+}
+
 impl Tables {
     /// The same, with rows gone through in the order of a collation (SQLite).
     pub(crate) fn in_order_of(mut self, collation: Option<String>) -> Self {
@@ -19,11 +25,16 @@ impl Tables {
     /// Keys as text, whatever they are, as the log has them. Compared byte by byte, or nearly so, whatever the
     /// collation of the key is.
     pub(super) fn key_text(&self) -> String {
+        self.as_text(&format!("s.{}", self.source.key))
+    }
+
+    /// A column that holds keys, as the log has them.
+    pub(super) fn as_text(&self, column: &str) -> String {
         let collation = match self.kind {
             Kind::Postgres => "pg_catalog.\"default\"",
             _ => "BINARY",
         };
-        format!("CAST(s.{} AS text) COLLATE {collation}", self.source.key)
+        format!("CAST({column} AS text) COLLATE {collation}")
     }
 
     /// What pages are ordered by.

@@ -1,8 +1,9 @@
 //! A program for each row or page.
 
-use super::page;
+use super::{page, program};
 use anabranch::batch::Record;
 use anabranch::{HandlerError, Result};
+use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -19,6 +20,8 @@ pub(super) struct CommandHandler {
     job: String,
     per_page: bool,
     timeout: Duration,
+    /// Exit codes that say that it may pass.
+    retry_exit: Vec<u8>,
 }
 
 impl CommandHandler {
@@ -27,11 +30,14 @@ impl CommandHandler {
         job: &str,
         per_page: bool,
         timeout: Duration,
+        retry_exit: &[u8],
     ) -> anyhow::Result<Self> {
         let mut arguments = words(line)?;
         anyhow::ensure!(!arguments.is_empty(), "there is no program; name one");
         let program = arguments.remove(0);
-        Ok(Self { program, arguments, job: job.to_owned(), per_page, timeout })
+        program::check(&program)?;
+        let (job, retry_exit) = (job.to_owned(), retry_exit.to_vec());
+        Ok(Self { program, arguments, job, per_page, timeout, retry_exit })
     }
 
     pub(super) async fn handle(&self, record: &Record) -> Result<()> {
@@ -59,17 +65,24 @@ impl CommandHandler {
         command.process_group(0);
         let child = command.spawn();
         let child = child.map_err(|error| {
-            HandlerError::new(format!("cannot start `{}`: {error}", self.program))
+            let said = format!("cannot start `{}`: {error}", self.program);
+            // It was there when the run began; the machine may be short of something.
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::PermissionDenied => HandlerError::for_good(said),
+                _ => HandlerError::new(said),
+            }
         })?;
         let ended = tokio::time::timeout(self.timeout, talk(child, input)).await;
-        let (status, answer, said) = ended
-            .map_err(|_| HandlerError::new(format!("it took longer than {:?}", self.timeout)))??;
+        let too_long = || HandlerError::for_good(format!("it took longer than {:?}", self.timeout));
+        let (status, answer, said) = ended.map_err(|_| too_long())??;
         if status.success() {
             return Ok(answer);
         }
         let said = String::from_utf8_lossy(&said);
         let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        Err(HandlerError::new(last.map_or_else(|| how(status), str::to_owned)))
+        let said = last.map_or_else(|| how(status), str::to_owned);
+        let may_pass = self.retry_exit.iter().any(|code| status.code() == Some(i32::from(*code)));
+        Err(if may_pass { HandlerError::new(said) } else { HandlerError::for_good(said) })
     }
 }
 

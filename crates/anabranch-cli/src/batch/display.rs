@@ -3,7 +3,7 @@
 use crate::output;
 use anabranch::batch::{BatchProgress, Part, Summary};
 use serde_json::json;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ impl Display {
     /// Says what this instance is there for.
     pub(super) fn begin(&self, part: Part, workers: usize) {
         let workers = output::count(workers as u64, "worker");
-        eprintln!("{}: {}, {workers}", self.job, part_text(part));
+        say!("{}: {}, {workers}", self.job, part_text(part));
         if let Ok(mut last) = self.last.lock() {
             *last = Some(Instant::now()).filter(|_| !self.is_terminal);
         }
@@ -37,12 +37,11 @@ impl Display {
     pub(super) fn show(&self, progress: &BatchProgress) {
         let Ok(mut last) = self.last.lock() else { return };
         if self.is_terminal {
-            eprint!("\r\x1b[2K{}", bar(&self.job, progress));
-            let _ = std::io::stderr().flush();
+            say_on!("\r\x1b[2K{}", bar(&self.job, progress));
         } else if last.is_some_and(|last| last.elapsed() < LINES) {
             return;
         } else {
-            eprintln!("{}: {}", self.job, text(progress));
+            say!("{}: {}", self.job, text(progress));
         }
         *last = Some(Instant::now());
     }
@@ -50,13 +49,13 @@ impl Display {
     /// Says why it goes on for a while.
     pub(super) fn told(&self) {
         self.end();
-        eprintln!("{}: told to stop; finishing what was begun", self.job);
+        say!("{}: told to stop; finishing what was begun", self.job);
     }
 
     /// Leaves the bar as it is.
     pub(super) fn end(&self) {
         if self.is_terminal && self.last.lock().is_ok_and(|last| last.is_some()) {
-            eprintln!();
+            say!("");
         }
     }
 }
@@ -79,7 +78,7 @@ fn bar(job: &str, progress: &BatchProgress) -> String {
 }
 
 fn text(progress: &BatchProgress) -> String {
-    let BatchProgress { succeeded, failed, done, rows, rate, left } = progress;
+    let BatchProgress { succeeded, failed, waiting, done, rows, rate, left } = progress;
     let here = succeeded + failed;
     let left = match left {
         _ if done >= rows => String::new(),
@@ -87,7 +86,8 @@ fn text(progress: &BatchProgress) -> String {
         None => ", waiting".to_owned(),
     };
     let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
-    format!("{done} of {rows} rows, {here} here{failed}, {rate:.0} rows/s{left}")
+    let again = if *waiting > 0 { format!(", {waiting} tried again") } else { String::new() };
+    format!("{done} of {rows} rows, {here} here{failed}{again}, {rate:.0} rows/s{left}")
 }
 
 /// A time to wait for, to the second.
@@ -118,8 +118,12 @@ pub(super) fn summary(job: &str, part: Part, summary: &Summary, json: bool) -> a
         0 => String::new(),
         lost => format!(", {lost} taken by others"),
     };
+    let again = match summary.retried {
+        0 => String::new(),
+        attempts => format!(", {}", output::count(attempts, "further attempt")),
+    };
     let text = format!(
-        "{job}: {}, {} failed{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
+        "{job}: {}, {} failed{again}{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
         output::count(rows, "row"),
         summary.failed,
         part_text(part),
@@ -137,13 +141,14 @@ mod tests {
         let progress = BatchProgress {
             succeeded: 40,
             failed: 2,
+            waiting: 3,
             done: 100,
             rows: 200,
             rate: 50.0,
             left: Some(Duration::from_secs(2)),
         };
         let half = "█".repeat(12) + &"░".repeat(12);
-        let said = "100 of 200 rows, 42 here, 2 failed, 50 rows/s, about 2 s left";
+        let said = "100 of 200 rows, 42 here, 2 failed, 3 tried again, 50 rows/s, about 2 s left";
         assert_eq!(bar("convert", &progress), format!("convert  {half}  50 %  {said}"));
         assert_eq!(time(Duration::from_secs(3_599)), "60 min");
         assert_eq!(time(Duration::from_secs(7_260)), "2 h 1 min");

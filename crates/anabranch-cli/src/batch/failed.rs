@@ -36,7 +36,7 @@ impl Failed {
             return Ok(ExitCode::SUCCESS);
         }
         if failed.is_empty() {
-            eprintln!("no row of `{}` has failed", self.job.job);
+            say!("no row of `{}` has failed", self.job.job);
             return Ok(ExitCode::SUCCESS);
         }
         let mut table = Table::new(["KEY", ">ATTEMPTS", "TIME", "ERROR"]);

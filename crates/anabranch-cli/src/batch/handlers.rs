@@ -23,15 +23,27 @@ pub(super) struct Way {
 
     /// Start a program for each row; the row comes as JSON on its standard input
     ///
-    /// Exit code 0 is success; else the row has failed, with the last line of standard error. No shell is
-    /// involved; words may be quoted. IDEMPOTENCY_KEY in its environment is JOB:KEY.
+    /// Exit code 0 is success. 75 (EX_TEMPFAIL) says that it may pass: the row is tried again (see --attempts).
+    /// With any other code, by a signal or after --timeout the row has failed. The reason is the last line of
+    /// standard error. No shell is involved; words may be quoted. IDEMPOTENCY_KEY in its environment is JOB:KEY.
     #[arg(long, value_name = "PROGRAM", conflicts_with = "webhook")]
     command: Option<String>,
+
+    /// Exit codes of --command that say that it may pass
+    #[arg(
+        long,
+        value_name = "CODES",
+        value_delimiter = ',',
+        default_value = "75",
+        value_parser = clap::value_parser!(u8).range(1..),
+        conflicts_with_all = ["sql", "webhook"]
+    )]
+    retry_exit: Vec<u8>,
 
     /// POST each row as JSON to a URL
     ///
     /// An answer of 2xx is success. The header Idempotency-Key is JOB:KEY. No answer, 408, 425, 429 and 5xx may
-    /// pass: the row is tried again (see --retry-for), not before a Retry-After. Any other answer is for good.
+    /// pass: the row is tried again (see --attempts), not before a Retry-After. Any other answer is for good.
     #[arg(long, value_name = "URL")]
     webhook: Option<String>,
 
@@ -44,19 +56,35 @@ pub(super) struct Way {
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     timeout: Duration,
 
-    /// How long a request is repeated that failed in a way that may pass, with growing pauses of up to five
-    /// minutes; 0: not at all. Meanwhile the row stays claimed and others go on
-    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none, default_value = "7200")]
-    retry_for: Duration,
+    /// How often a row is tried at most that fails in a way that may pass [default: as long as --retry-for
+    /// says; a statement once]
+    ///
+    /// Between attempts are growing pauses of up to five minutes. Meanwhile the row stays claimed and others go
+    /// on. What a statement was refused for may always pass, if this or --retry-for is given.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: Option<u32>,
+
+    /// How long a row is tried again that fails in a way that may pass; 0: not at all [default: 7200; a
+    /// statement: not at all]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_none)]
+    retry_for: Option<Duration>,
 }
 
+/// How long rows are tried again whose effects are elsewhere.
+const RETRY_FOR: Duration = Duration::from_secs(7_200);
+
 impl Way {
-    /// How often a row is tried. What a statement or a program says stands.
+    /// How often a row is tried.
     pub(super) fn retry(&self) -> Retry {
-        match &self.webhook {
-            Some(_) => Retry::outside().lasting(self.retry_for),
-            None => Retry::never(),
-        }
+        let retry = Retry::outside();
+        let retry = match (self.retry_for, &self.sql, self.attempts) {
+            (Some(time), ..) => retry.lasting(time),
+            (None, None, _) => retry.lasting(RETRY_FOR),
+            (None, Some(_), Some(_)) => retry,
+            (None, Some(_), None) => Retry::never(),
+        };
+        let most = self.attempts.unwrap_or(u32::MAX);
+        retry.attempts(retry.attempts.min(most))
     }
 }
 
@@ -68,13 +96,13 @@ pub(super) enum Handler {
 
 impl Handler {
     pub(super) fn of(way: &Way, job: &str) -> anyhow::Result<Self> {
-        let Way { sql, command, webhook, per_page, timeout, .. } = way;
+        let Way { sql, command, webhook, per_page, timeout, retry_exit, .. } = way;
         match (sql, command, webhook) {
             (Some(sql), ..) => Ok(Self::Sql(
                 SqlHandler::parse(sql).map_err(|error| anyhow::anyhow!("--sql: {error}"))?,
             )),
             (_, Some(line), _) => {
-                let handler = CommandHandler::parse(line, job, *per_page, *timeout);
+                let handler = CommandHandler::parse(line, job, *per_page, *timeout, retry_exit);
                 Ok(Self::Command(handler.context("--command")?))
             }
             (_, _, Some(url)) => {
@@ -87,6 +115,13 @@ impl Handler {
 }
 
 impl RowHandler for Handler {
+    fn columns(&self) -> &[String] {
+        match self {
+            Self::Sql(sql) => sql.columns(),
+            Self::Command(_) | Self::Webhook(_) => &[],
+        }
+    }
+
     async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
         match self {
             Self::Sql(sql) => sql.handle(record, tx).await,

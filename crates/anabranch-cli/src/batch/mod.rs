@@ -5,17 +5,21 @@
 //! | `run` | handle the rows |
 //! | `handlers` | what is done with a row: one of the three below |
 //! | `command` | a program for each row or page |
+//! | `program` | whether it can be started |
 //! | `webhook` | an HTTP request for each row or page |
 //! | `page` | the answers for a page |
 //! | `display` | how far it is, and what came of it |
 //! | `verify` | the proof |
 //! | `failed` | rows that have failed |
+//! | `import` | rows that were finished before, in a log of somebody else |
 
 mod command;
 mod display;
 mod failed;
 mod handlers;
+mod import;
 mod page;
+mod program;
 mod run;
 mod verify;
 mod webhook;
@@ -30,6 +34,7 @@ pub(crate) enum BatchOf {
     Run(Box<run::Run>),
     Verify(verify::Verify),
     Failed(failed::Failed),
+    Import(import::Import),
 }
 
 impl BatchOf {
@@ -38,7 +43,19 @@ impl BatchOf {
             Self::Run(run) => run.run().await,
             Self::Verify(verify) => verify.run().await,
             Self::Failed(failed) => failed.run().await,
+            Self::Import(import) => import.run().await,
         }
+    }
+}
+
+const LOG_TABLE: &str = "processing_log";
+
+/// A word of a shell.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -69,7 +86,7 @@ struct Job {
     job: String,
 
     /// The table of the processing log; tables named like it with _history, _sessions and _jobs belong to it
-    #[arg(long, value_name = "TABLE", default_value = "processing_log")]
+    #[arg(long, value_name = "TABLE", default_value = LOG_TABLE)]
     log_table: String,
 
     /// The schema of the processing log, made if it is not there (PostgreSQL)
@@ -78,6 +95,23 @@ struct Job {
 }
 
 impl Job {
+    /// The arguments that name this job to another command, as a shell reads them. Not the database: its URL
+    /// may hold a password.
+    fn arguments(&self) -> String {
+        let source = match (&self.source, &self.query) {
+            (None, Some(sql)) => ("--query", sql.as_str()),
+            (table, _) => ("--source", table.as_deref().unwrap_or_default()),
+        };
+        let mut named = vec![source, ("--key", &self.key), ("--job", &self.job)];
+        if self.log_table != LOG_TABLE {
+            named.push(("--log-table", &self.log_table));
+        }
+        named.extend(self.target_schema.as_deref().map(|schema| ("--target-schema", schema)));
+        let words: Vec<_> =
+            named.iter().map(|(flag, value)| format!("{flag} {}", quoted(value))).collect();
+        words.join(" ")
+    }
+
     fn batch(&self) -> Batch {
         let source = match (&self.source, &self.query) {
             (None, Some(sql)) => Source::query(sql, &self.key),

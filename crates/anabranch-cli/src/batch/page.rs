@@ -31,11 +31,13 @@ pub(super) fn outcomes(rows: usize, answer: Result<Vec<u8>>) -> Vec<Result<()>> 
 
 fn read(rows: usize, answer: &[u8]) -> Result<Vec<Option<String>>> {
     let errors: Vec<Option<String>> = serde_json::from_slice(answer).map_err(|error| {
-        HandlerError::new(format!("the answer is no JSON array of null or \"error\": {error}"))
+        HandlerError::for_good(format!("the answer is no JSON array of null or \"error\": {error}"))
     })?;
     match errors.len() {
         answers if answers == rows => Ok(errors),
-        answers => Err(HandlerError::new(format!("there are {answers} answers for {rows} rows"))),
+        answers => {
+            Err(HandlerError::for_good(format!("there are {answers} answers for {rows} rows")))
+        }
     }
 }
 

@@ -24,15 +24,16 @@ const MAX_DEFAULT_SESSIONS: usize = 16;
 /// once. What a command or a webhook does happens at least once: after a crash it is told again, with the
 /// same idempotency key.
 ///
-/// The exit code is 1 if rows failed in this run; `batch failed` lists them, and --retry-failed tries them
-/// again.
-///
 /// The key must tell the rows apart: rows that share one are one row to a batch, and all but one of them would
 /// never be handled. So the catalogue must show that it is unique and never NULL, or the run is refused. A query
 /// or a view shows nothing: they need --assume-unique.
 ///
 /// A row that fails is kept as failed, with the reason, and the others go on. On Ctrl-C or SIGTERM the rows
 /// that were begun are finished, and the others given back.
+///
+/// Exit codes: 0 done, or stopped when told to; 1 rows failed in this run (`batch failed` lists them,
+/// --retry-failed tries them again, --allow-failures makes it 0), or it was refused or stopped by an error;
+/// 2 wrong arguments.
 #[derive(Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -83,6 +84,10 @@ pub(crate) struct Run {
     /// Handle rows again that have failed before
     #[arg(long)]
     retry_failed: bool,
+
+    /// Exit with 0 also if rows failed: they are kept as failed, and a warning says how many
+    #[arg(long)]
+    allow_failures: bool,
 
     /// Go on when all is done, and look for new rows this often
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -147,12 +152,16 @@ impl Run {
         let ran = ran?;
         display::summary(&self.job.job, part, &ran, self.json)?;
         if ran.failed > 0 {
-            let (job, failed) = (&self.job.job, output::count(ran.failed, "row"));
-            eprintln!(
-                "error: {failed} failed; `anabranch batch failed --job {job}` lists them, and \
+            let (job, failed) = (self.job.arguments(), output::count(ran.failed, "row"));
+            let (weight, code) = match self.allow_failures {
+                true => ("warning", ExitCode::SUCCESS),
+                false => ("error", ExitCode::FAILURE),
+            };
+            say!(
+                "{weight}: {failed} failed; `anabranch batch failed {job}` lists them, and \
                        --retry-failed tries them again"
             );
-            return Ok(ExitCode::FAILURE);
+            return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
     }

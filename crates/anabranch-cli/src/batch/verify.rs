@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// how many partitions they are, which must be 1 for a fixed part.
 ///
 /// Exits with 1 if the sums do not add up: rows share a key or have none, rows are not as many as entries and
-/// rows without one, successes are not as many as the history has. Also if a row was handled well twice, a
-/// success has no proof, or a session has rows of another's part. Entries whose row is not in the source any
+/// rows without one, successes are not as many as the history has. Also if a row was handled well twice (it says
+/// by which sessions, on which machines), a success has no proof, or a session has rows of another's part. Entries whose row is not in the source any
 /// more are counted as gone, with a remark: that is no error.
 #[derive(Args)]
 pub(crate) struct Verify {
@@ -42,8 +42,8 @@ impl Verify {
             output::json(&object)?;
         } else {
             print(&verified)?;
-            verified.remarks().iter().for_each(|remark| eprintln!("remark: {remark}"));
-            violations.iter().for_each(|violation| eprintln!("violation: {violation}"));
+            verified.remarks().iter().for_each(|remark| say!("remark: {remark}"));
+            violations.iter().for_each(|violation| say!("violation: {violation}"));
         }
         Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -53,8 +53,9 @@ fn print(verified: &Verified) -> anyhow::Result<()> {
     let mut table = Table::new(["SESSION", "PART", ">ROWS", ">FIRST", ">LAST", ">PARTITIONS"]);
     for session in &verified.sessions {
         let SessionRows { session, part, rows, first, last, partitions } = session.clone();
-        // Who shares has no part to keep to.
-        let partitions = if part == "elastic" { "-".to_owned() } else { partitions.to_string() };
+        // Only a fixed part has partitions to keep to.
+        let is_fixed = part.contains(" of ");
+        let partitions = if is_fixed { partitions.to_string() } else { "-".to_owned() };
         table.row([session, part, rows.to_string(), first, last, partitions]);
     }
     table.print()?;
@@ -62,7 +63,7 @@ fn print(verified: &Verified) -> anyhow::Result<()> {
         verified;
     let collisions = match verified.collisions.as_slice() {
         [] => "none".to_owned(),
-        some => some.join(", "),
+        some => some.iter().map(|row| row.key.as_str()).collect::<Vec<_>>().join(", "),
     };
     output::line(format_args!("rows           {rows}"))?;
     output::line(format_args!("keys           {keys} ({null_keys} rows without)"))?;

@@ -2,6 +2,7 @@
 
 use super::bare::BareRow;
 use anabranch::Namespace;
+use anabranch::postgres::tokio_postgres::error::SqlState;
 use anabranch::postgres::tokio_postgres::types::{FromSql, ToSql, Type};
 use anabranch::postgres::tokio_postgres::{Client, NoTls, Row, connect};
 use futures_util::{StreamExt, pin_mut};
@@ -9,6 +10,9 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
+
+/// How often tables are dropped again that others have locked.
+const DROP_ATTEMPTS: usize = 5;
 
 pub(crate) struct BarePostgres {
     client: Client,
@@ -88,7 +92,17 @@ impl BarePostgres {
 
     pub(crate) async fn drop_log(&self) -> anyhow::Result<()> {
         let sql = format!("DROP SCHEMA {} CASCADE", self.namespace);
-        Ok(self.client.batch_execute(&sql).await?)
+        let mut dropped = self.client.batch_execute(&sql).await;
+        // The last statements of what was cut short may lock tables in another order.
+        for _ in 0..DROP_ATTEMPTS {
+            match &dropped {
+                Err(error) if error.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED) => {
+                    dropped = self.client.batch_execute(&sql).await;
+                }
+                _ => break,
+            }
+        }
+        Ok(dropped?)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Rows of a table: what more instances are worth when rows wait, and how many a second go through when
 //! they only do SQL.
 
-use super::Measured;
-use super::own_log::{self, OwnLog};
+use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
+use super::{Measured, Side};
+use crate::throwaway;
 use anabranch::batch::{Batch, Record, RowHandler, Source, SqlHandler};
 use anabranch::database::{End, Statement};
 use anabranch::{Result, Row, Tx, Value, params};
@@ -62,10 +63,8 @@ impl RowHandler for Wait {
 
 impl BenchBatch {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let own = OwnLog::create(&self.database.url, "batch").await?;
-        let measured = Box::pin(self.measure(&own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| self.measure(&OwnLog::create(made, "batch").await?).await;
+        self.database.run(measure).await
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
@@ -75,38 +74,38 @@ impl BenchBatch {
         fill(own, waiting, self.waiting).await?;
         fill(own, rows, self.rows).await?;
         let (mut wait, mut sql) = (Rates::default(), Rates::default());
+        // The first to read rows pays for it: they are not in memory, or not known to be committed.
+        self.by_hand(own, rows, create(own, "warm_up").await?).await?;
+        self.by_job(own, rows, 0).await?;
         for repeat in 1..=self.repeats {
-            let one = self.rate(own, &format!("one_{repeat}"), waiting, 1, Wait).await?;
-            let three = self.rate(own, &format!("three_{repeat}"), waiting, 3, Wait).await?;
-            self.database.say(|| {
-                format!("repeat {repeat}, waiting: {three:.0} rows/s of three, {one:.0} of one")
-            });
-            wait.bare.push(one);
-            wait.ours.push(three);
-            let effects = create(own, &format!("by_hand_{repeat}")).await?;
-            let by_hand = self.by_hand(own, rows, effects).await?;
-            let effects = create(own, &format!("effects_{repeat}")).await?;
-            let insert = format!("INSERT INTO {effects} (id, name) VALUES (:id, :name)");
-            let handler = SqlHandler::parse(&insert).map_err(|error| anyhow::anyhow!("{error}"))?;
-            let ours = self.rate(own, &format!("sql_{repeat}"), rows, 1, handler).await?;
-            let count = format!("SELECT count(DISTINCT id) AS n, count(*) AS of FROM {effects}");
-            let found = query(own, Statement::query(count, vec![])).await?;
-            let found: Option<(u64, u64)> = found
-                .first()
-                .map(|row| Ok::<_, anyhow::Error>((row.get("n")?, row.get("of")?)))
-                .transpose()?;
-            anyhow::ensure!(
-                found == Some((self.rows, self.rows)),
-                "there are {found:?} effects of {} rows",
-                self.rows
-            );
-            self.database
-                .say(|| format!("repeat {repeat}, SQL: {ours:.0} rows/s, {by_hand:.0} by hand"));
-            sql.ours.push(ours);
-            sql.bare.push(by_hand);
+            for side in self.database.turns(repeat) {
+                let (instances, rates) = match side {
+                    Side::Ours => (3, &mut wait.ours),
+                    Side::Limit => (1, &mut wait.bare),
+                };
+                let job = format!("waiting_{instances}_{repeat}");
+                let rate = self.rate(own, &job, waiting, instances, Wait).await?;
+                self.database.say(|| {
+                    format!("repeat {repeat}, waiting: {rate:.0} rows/s, instances: {instances}")
+                });
+                rates.push(rate);
+            }
+            for side in self.database.turns(repeat) {
+                if side == Side::Limit {
+                    let effects = create(own, &format!("by_hand_{repeat}")).await?;
+                    sql.bare.push(self.by_hand(own, rows, effects).await?);
+                } else {
+                    sql.ours.push(self.by_job(own, rows, repeat).await?);
+                }
+            }
+            if let (Some(ours), Some(by_hand)) = (sql.ours.last(), sql.bare.last()) {
+                self.database.say(|| {
+                    format!("repeat {repeat}, SQL: {ours:.0} rows/s, {by_hand:.0} by hand")
+                });
+            }
         }
         if !self.database.json {
-            report::print_header("batch");
+            report::print_header("batch")?;
         }
         let workers = self.workers as usize;
         let what = "rows that wait 40 ms each, by three instances; limit: by one";
@@ -114,6 +113,26 @@ impl BenchBatch {
         let what =
             "rows that insert one each, by one instance; limit: the same by hand, without claims";
         Case::new("batch", "sql", workers, what, sql).print(self.database.json)
+    }
+
+    /// Inserts a row for each, and checks that they are there; returns how many rows a second.
+    async fn by_job(&self, own: &OwnLog, rows: &str, repeat: u64) -> anyhow::Result<f64> {
+        let effects = create(own, &format!("effects_{repeat}")).await?;
+        let insert = format!("INSERT INTO {effects} (id, name) VALUES (:id, :name)");
+        let handler = SqlHandler::parse(&insert).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let rate = self.rate(own, &format!("sql_{repeat}"), rows, 1, handler).await?;
+        let count = format!("SELECT count(DISTINCT id) AS n, count(*) AS of FROM {effects}");
+        let found = query(own, Statement::query(count, vec![])).await?;
+        let found: Option<(u64, u64)> = found
+            .first()
+            .map(|row| Ok::<_, anyhow::Error>((row.get("n")?, row.get("of")?)))
+            .transpose()?;
+        anyhow::ensure!(
+            found == Some((self.rows, self.rows)),
+            "there are {found:?} effects of {} rows",
+            self.rows
+        );
+        Ok(rate)
     }
 
     /// Runs a job by so many instances, each with connections of its own; returns how many rows a second
@@ -132,7 +151,7 @@ impl BenchBatch {
             .batch_size(self.batch_size as usize);
         let mut logs = Vec::new();
         for _ in 0..instances {
-            logs.push(own_log::connect(&own.url, &own.namespace, false).await?);
+            logs.push(throwaway::connect(&own.url, &own.namespace, false).await?);
         }
         let (mut running, started) = (JoinSet::new(), Instant::now());
         for log in logs {

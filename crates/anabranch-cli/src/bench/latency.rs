@@ -2,9 +2,10 @@
 
 use super::Measured;
 use super::bare::Bare;
-use super::own_log::{self, OwnLog};
+use super::own_log::OwnLog;
 use super::report::{self, Case, Latency, rounded};
 use crate::percentiles::Percentiles;
+use crate::throwaway;
 use anabranch::{
     Event, Expected, Log, NewEvent, Partition, Position, Projection, ReplicaSet, Result, StreamId,
     Tx,
@@ -14,6 +15,7 @@ use clap::Args;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 /// How long an event may take before something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,32 +67,33 @@ impl Projection for Clock {
 
 impl BenchLatency {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let own = OwnLog::create(&self.database.url, "latency").await?;
-        let measured = Box::pin(self.measure(&own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| self.measure(&OwnLog::create(made, "latency").await?).await;
+        self.database.run(measure).await
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
         if !self.database.json {
-            eprintln!("{}: {} appends, one after the other", own.log.at(), self.count);
-            report::print_header("latency");
+            say!("{}: {} appends, one after the other", own.log.at(), self.count);
+            report::print_header("latency")?;
         }
         let without = count_transactions(own).await?;
         let (sender, mut called) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let log = own.log.clone();
-        let worker = tokio::spawn(async move {
+        let mut worker = JoinSet::new();
+        worker.spawn(async move {
             let set = ReplicaSet::new("bench").projection(Clock { called: sender });
             let stopped = async move { drop(stopped.await) };
             set.run_until(&log, stopped).await
         });
         let here = self.latency(&own.log, &mut called).await?;
         let with = count_transactions(own).await?;
-        let remote = own_log::connect(&own.url, &own.namespace, false).await?;
+        let remote = throwaway::connect(&own.url, &own.namespace, false).await?;
         let remote = self.latency(&remote, &mut called).await?;
         drop(stop);
-        worker.await??;
+        while let Some(ended) = worker.join_next().await {
+            ended??;
+        }
         let what = "from the append's return to the handler's call, one log handle";
         let queries = with.zip(without).map(|(with, without)| with - without);
         let queries = queries.map(|queries| rounded(queries - HEARTBEATS_PER_SECOND, 2));

@@ -1,15 +1,18 @@
 //! Appending and reading.
 
-use super::Measured;
-use super::bare::{Bare, BareRow};
+use super::bare::BareRow;
 use super::events::{customer, data, event, stream};
+use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
-use anabranch::{Expected, Log, Namespace, Options, Position, Query, StreamId};
+use super::{Measured, Side};
+use crate::throwaway::Throwaway;
+use anabranch::{Expected, Position, Query, StreamId};
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// How many streams the events are spread over.
 const STREAMS: u64 = 10_000;
@@ -21,7 +24,8 @@ const FILL_BATCH: u64 = 1000;
 ///
 /// single: one task, one event an append. concurrent: 64 tasks, one event an append; its limit is a
 /// bare commit of 64 rows. batch: one task, 100 events an append; its limit is a bare multi-row
-/// insert. read: the whole log; its limit is the bare row stream with every column fetched. Works
+/// insert. read: the whole log; its limit is the bare row stream with every column fetched. Both read it once before they are
+/// measured, and take turns. Works
 /// in tables of its own and removes them at the end.
 #[derive(Args)]
 pub(crate) struct BenchLog {
@@ -44,25 +48,21 @@ pub(crate) struct BenchLog {
 impl BenchLog {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(
-            self.database.url != "sqlite::memory:",
-            "a database in memory has no second connection for the limit; use sqlite:FILE"
-        );
-        anyhow::ensure!(
             self.seconds > 0.0 && self.seconds.is_finite() && self.repeats > 0,
             "--seconds and --repeats must be more than 0"
         );
-        let mut ours = Place::new(&self.database.url, "ours").await?;
-        let mut bare = Place::new(&self.database.url, "bare").await?;
-        let measured = self.measure(&mut ours, &mut bare).await;
-        ours.bare.drop_log().await?;
-        bare.bare.drop_log().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| {
+            let (mut ours, mut bare) =
+                (Place::new(made, "ours").await?, Place::new(made, "bare").await?);
+            self.measure(&mut ours, &mut bare).await
+        };
+        self.database.run(measure).await
     }
 
     async fn measure(&self, ours: &mut Place, bare: &mut Place) -> anyhow::Result<()> {
         if !self.database.json {
-            eprintln!("{}: {} repeats, the median counts", ours.log.at(), self.repeats);
-            report::print_header("log");
+            say!("{}: {} repeats, the median counts", ours.own.log.at(), self.repeats);
+            report::print_header("log")?;
         }
         let what = "1 event an append; limit: bare insert, 1 row a commit";
         let single = Case::new("log", "single", 1, what, self.appends(ours, bare, 1, 1, 1).await?);
@@ -79,14 +79,22 @@ impl BenchLog {
         Case::new("log", "batch", 1, what, rates).print(self.database.json)?;
 
         ours.fill(self.events).await?;
+        // The first to read rows pays for it: they are not in memory, or not known to be committed.
+        ours.read().await?;
+        ours.read_bare().await?;
         let what = "the whole log; limit: bare row stream, every column";
         let mut rates = Rates::default();
         let mut peak = None::<f64>;
-        for _ in 0..self.repeats {
-            report::reset_peak_rss();
-            rates.ours.push(ours.read().await?);
-            peak = peak.into_iter().chain(report::peak_rss_mb()).reduce(f64::max);
-            rates.bare.push(ours.read_bare().await?);
+        for repeat in 1..=self.repeats {
+            for side in self.database.turns(repeat as u64) {
+                if side == Side::Limit {
+                    rates.bare.push(ours.read_bare().await?);
+                    continue;
+                }
+                report::reset_peak_rss();
+                rates.ours.push(ours.read().await?);
+                peak = peak.into_iter().chain(report::peak_rss_mb()).reduce(f64::max);
+            }
         }
         let mut read = Case::new("log", "read", 1, what, rates);
         read.peak_rss_mb = peak;
@@ -104,55 +112,51 @@ impl BenchLog {
     ) -> anyhow::Result<Rates> {
         let time = Duration::from_secs_f64(self.seconds);
         let mut rates = Rates::default();
-        for _ in 0..self.repeats {
-            let started = Instant::now();
-            let appended = ours.append(tasks, each, time).await?;
-            rates.ours.push(appended as f64 / started.elapsed().as_secs_f64());
-            let started = Instant::now();
-            let written = bare.write_bare(rows, each, time).await?;
-            rates.bare.push(written as f64 / started.elapsed().as_secs_f64());
+        for repeat in 1..=self.repeats {
+            for side in self.database.turns(repeat as u64) {
+                let started = Instant::now();
+                let (written, rates) = match side {
+                    Side::Ours => (ours.append(tasks, each, time).await?, &mut rates.ours),
+                    Side::Limit => (bare.write_bare(rows, each, time).await?, &mut rates.bare),
+                };
+                rates.push(written as f64 / started.elapsed().as_secs_f64());
+            }
         }
         Ok(rates)
     }
 }
 
-/// A log of its own, with a bare connection beside it.
+/// A log, and the number of its next event.
 struct Place {
-    log: Log,
-    bare: Bare,
+    own: OwnLog,
     next: Arc<AtomicU64>,
 }
 
 impl Place {
-    async fn new(url: &str, name: &str) -> anyhow::Result<Self> {
-        let namespace = Namespace::new(format!("bench_{name}_{}", std::process::id()))?;
-        let options = Options { namespace: namespace.clone(), ..Options::default() };
-        let log = anabranch::connect_with(url, &options).await?;
-        let bare = Bare::connect(url, &namespace).await?;
-        Ok(Self { log, bare, next: Arc::default() })
+    async fn new(made: &Throwaway, name: &str) -> anyhow::Result<Self> {
+        Ok(Self { own: OwnLog::create(made, name).await?, next: Arc::default() })
     }
 
     async fn append(&self, tasks: usize, each: u64, time: Duration) -> anyhow::Result<u64> {
         let started = Instant::now();
-        let tasks: Vec<_> = (0..tasks)
-            .map(|_| {
-                let (log, next) = (self.log.clone(), Arc::clone(&self.next));
-                tokio::spawn(async move {
-                    let mut appended = 0;
-                    while started.elapsed() < time {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let stream = StreamId::new("Order", stream(number, STREAMS))?;
-                        let events = (0..each).map(|step| event(number + step));
-                        log.append(&stream, Expected::Any, events).await?;
-                        appended += each;
-                    }
-                    anyhow::Ok(appended)
-                })
-            })
-            .collect();
+        let mut running = JoinSet::new();
+        for _ in 0..tasks {
+            let (log, next) = (self.own.log.clone(), Arc::clone(&self.next));
+            running.spawn(async move {
+                let mut appended = 0;
+                while started.elapsed() < time {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let stream = StreamId::new("Order", stream(number, STREAMS))?;
+                    let events = (0..each).map(|step| event(number + step));
+                    log.append(&stream, Expected::Any, events).await?;
+                    appended += each;
+                }
+                anyhow::Ok(appended)
+            });
+        }
         let mut appended = 0;
-        for task in tasks {
-            appended += task.await??;
+        while let Some(ended) = running.join_next().await {
+            appended += ended??;
         }
         Ok(appended)
     }
@@ -165,19 +169,19 @@ impl Place {
             let of = |number| if each > 1 { first } else { number };
             (first..first + rows).map(|number| bare_row(of(number), number)).collect()
         };
-        self.bare.write(batch, time).await
+        self.own.bare.write(batch, time).await
     }
 
     /// Appends until the log has so many events.
     async fn fill(&self, events: u64) -> anyhow::Result<()> {
-        let mut have = self.log.read(Query::all()).backwards().limit(1).collect().await?;
+        let mut have = self.own.log.read(Query::all()).backwards().limit(1).collect().await?;
         let mut have = have.pop().map_or(0, |event| event.position().get());
         while have < events {
             let count = FILL_BATCH.min(events - have);
             let number = self.next.fetch_add(count, Ordering::Relaxed);
             let stream = StreamId::new("Order", stream(number, STREAMS))?;
             let events = (0..count).map(|step| event(number + step));
-            self.log.append(&stream, Expected::Any, events).await?;
+            self.own.log.append(&stream, Expected::Any, events).await?;
             have += count;
         }
         Ok(())
@@ -185,7 +189,7 @@ impl Place {
 
     async fn read(&self) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let mut events = self.log.read(Query::all()).events();
+        let mut events = self.own.log.read(Query::all()).events();
         let (mut read, mut last) = (0u64, Position::START);
         while let Some(event) = events.next().await {
             let position = event?.position();
@@ -198,7 +202,7 @@ impl Place {
 
     async fn read_bare(&mut self) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let read = self.bare.read().await?;
+        let read = self.own.bare.read().await?;
         Ok(read as f64 / started.elapsed().as_secs_f64())
     }
 }

@@ -43,6 +43,8 @@ mod tasks_limit;
 mod workflow;
 mod workpool;
 
+use crate::cut_short::unless_unread;
+use crate::throwaway::Throwaway;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -61,13 +63,44 @@ struct Measured {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
+
+    /// Begin with the other side of each comparison, to see that the order decides nothing
+    #[arg(long, hide = true)]
+    swap: bool,
+}
+
+/// The sides of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Ours,
+    Limit,
 }
 
 impl Measured {
+    /// Measures with logs that are removed however it ends.
+    async fn run(
+        &self,
+        measure: impl AsyncFnOnce(&Throwaway) -> anyhow::Result<()>,
+    ) -> anyhow::Result<ExitCode> {
+        let made = Throwaway::new(&self.url)?;
+        let measured = Box::pin(unless_unread(measure(&made))).await;
+        made.remove(measured).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Both sides, each first in every second repeat: what comes first may find colder caches, and what
+    /// comes later a larger database.
+    fn turns(&self, repeat: u64) -> [Side; 2] {
+        match repeat.is_multiple_of(2) == self.swap {
+            true => [Side::Limit, Side::Ours],
+            false => [Side::Ours, Side::Limit],
+        }
+    }
+
     /// Says how far it is, unless the output is for a program.
     fn say(&self, text: impl FnOnce() -> String) {
         if !self.json {
-            eprintln!("{}", text());
+            say!("{}", text());
         }
     }
 }

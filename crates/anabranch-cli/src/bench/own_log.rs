@@ -3,7 +3,8 @@
 
 use super::bare::Bare;
 use super::events::{self, event, stream};
-use anabranch::{Append, Expected, Log, Namespace, Options, StreamId};
+use crate::throwaway::Throwaway;
+use anabranch::{Append, Expected, Log, Namespace, StreamId};
 use std::fmt::Display;
 
 const FILL_BATCH: u64 = 1000;
@@ -16,16 +17,12 @@ pub(crate) struct OwnLog {
 }
 
 impl OwnLog {
-    /// A log of this process and no other; it must be dropped at the end.
-    pub(crate) async fn create(url: &str, name: &str) -> anyhow::Result<Self> {
-        anyhow::ensure!(
-            url != "sqlite::memory:",
-            "a database in memory has no second connection for the limit; use sqlite:FILE"
-        );
+    /// A log of this process and no other.
+    pub(crate) async fn create(made: &Throwaway, name: &str) -> anyhow::Result<Self> {
         let namespace = Namespace::new(format!("bench_{name}_{}", std::process::id()))?;
-        let log = connect(url, &namespace, true).await?;
-        let bare = Bare::connect(url, &namespace).await?;
-        Ok(Self { url: url.to_owned(), namespace, log, bare })
+        let log = made.log(&namespace).await?;
+        let bare = Bare::connect(made.url(), &namespace).await?;
+        Ok(Self { url: made.url().to_owned(), namespace, log, bare })
     }
 
     /// A table that is dropped with the log. Its name lives as long as the program: what is measured
@@ -65,10 +62,6 @@ impl OwnLog {
     pub(crate) async fn verify(&mut self, table: &str, events: u64) -> anyhow::Result<()> {
         verify(table, events, self.bare.sums(table).await?)
     }
-
-    pub(crate) async fn drop(mut self) -> anyhow::Result<()> {
-        self.bare.drop_log().await
-    }
 }
 
 /// Fails unless these are the sums of so many events.
@@ -83,14 +76,4 @@ pub(crate) fn verify(what: &str, events: u64, found: (u64, f64)) -> anyhow::Resu
         expected.1
     );
     Ok(())
-}
-
-/// Connects to a log by its namespace.
-pub(crate) async fn connect(
-    url: &str,
-    namespace: &Namespace,
-    migrate: bool,
-) -> anyhow::Result<Log> {
-    let options = Options { namespace: namespace.clone(), migrate, ..Options::default() };
-    Ok(anabranch::connect_with(url, &options).await?)
 }

@@ -1,15 +1,20 @@
 //! Fixed partitions: four processes against one that does everything.
 
+use super::Side;
 use super::bare::Bare;
 use super::handlers::Upsert;
-use super::own_log::{self, OwnLog};
+use super::own_log::OwnLog;
 use super::report::{Case, Rates, rounded};
+use crate::output;
+use crate::throwaway;
 use anabranch::{FixedPartition, Namespace, ReplicaSet};
 use anyhow::Context;
 use clap::Args;
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use tokio::process::{Child, Command};
 
 const PROCESSES: u16 = 4;
 /// A session that has ended reports what it did a moment later.
@@ -49,7 +54,7 @@ struct Done {
 impl PartitionWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let namespace = Namespace::new(self.namespace)?;
-        let log = own_log::connect(&self.url, &namespace, false).await?;
+        let log = throwaway::connect(&self.url, &namespace, false).await?;
         let set = ReplicaSet::new("bench")
             .projection(Upsert::new(self.consumer, self.table.leak()))
             .partition(FixedPartition::new(self.index, self.of)?);
@@ -59,7 +64,7 @@ impl PartitionWorker {
             done.handled += consumer.handled;
             done.batches += consumer.batches;
         }
-        println!("{}", serde_json::to_string(&done)?);
+        output::json(&done)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -69,12 +74,14 @@ pub(crate) async fn measure(
     own: &mut OwnLog,
     events: u64,
     repeats: u64,
+    turns: impl Fn(u64) -> [Side; 2],
     say: impl Fn(String),
 ) -> anyhow::Result<Case> {
     let mut rates = Rates::default();
     let (mut read, mut scanned) = (0, 0);
     for repeat in 1..=repeats {
-        for of in [1, PROCESSES] {
+        for side in turns(repeat) {
+            let of = if side == Side::Limit { 1 } else { PROCESSES };
             let name = format!("partitions_{repeat}_{of}");
             let table = own.table(&name);
             let before = rows_scanned(own).await?;
@@ -121,12 +128,8 @@ async fn run_all(own: &OwnLog, name: &str, table: &str, of: u16) -> anyhow::Resu
             Err(error) => failed = Some(error),
         }
     }
-    let ended = tokio::task::spawn_blocking(move || {
-        let ended = children.into_iter().map(Child::wait_with_output);
-        ended.collect::<Vec<_>>()
-    });
     let mut handled = 0;
-    for output in ended.await? {
+    for output in join_all(children.into_iter().map(Child::wait_with_output)).await {
         let output = output?;
         anyhow::ensure!(output.status.success(), "a partition has failed: {}", output.status);
         handled += serde_json::from_slice::<Done>(&output.stdout)?.handled;
@@ -146,6 +149,7 @@ fn start(own: &OwnLog, name: &str, table: &str, index: u16, of: u16) -> anyhow::
         .args(["--index", &index.to_string(), "--of", &of.to_string()])
         .env("ANABRANCH_URL", &own.url)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     command.spawn().context("cannot start a process for a partition")
 }

@@ -1,11 +1,12 @@
 //! Catching up: projections and views over a log that is there already.
 
-use super::Measured;
 use super::handlers::{BATCH, Batch, Nothing, Totals, Upsert, Waiting, id_in};
 use super::limit::{self, Effect};
 use super::own_log::{self, OwnLog};
 use super::partitions;
 use super::report::{self, Case, Rates};
+use super::{Measured, Side};
+use crate::throwaway::Throwaway;
 use anabranch::{FixedPartition, ReplicaSet, SLOTS, ViewReader};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
@@ -20,7 +21,8 @@ const COMMITS: u64 = 2000;
 ///
 /// Each case handles the whole log from scratch, on 1, 2 and 4 lanes, and checks what it wrote. The
 /// limit is the same effect written by hand with the bare driver: 1000 events and a cursor a
-/// transaction, one connection that writes and one that reads meanwhile. Works in tables of its own
+/// transaction, one connection that writes and one that reads meanwhile. Both sides read the log once before
+/// they are measured, and take turns. Works in tables of its own
 /// and removes them at the end.
 #[derive(Args)]
 pub(crate) struct BenchProject {
@@ -106,17 +108,15 @@ impl What {
 
 impl BenchProject {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let mut own = OwnLog::create(&self.database.url, "project").await?;
-        let measured = Box::pin(self.measure(&mut own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        self.database.run(async |made| self.measure(made).await).await
     }
 
     fn wants(&self, what: What) -> bool {
         self.cases.is_empty() || self.cases.contains(&what)
     }
 
-    async fn measure(&self, own: &mut OwnLog) -> anyhow::Result<()> {
+    async fn measure(&self, made: &Throwaway) -> anyhow::Result<()> {
+        let own = &mut OwnLog::create(made, "project").await?;
         let whole = [What::Nothing, What::Upsert, What::Batch, What::View];
         let whole: Vec<What> = whole.into_iter().filter(|what| self.wants(*what)).collect();
         let partitions = self.wants(What::Partitions) && own.is_postgres();
@@ -126,38 +126,38 @@ impl BenchProject {
             self.database
                 .say(|| format!("filling: {} events in {} streams", self.events, self.streams));
             own.fill(self.events, self.streams).await?;
+            self.warm_up(own).await?;
         }
         if !self.database.json {
-            report::print_header("project");
+            report::print_header("project")?;
         }
         for what in whole {
             self.whole_log(own, what).await?;
         }
         if self.wants(What::Waiting) {
-            self.in_another("waiting", async |own| self.waiting(own).await).await?;
+            // Not with this log, which would be in the way.
+            self.waiting(&OwnLog::create(made, "waiting").await?).await?;
         }
         if self.wants(What::Commits) {
-            self.in_another("commits", async |own| self.commits(own).await).await?;
+            self.commits(&OwnLog::create(made, "commits").await?).await?;
         }
         if partitions {
             let say = |text| self.database.say(|| text);
-            let mut case = partitions::measure(own, self.events, self.repeats, say).await?;
+            let turns = |repeat| self.database.turns(repeat);
+            let mut case = partitions::measure(own, self.events, self.repeats, turns, say).await?;
             case.bench = "project";
             case.print(self.database.json)?;
         }
         Ok(())
     }
 
-    /// Measures with a log of its own, since this one would be in the way.
-    async fn in_another(
-        &self,
-        name: &str,
-        measure: impl AsyncFnOnce(&mut OwnLog) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let mut own = OwnLog::create(&self.database.url, name).await?;
-        let measured = measure(&mut own).await;
-        own.drop().await?;
-        measured
+    /// Lets each side read the log once: the first to read rows pays for it, since they are not in memory,
+    /// or not known to be committed.
+    async fn warm_up(&self, own: &mut OwnLog) -> anyhow::Result<()> {
+        limit::rate(own, Effect::Nothing, own.table("warm_up_limit")).await?;
+        self.catch_up(own, What::Nothing, "warm_up", 1).await?;
+        self.database.say(|| "both sides have read the log once".to_owned());
+        Ok(())
     }
 
     /// One case over the whole log, on each number of lanes, beside its limit if it has one.
@@ -166,21 +166,19 @@ impl BenchProject {
         let mut limits = Vec::new();
         let mut rates = LANES.map(|_| Vec::new());
         for repeat in 1..=self.repeats {
-            if let Some(effect) = what.effect() {
-                let table = own.table(format_args!("limit_{name}_{repeat}"));
-                let rate = limit::rate(own, effect, table).await?;
-                self.database.say(|| format!("{name}: repeat {repeat}, limit {rate:.0} events/s"));
-                if effect != Effect::Nothing {
-                    own.verify(table, self.events).await?;
+            for side in self.database.turns(repeat) {
+                if side == Side::Limit {
+                    limits.extend(self.limit(own, what, repeat).await?);
+                    continue;
                 }
-                limits.push(rate);
-            }
-            for (lanes, rates) in LANES.into_iter().zip(&mut rates) {
-                let consumer = format!("{name}_{repeat}_{lanes}");
-                let rate = self.catch_up(own, what, &consumer, lanes).await?;
-                self.database
-                    .say(|| format!("{name}: repeat {repeat}, {lanes} lanes {rate:.0} events/s"));
-                rates.push(rate);
+                for (lanes, rates) in LANES.into_iter().zip(&mut rates) {
+                    let consumer = format!("{name}_{repeat}_{lanes}");
+                    let rate = self.catch_up(own, what, &consumer, lanes).await?;
+                    let say =
+                        || format!("{name}: repeat {repeat}, {lanes} lanes {rate:.0} events/s");
+                    self.database.say(say);
+                    rates.push(rate);
+                }
             }
         }
         for (lanes, ours) in LANES.into_iter().zip(rates) {
@@ -188,6 +186,23 @@ impl BenchProject {
             Case::new("project", name, lanes, words, rates).print(self.database.json)?;
         }
         Ok(())
+    }
+
+    /// Does the same by hand, if it has a limit, and checks the outcome; returns how many events a second.
+    async fn limit(
+        &self,
+        own: &mut OwnLog,
+        what: What,
+        repeat: u64,
+    ) -> anyhow::Result<Option<f64>> {
+        let ((name, _), Some(effect)) = (what.words(), what.effect()) else { return Ok(None) };
+        let table = own.table(format_args!("limit_{name}_{repeat}"));
+        let rate = limit::rate(own, effect, table).await?;
+        self.database.say(|| format!("{name}: repeat {repeat}, limit {rate:.0} events/s"));
+        if effect != Effect::Nothing {
+            own.verify(table, self.events).await?;
+        }
+        Ok(Some(rate))
     }
 
     /// Handles the log from scratch and checks the outcome; returns how many events a second.
@@ -223,7 +238,7 @@ impl BenchProject {
         Ok(rate)
     }
 
-    async fn waiting(&self, own: &mut OwnLog) -> anyhow::Result<()> {
+    async fn waiting(&self, own: &OwnLog) -> anyhow::Result<()> {
         let events = WAITING_EVENTS.min(self.events);
         own.fill(events, self.streams).await?;
         let (name, words) = What::Waiting.words();
@@ -244,13 +259,17 @@ impl BenchProject {
         Case { times_single: four.times(&single), ..four }.print(self.database.json)
     }
 
-    async fn commits(&self, own: &mut OwnLog) -> anyhow::Result<()> {
+    async fn commits(&self, own: &OwnLog) -> anyhow::Result<()> {
         let events = COMMITS.min(self.events);
         let one_slot = FixedPartition::new(0, SLOTS)?;
         own.fill_stream(&id_in(own.log.hash_rule(), one_slot), events).await?;
-        let mut rates = [Vec::new(), Vec::new()];
+        let mut rates = Rates::default();
         for repeat in 1..=self.repeats {
-            for (total, rates) in [SLOTS, 1].into_iter().zip(&mut rates) {
+            for side in self.database.turns(repeat) {
+                let (total, rates) = match side {
+                    Side::Ours => (1, &mut rates.ours),
+                    Side::Limit => (SLOTS, &mut rates.bare),
+                };
                 let name = format!("commits_{repeat}_{total}");
                 let set = ReplicaSet::new("bench").partition(FixedPartition::new(0, total)?);
                 let set = set.projection(Nothing { name, batch_size: 1 });
@@ -261,11 +280,9 @@ impl BenchProject {
                 rates.push(rate);
             }
         }
-        let [one, all] = rates;
-        let rates = Rates { ours: one.clone(), bare: Vec::new() };
+        let one_slot = Rates { ours: rates.bare.clone(), bare: Vec::new() };
         let words = "1 event a transaction, 1 slot of 5040";
-        Case::new("project", "commit-1-slot", 1, words, rates).print(self.database.json)?;
-        let rates = Rates { ours: all, bare: one };
+        Case::new("project", "commit-1-slot", 1, words, one_slot).print(self.database.json)?;
         let words = "1 event a transaction, all slots; limit: with 1 slot";
         Case::new("project", "commit-5040-slots", 1, words, rates).print(self.database.json)
     }

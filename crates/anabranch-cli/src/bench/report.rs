@@ -1,5 +1,6 @@
 //! What a benchmark prints: a table, or one JSON object a line.
 
+use crate::output;
 use crate::percentiles::Percentiles;
 use serde::Serialize;
 
@@ -86,8 +87,7 @@ impl Case {
 
     pub(crate) fn print(&self, json: bool) -> anyhow::Result<()> {
         if json {
-            println!("{}", serde_json::to_string(self)?);
-            return Ok(());
+            return output::json(self);
         }
         let number =
             |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
@@ -138,12 +138,11 @@ impl Case {
         if let Some(Percentiles { p50: Some(p50), p99: Some(p99), .. }) = self.load_ms {
             line += &format!("; p50 {p50:.1} ms, p99 {p99:.1} ms");
         }
-        println!("{line}");
-        Ok(())
+        output::line(line)
     }
 }
 
-pub(crate) fn print_header(bench: &str) {
+pub(crate) fn print_header(bench: &str) -> anyhow::Result<()> {
     let lanes = if bench == "log" { "tasks" } else { "lanes" };
     let rate = match bench {
         "workpool" => "tasks/s",
@@ -151,13 +150,13 @@ pub(crate) fn print_header(bench: &str) {
         "batch" => "rows/s",
         _ => "events/s",
     };
-    println!(
+    output::line(format_args!(
         "{:<width$} {lanes:>5} {rate:>10} {:>10} {:>6}",
         "case",
         "limit",
         "ratio",
         width = case_width(bench)
-    );
+    ))
 }
 
 fn case_width(bench: &str) -> usize {

@@ -75,12 +75,11 @@ impl BenchRescale {
             self.seconds_per_phase > 0.0 && self.seconds_per_phase.is_finite(),
             "--seconds-per-phase must be more than 0"
         );
-        let own = OwnLog::create(&self.database.url, "rescale").await?;
-        let measured = Box::pin(self.measure(&own)).await;
-        own.drop().await?;
-        measured?;
-        rolling::measure(&self.database.url).await?.print(self.database.json)?;
-        Ok(ExitCode::SUCCESS)
+        let measure = async |made: &_| {
+            self.measure(&OwnLog::create(made, "rescale").await?).await?;
+            rolling::measure(made).await?.print(self.database.json)
+        };
+        self.database.run(measure).await
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
@@ -88,8 +87,8 @@ impl BenchRescale {
         let seconds = (self.seconds_per_phase + BEGIN_SECONDS) * workers as f64;
         let events = fill(own, (seconds * EVENTS_PER_SECOND) as u64).await?;
         if !self.database.json {
-            eprintln!("{}: {events} events, {WAIT_MS} ms each", own.log.at());
-            report::print_header("rescale");
+            say!("{}: {events} events, {WAIT_MS} ms each", own.log.at());
+            report::print_header("rescale")?;
         }
         let ledger = Ledger::of(&own.log);
         let mut crew = Crew::new(&own.url, &own.namespace, work())?;

@@ -10,6 +10,7 @@ use crate::chaos::pauses::hand_overs;
 use crate::chaos::worker::RUNNING;
 use crate::chaos::{logged, proof};
 use crate::percentiles::Percentiles;
+use crate::throwaway::Throwaway;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Replaces all workers, and says how long keys waited for their new ones.
-pub(super) async fn measure(url: &str) -> anyhow::Result<Case> {
-    let own = OwnLog::create(url, "rolling").await?;
-    let measured = Box::pin(deploy(&own)).await;
-    own.drop().await?;
-    measured
+pub(super) async fn measure(made: &Throwaway) -> anyhow::Result<Case> {
+    deploy(&OwnLog::create(made, "rolling").await?).await
 }
 
 async fn deploy(own: &OwnLog) -> anyhow::Result<Case> {

@@ -16,6 +16,7 @@ use std::convert::Infallible;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 /// How many commands are on their way at the same time.
 const IN_FLIGHT: usize = 256;
@@ -99,7 +100,7 @@ impl Workflow for Counting {
         state.events += 1;
     }
 
-    fn react(&self, _: &str, _: &Counted) -> Reactions<Self> {
+    fn react(&self, _: &str, _: &Count, _: &Counted) -> Reactions<Self> {
         Reactions::none().action(Nothing)
     }
 
@@ -114,10 +115,8 @@ impl Workflow for Counting {
 
 impl BenchWorkflow {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let own = OwnLog::create(&self.database.url, "workflow").await?;
-        let measured = Box::pin(self.measure(&own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| self.measure(&OwnLog::create(made, "workflow").await?).await;
+        self.database.run(measure).await
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
@@ -139,7 +138,7 @@ impl BenchWorkflow {
         }
         let load_ms = self.load(own).await?;
         if !self.database.json {
-            report::print_header("workflow");
+            report::print_header("workflow")?;
         }
         let lanes = self.lanes as usize;
         let cases = [
@@ -189,7 +188,8 @@ impl BenchWorkflow {
         let set = ReplicaSet::new(name).lanes(self.lanes as usize).workflow(&workflows);
         let log = own.log.clone();
         let running = async move { set.run_until(&log, async { drop(stopped.await) }).await };
-        let running = tokio::spawn(running);
+        let mut worker = JoinSet::new();
+        worker.spawn(running);
         let (react, actions) = (format!("{name}.react"), format!("{name}.actions"));
         let consumers = Consumers::of(&own.log);
         until("the worker runs", PATIENCE, async || runs(own, &actions, 1).await).await?;
@@ -201,7 +201,9 @@ impl BenchWorkflow {
         until("all actions have run", PATIENCE, async || is_done(own, &actions).await).await?;
         let acted = started.elapsed();
         let _ = stop.send(());
-        running.await??;
+        while let Some(ended) = worker.join_next().await {
+            ended??;
+        }
         let counts = Tasks::counts(&own.log).await?;
         let ran = counts.iter().find(|pool| pool.pool == actions);
         let ran = ran.map_or(0, |pool| number(pool, TaskState::Done));

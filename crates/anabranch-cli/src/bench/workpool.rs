@@ -1,10 +1,11 @@
 //! Tasks that do nothing: how many a second go from being enqueued to being done, and whether a busy
 //! key slows the others.
 
-use super::Measured;
-use super::own_log::{self, OwnLog};
+use super::own_log::OwnLog;
 use super::report::{self, Case, Rates, median, rounded};
 use super::tasks_limit;
+use super::{Measured, Side};
+use crate::throwaway;
 use crate::worker_process::{self, WorkerProcess};
 use anabranch::database::{End, Statement};
 use anabranch::{
@@ -91,7 +92,7 @@ impl Pool for Nothing {
 impl PoolWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let told = worker_process::told_to_stop();
-        let log = own_log::connect(&self.url, &Namespace::new(self.namespace)?, false).await?;
+        let log = throwaway::connect(&self.url, &Namespace::new(self.namespace)?, false).await?;
         let set = ReplicaSet::new("bench").lanes(self.lanes).pool(Nothing { name: self.pool });
         set.run_until(&log, told).await?;
         Ok(ExitCode::SUCCESS)
@@ -100,10 +101,8 @@ impl PoolWorker {
 
 impl BenchWorkpool {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let own = OwnLog::create(&self.database.url, "workpool").await?;
-        let measured = Box::pin(self.measure(&own)).await;
-        own.drop().await?;
-        measured.map(|()| ExitCode::SUCCESS)
+        let measure = async |made: &_| self.measure(&OwnLog::create(made, "workpool").await?).await;
+        self.database.run(measure).await
     }
 
     async fn measure(&self, own: &OwnLog) -> anyhow::Result<()> {
@@ -112,20 +111,25 @@ impl BenchWorkpool {
         let (mut limits, mut rates) = (Vec::new(), WORKERS.map(|_| Vec::new()));
         let (mut hot, mut slower) = (Rates::default(), Vec::new());
         for repeat in 1..=self.repeats {
-            let (pool, all) = (format!("limit_{repeat}"), self.tasks(0..self.tasks));
-            let limit = tasks_limit::rate(own, &pool, all).await?;
-            self.database.say(|| format!("repeat {repeat}, limit {limit:.0} tasks/s"));
-            limits.push(limit);
-            for ((workers, _), rates) in WORKERS.into_iter().zip(&mut rates) {
-                let rate =
-                    self.through(own, &format!("through_{workers}_{repeat}"), workers).await?;
-                self.database
-                    .say(|| format!("repeat {repeat}, {workers} workers {rate:.0} tasks/s"));
-                rates.push(rate);
+            for side in self.database.turns(repeat) {
+                if side == Side::Limit {
+                    let (pool, all) = (format!("limit_{repeat}"), self.tasks(0..self.tasks));
+                    let limit = tasks_limit::rate(own, &pool, all).await?;
+                    self.database.say(|| format!("repeat {repeat}, limit {limit:.0} tasks/s"));
+                    limits.push(limit);
+                    continue;
+                }
+                for ((workers, _), rates) in WORKERS.into_iter().zip(&mut rates) {
+                    let pool = format!("through_{workers}_{repeat}");
+                    let rate = self.through(own, &pool, workers).await?;
+                    self.database
+                        .say(|| format!("repeat {repeat}, {workers} workers {rate:.0} tasks/s"));
+                    rates.push(rate);
+                }
             }
-            // In turns: a machine that others use, too, is faster at one time than at another.
             let (mut bare, mut ours) = (0.0, 0.0);
-            for hot in [repeat % 2 == 0, repeat % 2 == 1] {
+            for side in self.database.turns(repeat) {
+                let hot = side == Side::Ours;
                 let pool = format!("others_{hot}_{repeat}");
                 let rate = self.others(own, &pool, hot).await?;
                 *if hot { &mut ours } else { &mut bare } = rate;
@@ -136,7 +140,7 @@ impl BenchWorkpool {
             hot.ours.push(ours);
         }
         if !self.database.json {
-            report::print_header("workpool");
+            report::print_header("workpool")?;
         }
         let lanes = self.lanes as usize;
         let what = "tasks that do nothing, enqueued meanwhile; limit: the same rows by hand";

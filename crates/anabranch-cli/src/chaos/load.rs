@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use uuid::Uuid;
 
@@ -20,14 +20,15 @@ pub(crate) struct Load {
     pub(crate) period: Duration,
     appended: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
-    appenders: Vec<JoinHandle<anyhow::Result<()>>>,
+    appenders: JoinSet<anyhow::Result<()>>,
 }
 
 impl Load {
     pub(crate) fn start(log: &Log, keys: u64, rate: u64, appenders: u64) -> Self {
         let period = Duration::from_secs_f64(keys as f64 / rate as f64);
         let (appended, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let tasks = (0..appenders).map(|number| {
+        let mut tasks = JoinSet::new();
+        for number in 0..appenders {
             let own: Vec<u64> = (number..keys).step_by(appenders as usize).collect();
             let (log, appended) = (log.clone(), Arc::clone(&appended));
             let is_over = Arc::clone(&is_over);
@@ -36,7 +37,7 @@ impl Load {
             let mut ticks = tokio::time::interval_at(start.into(), period);
             // What is missed while the database is away is not made up for: no flood.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            tokio::spawn(async move {
+            tasks.spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
                     ticks.tick().await;
                     let mut append = Append::new();
@@ -46,10 +47,9 @@ impl Load {
                     insist(&log, append, &appended).await?;
                 }
                 Ok(())
-            })
-        });
-        let appenders = tasks.collect();
-        Self { log: log.clone(), period, appended, is_over, appenders }
+            });
+        }
+        Self { log: log.clone(), period, appended, is_over, appenders: tasks }
     }
 
     /// How many events were appended so far.
@@ -68,8 +68,8 @@ impl Load {
     /// Appends no more; returns how many events there are.
     pub(crate) async fn finish(&mut self) -> anyhow::Result<u64> {
         self.is_over.store(true, Ordering::Relaxed);
-        for appender in self.appenders.drain(..) {
-            appender.await??;
+        while let Some(ended) = self.appenders.join_next().await {
+            ended??;
         }
         Ok(self.appended())
     }

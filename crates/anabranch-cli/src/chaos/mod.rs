@@ -25,9 +25,9 @@ pub(crate) mod proof;
 mod report;
 pub(crate) mod worker;
 
-use crate::bench::bare::Bare;
-use crate::bench::own_log;
+use crate::cut_short::unless_signalled;
 use crate::output;
+use crate::throwaway::Throwaway;
 use anabranch::{Consumers, Log, Namespace, Query};
 use anyhow::Context;
 use clap::Args;
@@ -130,19 +130,12 @@ impl Chaos {
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         let file = || format!("sqlite:{}", directory.path().join("chaos.db").display());
         let url = self.url.clone().unwrap_or_else(file);
-        anyhow::ensure!(
-            url != "sqlite::memory:",
-            "a database in memory has no other processes; use sqlite:FILE"
-        );
+        let made = Throwaway::new(&url)?;
         let unique = Uuid::now_v7().as_u64_pair().1 & 0xffff_ffff;
         let namespace = Namespace::new(format!("chaos_{unique:08x}"))?;
-        let log = own_log::connect(&url, &namespace, true).await?;
-        let played = tokio::select! {
-            played = Box::pin(self.play(&url, &namespace, &log)) => played,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-        };
-        Bare::connect(&url, &namespace).await?.drop_log().await?;
-        let outcome = played?;
+        let play = async { self.play(&url, &namespace, &made.log(&namespace).await?).await };
+        let played = Box::pin(unless_signalled(play)).await;
+        let outcome = made.remove(played).await?;
         match self.json {
             true => output::json(&outcome)?,
             false => output::line(&outcome)?,
@@ -153,7 +146,7 @@ impl Chaos {
     async fn play(&self, url: &str, namespace: &Namespace, log: &Log) -> anyhow::Result<Outcome> {
         let by_time = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = self.seed.unwrap_or_else(|| by_time().as_millis() as u64 % 1_000_000);
-        eprintln!("{}: {} workers, {} lanes each, seed {seed}", log.at(), self.workers, self.lanes);
+        say!("{}: {} workers, {} lanes each, seed {seed}", log.at(), self.workers, self.lanes);
         let ledger = Ledger::of(log);
         let workers_max = usize::from(self.workers) + 2;
         let restart = self.restart_command.is_some() && ledger.is_postgres();

@@ -92,7 +92,7 @@ impl Play {
         let whom = worker.map_or_else(String::new, |number| format!(" worker {number}"));
         let top = if alone { "" } else { ", with more on top" };
         let name = format!("{fault:?}").to_lowercase();
-        eprintln!("{seconds:>6.1} s  {name}{whom} ({live} live{top})");
+        say!("{seconds:>6.1} s  {name}{whom} ({live} live{top})");
         let at_us = self.ledger.now_us().await?;
         let (begun_us, until_us) = (at_us, i64::MAX);
         let incident = Incident { fault, worker, begun_us, at_us, until_us, alone };
@@ -267,7 +267,7 @@ impl Play {
         let (limit, started) = (self.lease * 2 + STALL, Instant::now());
         if !self.wait_until_counted(self.load.appended(), limit).await? {
             let stalled = format!("what came was not handled within {limit:?} of a fault");
-            eprintln!("          {stalled}");
+            say!("          {stalled}");
             self.script.problems.push(stalled);
         }
         // Whoever had something to make up for is done when he keeps up with what comes; on a machine

@@ -1,10 +1,11 @@
 //! What one worker process runs: a projection that keeps the ledger.
 
 use super::ledger::Statements;
-use crate::bench::own_log;
+use crate::output;
+use crate::throwaway;
 use crate::worker_process;
 use anabranch::prelude::*;
-use anabranch::{HashRule, Namespace, Value};
+use anabranch::{HandlerError, HashRule, Namespace, Value};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use std::process::ExitCode;
@@ -97,7 +98,7 @@ impl Work {
 impl ChaosWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let namespace = Namespace::new(self.namespace)?;
-        let log = own_log::connect(&self.url, &namespace, false).await?;
+        let log = throwaway::connect(&self.url, &namespace, false).await?;
         let mut set = ReplicaSet::new("chaos").lanes(self.work.lanes);
         if let Some(seconds) = self.work.lease {
             set = set.lease(Duration::try_from_secs_f64(seconds)?);
@@ -109,7 +110,9 @@ impl ChaosWorker {
             work: self.work,
         };
         let says = Once::new();
-        let set = set.projection(keeper).observe(move |_| says.call_once(|| println!("{RUNNING}")));
+        let set = set.projection(keeper).observe(move |_| {
+            says.call_once(|| drop(output::line(RUNNING)));
+        });
         set.run_until(&log, told_to_stop()).await?;
         Ok(ExitCode::SUCCESS)
     }
@@ -190,7 +193,7 @@ impl Keeper {
         tx.query(self.statements.look, params![key]).await?;
         match held {
             Some(held) => {
-                println!("{HOLDING}");
+                output::line(HOLDING).map_err(|error| HandlerError::new(error.to_string()))?;
                 tokio::time::sleep(Duration::from_millis(held.millis)).await;
             }
             None => tokio::time::sleep(MOMENT).await,
@@ -221,7 +224,7 @@ impl Keeper {
                 tx.execute(self.statements.enter, entry.clone()).await?;
             }
             Some(Sabotage::End) => {
-                eprintln!("told to end");
+                say!("told to end");
                 std::process::exit(1);
             }
             None => {}

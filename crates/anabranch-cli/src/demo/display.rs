@@ -1,6 +1,6 @@
 //! What is seen while the demo runs: a line that moves on a terminal, a line for each act elsewhere.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 const WIDTH: usize = 30;
@@ -22,7 +22,7 @@ impl Display {
             return;
         }
         self.finish();
-        eprintln!("• {title}");
+        say!("• {title}");
     }
 
     /// How far it is.
@@ -35,19 +35,17 @@ impl Display {
         let (bar, rest) = ("█".repeat(full), "░".repeat(WIDTH - full));
         let rate = handled as f64 / elapsed.as_secs_f64().max(0.001);
         let percent = share * 100.0;
-        eprint!(
+        say_on!(
             "\r\x1b[2K  {bar}{rest} {percent:>3.0} %  {handled} of {} events  {rate:.0}/s  {workers} \
              workers",
             self.events
         );
-        let _ = std::io::stderr().flush();
     }
 
     /// The moving line is over.
     pub(super) fn finish(&self) {
         if self.is_live {
-            eprint!("\r\x1b[2K");
-            let _ = std::io::stderr().flush();
+            say_on!("\r\x1b[2K");
         }
     }
 }

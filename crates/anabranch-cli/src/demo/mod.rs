@@ -15,6 +15,8 @@ mod orders;
 mod proof;
 pub(crate) mod worker;
 
+use crate::cut_short::unless_signalled;
+use crate::output;
 use anabranch::Log;
 use anyhow::Context;
 use clap::Args;
@@ -50,11 +52,10 @@ impl Demo {
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         let url = format!("sqlite:{}", directory.path().join("demo.db").display());
         let log = anabranch::connect(&url).await?;
-        let outcome = self.play(&log, &url).await?;
-        if self.json {
-            println!("{}", serde_json::to_string(&outcome)?);
-        } else {
-            print!("{}", outcome.report());
+        let outcome = Box::pin(unless_signalled(self.play(&log, &url))).await?;
+        match self.json {
+            true => output::json(&outcome)?,
+            false => output::print(format_args!("{}", outcome.report()))?,
         }
         Ok(if outcome.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

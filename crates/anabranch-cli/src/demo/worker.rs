@@ -78,15 +78,15 @@ impl Projection for OrderTotals {
     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
         tx.execute(
             "CREATE TABLE order_totals \
-             (id TEXT PRIMARY KEY, events BIGINT NOT NULL, cents BIGINT NOT NULL)",
+             (id TEXT PRIMARY KEY, events INTEGER NOT NULL, cents INTEGER NOT NULL) STRICT",
             vec![],
         )
         .await?;
         // No unique key: what is handled twice must show.
         tx.execute(
-            "CREATE TABLE handled (number INTEGER PRIMARY KEY, position BIGINT NOT NULL, \
-             id TEXT NOT NULL, version BIGINT NOT NULL, slot BIGINT NOT NULL, \
-             worker TEXT NOT NULL, recorded_us BIGINT NOT NULL, handled_us BIGINT NOT NULL)",
+            "CREATE TABLE handled (number INTEGER PRIMARY KEY, position INTEGER NOT NULL, \
+             id TEXT NOT NULL, version INTEGER NOT NULL, slot INTEGER NOT NULL, worker TEXT NOT NULL, \
+             recorded_us INTEGER NOT NULL, handled_us INTEGER NOT NULL) STRICT",
             vec![],
         )
         .await

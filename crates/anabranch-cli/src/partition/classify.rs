@@ -4,7 +4,7 @@ use crate::output;
 use anabranch::partition::{Answers, Recommendation, classify};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 
 /// Recommend a partition strategy from five yes/no answers
@@ -58,7 +58,7 @@ impl Classify {
         } else if std::io::stdin().is_terminal() {
             ask()?
         } else {
-            eprintln!(
+            say!(
                 "error: there are no answers and nobody to ask; give --one-entity, \
                  --customer-order, --process, --total-order or --shared-rows yes or no"
             );
@@ -95,8 +95,7 @@ fn ask() -> anyhow::Result<[bool; 5]> {
     let mut lines = std::io::stdin().lock().lines();
     for (question, answer) in questions.iter().zip(&mut answers) {
         *answer = loop {
-            eprint!("{question} [y/n] ");
-            std::io::stderr().flush()?;
+            say_on!("{question} [y/n] ");
             let Some(line) = lines.next() else { anyhow::bail!("the questions are not answered") };
             match line?.trim().to_lowercase().as_str() {
                 "y" | "yes" => break true,

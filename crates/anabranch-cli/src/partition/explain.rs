@@ -16,7 +16,11 @@ const TOTALS: [u16; 8] = [2, 3, 4, 5, 6, 8, 10, 12];
 /// Show where a key goes: its slot, its partition, and with --consumer its owner
 ///
 /// The slot is hash(key) % 5040 and never changes; the partition of N is slot % N. A stream such as
-/// Order:ord-123 has the slot of its id alone, ord-123.
+/// Order:ord-123 has the slot of its id alone, ord-123; a customer, a correlation, a dcb:tenant:… or a custom
+/// key that of the whole text. All events of a consumer by `global` are in slot 0.
+///
+/// Without --strategy and --consumer a key is taken for that of an entity, unless it begins with dcb:tenant: or is
+/// `global`.
 ///
 /// No database is opened, unless --consumer or --url names one: then the rule is the consumer's, or
 /// the log's.
@@ -25,6 +29,10 @@ pub(crate) struct Explain {
     /// The key: a stream as CATEGORY:ID, an id, a customer, a correlation
     #[arg(allow_negative_numbers = true)]
     key: String,
+
+    /// How events become keys: entity, customer, saga, global, dcb or custom [default: as the key looks]
+    #[arg(long, conflicts_with = "consumer")]
+    strategy: Option<Strategy>,
 
     /// How many partitions there are [default: a table of some]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(SLOTS)))]
@@ -90,21 +98,21 @@ impl Explain {
 
     async fn explain(&self) -> anyhow::Result<Explanation> {
         let mut rule = self.rule.unwrap_or_default();
-        let mut strategy = None;
+        let mut strategy = self.strategy;
         let mut consumer = None;
         if self.consumer.is_some() || self.target.url.is_some() {
             let log = self.target.or_default().connect().await?;
             rule = log.hash_rule();
             if let Some(name) = &self.consumer {
                 let registered = Consumers::of(&log).status(name).await?.strategy;
-                // As it is registered: `entity, md5`.
-                let mut words = registered.split(", ");
-                strategy = words.next().and_then(|word| word.parse().ok());
-                rule = words.next().and_then(|word| word.parse().ok()).unwrap_or(rule);
+                // As it is registered: `entity, md5`, or `global` without a rule.
+                let (word, by) = registered.split_once(", ").unwrap_or((&registered, rule.name()));
+                strategy = Some(word.parse().map_err(anyhow::Error::msg)?);
+                rule = by.parse().map_err(anyhow::Error::msg)?;
                 consumer = Some((log, name, registered));
             }
         }
-        let hashed = hashed(&self.key, strategy);
+        let hashed = hashed(&self.key, strategy.unwrap_or_else(|| looks_like(&self.key)))?;
         let slot = hashed.as_deref().map_or(Slot::ZERO, |hashed| rule.slot(hashed));
         let totals = self.total.map_or(TOTALS.to_vec(), |total| vec![total]);
         let place = |total| -> anyhow::Result<Place> {
@@ -131,7 +139,12 @@ impl Explain {
                 "slot       {slot} = {rule} of `{hashed}` % {SLOTS}: a stream has the slot of its id, \
                  without the category"
             ))?,
-            None => output::line("slot       0: all events of this consumer are one sequence")?,
+            None => {
+                output::line("slot       0: all events of a consumer by global are one sequence")?
+            }
+        }
+        if hashed.is_none() && self.strategy.is_none() && consumer.is_none() {
+            output::line("note       for a stream with the id `global` add --strategy entity")?;
         }
         if let (Some(total), [place]) = (self.total, partitions.as_slice()) {
             output::line(format_args!("partition  {} of {total} = slot % {total}", place.index))?;
@@ -170,15 +183,37 @@ fn print_places(places: &[Place]) -> anyhow::Result<()> {
     table.print()
 }
 
-/// What of a key is hashed. Only streams have a part that is not.
-fn hashed(key: &str, strategy: Option<Strategy>) -> Option<String> {
-    let id = || key.parse::<StreamId>().map_or_else(|_| key.to_owned(), |id| id.id().to_owned());
-    match strategy {
-        Some(Strategy::Global) => None,
-        Some(Strategy::Entity) => Some(id()),
-        None if !key.starts_with("dcb:tenant:") => Some(id()),
-        _ => Some(key.to_owned()),
+/// What begins every key of a dynamic consistency boundary.
+const DCB: &str = "dcb:tenant:";
+
+/// The strategy that a key is of, as far as one can see.
+fn looks_like(key: &str) -> Strategy {
+    match key {
+        "global" => Strategy::Global,
+        key if key.starts_with(DCB) => Strategy::Dcb,
+        _ => Strategy::Entity,
     }
+}
+
+/// What of a key is hashed, as [`Partition`](anabranch::Partition) does it; nothing if all events are one
+/// sequence.
+fn hashed(key: &str, strategy: Strategy) -> anyhow::Result<Option<String>> {
+    Ok(match strategy {
+        Strategy::Global => None,
+        // A stream, or its id alone.
+        Strategy::Entity => Some(match key.parse::<StreamId>() {
+            Ok(stream) => stream.id().to_owned(),
+            Err(_) => key.to_owned(),
+        }),
+        Strategy::Dcb => {
+            anyhow::ensure!(
+                key.starts_with(DCB),
+                "`{key}` is no key by dcb; give it as events have it: dcb:tenant:TENANT:SCOPE:ID"
+            );
+            Some(key.to_owned())
+        }
+        Strategy::Customer | Strategy::Saga | Strategy::Custom => Some(key.to_owned()),
+    })
 }
 
 async fn owned(log: &Log, name: &str, strategy: String, slot: Slot) -> anyhow::Result<Owned> {

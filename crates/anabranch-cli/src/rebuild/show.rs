@@ -28,15 +28,15 @@ pub(super) fn difference(difference: &TableDifference) -> anyhow::Result<()> {
 /// What a switch would do, for the person who is to confirm it.
 pub(super) fn preview(preview: &SwitchPreview, comparison: &str) {
     let SwitchPreview { consumer, old, new, columns } = preview;
-    eprintln!("`{consumer}` would go from version {} to version {}:", old.version, new.version);
+    say!("`{consumer}` would go from version {} to version {}:", old.version, new.version);
     let versions = [
         ("old", old, "is refused for this consumer, and goes on with its others"),
         ("new", new, "serves it from then on"),
     ];
     for (which, VersionState { position, workers, .. }, then) in versions {
-        eprintln!("  the {which} version is at position {position}");
+        say!("  the {which} version is at position {position}");
         if workers.is_empty() {
-            eprintln!("    no worker runs it");
+            say!("    no worker runs it");
         }
         for worker in workers {
             // Only a worker of the last version does not say which version it runs.
@@ -47,14 +47,14 @@ pub(super) fn preview(preview: &SwitchPreview, comparison: &str) {
                 (_, true) => "serves the new one instead",
                 _ => then,
             };
-            eprintln!("    worker {}: {then}", in_words(worker));
+            say!("    worker {}: {then}", in_words(worker));
         }
     }
     for (table, columns) in columns {
-        eprintln!("  table {table}, with the old one kept as {table}_old");
-        of_columns(columns).iter().for_each(|line| eprintln!("    {line}"));
+        say!("  table {table}, with the old one kept as {table}_old");
+        of_columns(columns).iter().for_each(|line| say!("    {line}"));
     }
-    eprintln!("  rows are not compared here; `{comparison}` does that");
+    say!("  rows are not compared here; `{comparison}` does that");
 }
 
 /// The columns that only one version has, or that have another type.

@@ -74,7 +74,7 @@ impl Cancel {
             let (_, task) = self.one.find().await?;
             bail!("task {id} is {} already", task.state);
         }
-        eprintln!("task {id} of `{}` is cancelled", task.key);
+        say!("task {id} of `{}` is cancelled", task.key);
         Ok(())
     }
 }
@@ -104,8 +104,8 @@ impl Discard {
         }
         tasks.discard(id).await?;
         match waits {
-            true => eprintln!("task {id} is discarded; what waits of `{}` goes on", task.key),
-            false => eprintln!("task {id} is discarded; `{}` had gone on before", task.key),
+            true => say!("task {id} is discarded; what waits of `{}` goes on", task.key),
+            false => say!("task {id} is discarded; `{}` had gone on before", task.key),
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -116,7 +116,7 @@ impl PauseKey {
         let tasks = self.key.tasks().await?;
         let Key { pool, key, .. } = self.key;
         tasks.pause_key(&key).await?;
-        eprintln!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
+        say!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
         Ok(())
     }
 }
@@ -126,7 +126,7 @@ impl ResumeKey {
         let tasks = self.key.tasks().await?;
         let Key { pool, key, .. } = self.key;
         tasks.resume_key(&key).await?;
-        eprintln!("`{key}` of pool `{pool}` is not paused any more");
+        say!("`{key}` of pool `{pool}` is not paused any more");
         Ok(())
     }
 }

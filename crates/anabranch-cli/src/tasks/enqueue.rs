@@ -73,12 +73,10 @@ impl Enqueue {
             output::line(enqueued.id)?;
         }
         if !enqueued.is_new {
-            eprintln!("it was there already, and stays as it is");
+            say!("it was there already, and stays as it is");
         }
         if Consumers::of(&log).list().await?.iter().all(|consumer| consumer.name != *pool) {
-            eprintln!(
-                "no worker has run a pool `{pool}` yet: the task waits for the first that does"
-            );
+            say!("no worker has run a pool `{pool}` yet: the task waits for the first that does");
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Pools {
             });
         }
         if pools.is_empty() {
-            eprintln!("there are no tasks");
+            say!("there are no tasks");
             return Ok(());
         }
         let headings = row("POOL", |state| format!(">{}", state.name().to_uppercase()));
@@ -108,10 +108,7 @@ impl List {
         }
         if found.is_empty() {
             let which = self.state.map_or_else(|| "open or dead".to_owned(), |of| of.to_string());
-            eprintln!(
-                "pool `{}` has no {which} tasks; `anabranch tasks` shows the pools",
-                self.pool
-            );
+            say!("pool `{}` has no {which} tasks; `anabranch tasks` shows the pools", self.pool);
             return Ok(());
         }
         let mut table =

@@ -66,10 +66,10 @@ impl Retry {
             tasks.retry(id).await?;
         } else {
             for instead in tasks.retry_anyway(id).await? {
-                eprintln!("not undone: {instead}");
+                say!("not undone: {instead}");
             }
         }
-        eprintln!("task {id} of `{}` is ready again", task.key);
+        say!("task {id} of `{}` is ready again", task.key);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl Retry {
             if let Some(wrong) = self.conditions.iter().find(|given| given.is_of_no_pool(&pools)) {
                 bail!("there is no pool for which `{wrong}` is true; {WHICH_POOLS}");
             }
-            eprintln!("no {what} is as you say; `anabranch tasks` shows the pools");
+            say!("no {what} is as you say; `anabranch tasks` shows the pools");
             return Ok(ExitCode::SUCCESS);
         }
         let pools = found.iter().map(|(pool, tasks)| format!("{tasks} of pool `{pool}`"));
@@ -111,10 +111,10 @@ impl Retry {
         let retried = Tasks::retry_where(&log, &filter, |retried| {
             if told.elapsed() >= TELL {
                 told = Instant::now();
-                eprintln!("{retried} of {all} …");
+                say!("{retried} of {all} …");
             }
         });
-        eprintln!("{} ready again", count(retried.await?, &what));
+        say!("{} ready again", count(retried.await?, &what));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -6,6 +6,24 @@ use crate::table::Rows;
 on_both! {
     uneven_parts_are_named,
     what_cannot_run_is_refused,
+    the_command_that_lists_what_failed_can_be_typed,
+}
+
+async fn the_command_that_lists_what_failed_can_be_typed(rows: Rows) {
+    rows.add(1..=3).await;
+    let query = format!("SELECT * FROM {} WHERE name <> 'it''s'", rows.table("source"));
+    let of_query = ["--query", &query, "--key", "id", "--job", "odd job", "--assume-unique"];
+    let fails = ["--command", "false"];
+    for output in
+        [rows.batch("run", &fails), rows.batch_alone("run", &[&of_query[..], &fails].concat())]
+    {
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let command = said.split('`').nth(1).unwrap();
+        let listed = stdout(&rows.shell(command));
+        assert_eq!(listed.lines().count(), 4, "{command}: {listed}");
+    }
+    rows.drop().await;
 }
 
 async fn uneven_parts_are_named(rows: Rows) {

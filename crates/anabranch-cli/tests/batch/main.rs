@@ -20,11 +20,16 @@ macro_rules! on_both {
     };
 }
 
+mod attempts;
+mod collisions;
+mod exits;
 mod flags;
 mod handlers;
 mod identity;
+mod imports;
 mod instances;
 mod keys;
 #[path = "../process/mod.rs"]
 mod process;
+mod refusals;
 mod table;

@@ -102,6 +102,17 @@ impl Rows {
         self.command_alone(what, arguments).output().unwrap()
     }
 
+    /// A line as a user types it.
+    pub fn shell(&self, line: &str) -> Output {
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_anabranch"));
+        let path = std::env::var("PATH").unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", line]).current_dir(self.directory.path()).stdin(Stdio::null());
+        command.env("PATH", format!("{}:{path}", program.parent().unwrap().display()));
+        command.env("ANABRANCH_URL", &self.url).env("ANABRANCH_NAMESPACE", &self.namespace);
+        command.output().unwrap()
+    }
+
     /// Copies rows to the effects.
     pub fn copy(&self) -> String {
         format!("INSERT INTO {} (id, name) VALUES (:id, :name)", self.table("effects"))

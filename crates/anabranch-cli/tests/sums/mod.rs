@@ -7,7 +7,7 @@ use anabranch::{
 };
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -121,9 +121,15 @@ impl Bench {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Output {
+        self.process(arguments).output().unwrap()
+    }
+
+    /// The command, to be started.
+    pub fn process(&self, arguments: &[&str]) -> Command {
         let mut command = process::anabranch(self.path());
         command.env("ANABRANCH_URL", &self.url).env("ANABRANCH_NAMESPACE", &self.namespace);
-        command.args(arguments).stdin(std::process::Stdio::null()).output().unwrap()
+        command.args(arguments).stdin(Stdio::null());
+        command
     }
 
     /// Appends so many events to each of some orders.

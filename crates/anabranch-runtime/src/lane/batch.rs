@@ -137,7 +137,7 @@ impl Lane {
                 Outcome::Committed { events } => {
                     at_most = usize::MAX;
                     if events > 0 {
-                        self.has_worked();
+                        self.has_worked(&batch.events[..events]);
                     }
                     self.singly = self.singly.saturating_sub(events);
                     batch.events.drain(..events);

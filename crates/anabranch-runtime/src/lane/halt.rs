@@ -45,9 +45,9 @@ impl Lane {
         self.setup.reporter.say(Report::Lost);
     }
 
-    /// Something was handled: if that was the try, the consumer goes on.
-    pub(super) fn has_worked(&mut self) {
-        self.setup.streak.works();
+    /// These events were handled: if that was the try, the consumer goes on.
+    pub(super) fn has_worked(&mut self, events: &[Event]) {
+        self.setup.streak.works(events.iter().map(|event| self.key_of(event).0));
         if std::mem::take(&mut self.trying) {
             self.halted = false;
             self.setup.reporter.say(Report::Probed(Probed::Worked));

@@ -56,7 +56,8 @@ impl Lane {
         let attempts = u32::from(!is_try);
         if event > 0 {
             // What stands before it in the batch has worked.
-            self.setup.streak.works();
+            let worked = batch.events[..event].iter().map(|event| self.key_of(event).0);
+            self.setup.streak.works(worked);
         }
         if !self.trying && self.setup.streak.fails(&key, retry_in.is_none(), again) {
             self.has_failed(&failed, (error.to_string(), again), BROKEN);
@@ -130,7 +131,7 @@ impl Lane {
             match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
                 Outcome::Committed { events } if events == prefix.events.len() => {
                     if events > 0 {
-                        self.has_worked();
+                        self.has_worked(&prefix.events);
                     }
                     return Ok(None);
                 }
@@ -277,8 +278,8 @@ impl Lane {
                     self.parking.remove(key);
                     tracing::info!(consumer = name, key, "a key that had failed is done");
                 }
-                Outcome::Committed { .. } => {
-                    self.has_worked();
+                Outcome::Committed { events: handled } => {
+                    self.has_worked(&events[..handled]);
                     at_most = drain;
                     self.parking.put(key, Parked { attempts: 0, ..parked });
                 }

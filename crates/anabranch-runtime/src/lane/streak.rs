@@ -1,6 +1,8 @@
 //! Whether it is the handler that fails, or single events: counted over all lanes of a consumer in this process.
 //!
-//! An outage must not depend on how many lanes share the load: ten lanes see a tenth of it each.
+//! An outage must not depend on how many lanes share the load: ten lanes see a tenth of it each. Nor must keys that
+//! fail for reasons of their own look like one: if something has worked since a key failed, that key is to blame
+//! until it works again.
 
 use anabranch_core::Again;
 use std::collections::HashSet;
@@ -14,6 +16,8 @@ const MANY: usize = 100;
 /// So many are enough if one of them would be given up, or nothing has worked for [`LONG`].
 pub(crate) const FEW: usize = 10;
 const LONG: Duration = Duration::from_secs(10);
+/// So many keys that are to blame themselves are remembered.
+const REMEMBERED: usize = 100_000;
 
 /// Keys that have failed since something worked.
 #[derive(Debug)]
@@ -26,6 +30,8 @@ pub(crate) struct Streak {
 struct Failing {
     /// Their hashes.
     keys: HashSet<u64>,
+    /// Those that had failed when something else worked, and have not worked since.
+    to_blame: HashSet<u64>,
     since: Option<Instant>,
     /// So many are too many.
     limit: usize,
@@ -33,7 +39,8 @@ struct Failing {
 
 impl Default for Streak {
     fn default() -> Self {
-        let failing = Failing { keys: HashSet::new(), since: None, limit: MANY };
+        let (keys, to_blame) = (HashSet::new(), HashSet::new());
+        let failing = Failing { keys, to_blame, since: None, limit: MANY };
         Self { failing: Mutex::new(failing), hasher: RandomState::new() }
     }
 }
@@ -46,15 +53,30 @@ impl Streak {
         let is_given_up = is_given_up && again != Again::Never;
         let failing = self.failing.lock().ok().filter(|_| !matches!(again, Again::After(_)));
         let Some(mut failing) = failing else { return false };
-        failing.keys.insert(self.hasher.hash_one(key));
+        let key = self.hasher.hash_one(key);
+        if failing.to_blame.contains(&key) {
+            return false;
+        }
+        failing.keys.insert(key);
         let lasts = failing.since.get_or_insert_with(Instant::now).elapsed();
         let count = failing.keys.len();
         count >= failing.limit || (count >= FEW && (is_given_up || lasts >= LONG))
     }
 
-    /// Something has worked.
-    pub(crate) fn works(&self) {
-        self.begin(MANY);
+    /// These keys have worked.
+    pub(crate) fn works<K: AsRef<str>>(&self, keys: impl Iterator<Item = K>) {
+        let Ok(mut failing) = self.failing.lock() else { return };
+        let failing = &mut *failing;
+        if failing.to_blame.len() + failing.keys.len() > REMEMBERED {
+            failing.to_blame.clear();
+        }
+        failing.to_blame.extend(failing.keys.drain());
+        if !failing.to_blame.is_empty() {
+            for key in keys {
+                failing.to_blame.remove(&self.hasher.hash_one(key.as_ref()));
+            }
+        }
+        (failing.since, failing.limit) = (None, MANY);
     }
 
     /// The handler is called again: so many keys that fail before something works are too many.
@@ -80,10 +102,24 @@ mod tests {
         assert!(!fail(&streak, 0..99, false).contains(&true));
         assert!(!streak.fails("98", false, Again::AsSet), "it is one of them");
         assert!(streak.fails("99", false, Again::AsSet));
-        streak.works();
-        assert_eq!(fail(&streak, 0..10, true), [vec![false; 9], vec![true]].concat());
-        streak.works();
+        streak.works(["x"].iter());
+        assert_eq!(fail(&streak, 100..110, true), [vec![false; 9], vec![true]].concat());
+        streak.works(["x"].iter());
+        assert!(!fail(&streak, 200..209, true).contains(&true));
+    }
+
+    #[test]
+    fn a_key_that_had_failed_when_something_worked_is_to_blame_until_it_works() {
+        let streak = Streak::default();
         assert!(!fail(&streak, 0..9, true).contains(&true));
+        streak.works(["x"].iter());
+        assert!(!fail(&streak, 0..9, true).contains(&true));
+        assert!(!fail(&streak, 20..29, true).contains(&true), "those nine do not count");
+        assert!(streak.fails("29", true, Again::AsSet), "ten others do");
+        streak.works(["3"].iter());
+        assert!(!fail(&streak, 40..49, true).contains(&true));
+        assert!(!streak.fails("4", true, Again::AsSet));
+        assert!(streak.fails("3", true, Again::AsSet), "it has worked meanwhile");
     }
 
     #[test]
@@ -103,7 +139,7 @@ mod tests {
         let streak = Streak::default();
         streak.begin(1);
         assert!(streak.fails("a", false, Again::AsSet));
-        streak.works();
-        assert!(!streak.fails("a", false, Again::AsSet));
+        streak.works(["x"].iter());
+        assert!(!streak.fails("b", false, Again::AsSet));
     }
 }

@@ -55,7 +55,7 @@ impl Lane {
             }
             match self.transact(batch, 1, Vec::new()).await {
                 Outcome::Committed { events } => {
-                    self.has_worked();
+                    self.has_worked(&batch.events[..events]);
                     batch.events.drain(..events);
                     return Ok(ControlFlow::Continue(()));
                 }

@@ -4,7 +4,7 @@ use super::{Batch, Lane};
 use crate::consumer::PROJECTION;
 use crate::handler::HandlerError;
 use crate::report::Doing;
-use crate::tx::{Ended, Failure, Tx};
+use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::Move;
 use anabranch_core::{Event, StoreError};
 use anabranch_store::database::{Reason, Statement, Topic};
@@ -120,6 +120,8 @@ impl Lane {
             return Ok(0);
         }
         self.setup.stats.does(Doing::Handling, false);
+        let name = self.setup.consumer.own_name().to_owned();
+        tx.stands_for(Origin { name, items: events.iter().map(Event::id).collect() });
         let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind().await;
         // A handler that panics has failed like any other.
         let handled = handled.unwrap_or_else(|panic| {
@@ -179,9 +181,10 @@ impl Lane {
         match failure.failed.reason {
             Reason::Store(error) if error.is_worth_waiting() => Outcome::Away(error),
             reason => {
-                let error = reason.to_string();
-                self.setup.stats.does(Doing::Failing { error: Doing::cut(&error) }, false);
-                Outcome::Failed { event: failure.event, error: HandlerError::new(error) }
+                let error = HandlerError::of(&reason);
+                let said = Doing::cut(&error.to_string());
+                self.setup.stats.does(Doing::Failing { error: said }, false);
+                Outcome::Failed { event: failure.event, error }
             }
         }
     }

@@ -23,8 +23,8 @@ pub(crate) enum Order {
     Halt,
     /// Go on with it. If so many keys fail before something works, it is stopped again.
     GoOn { patience: usize },
-    /// Try one event, though it is stopped: so many were tried before.
-    Probe(i64),
+    /// Try one event, though it is stopped: so many were tried before. Whether the lane owns what failed.
+    Probe { before: i64, is_owner: bool },
     /// Somebody wants something of a parked key.
     Asked { key: String, asked: Asked },
     /// Finish the batch and end.

@@ -19,6 +19,7 @@
 //! | `generations` | looking at generations |
 //! | `outages` | consumers that stopped by themselves |
 //! | `parked` | keys that failed, and the events behind them |
+//! | `permits` | how much of a consumer each worker may have in work |
 //! | `pools` | tasks of pools, as a status counts them |
 
 pub(crate) mod consumers;
@@ -30,6 +31,7 @@ pub(crate) mod loads;
 mod locked_sets;
 pub(crate) mod outages;
 pub(crate) mod parked;
+pub(crate) mod permits;
 pub(crate) mod pools;
 pub(crate) mod replica_sets;
 pub(crate) mod row_writers;
@@ -61,6 +63,7 @@ pub(crate) struct Tables {
     pub(crate) consumer_rates: String,
     pub(crate) parked_keys: String,
     pub(crate) parked_events: String,
+    pub(crate) permits: String,
     pub(crate) key_samples: String,
     pub(crate) row_writers: String,
     /// The database's clock.
@@ -84,6 +87,7 @@ impl Tables {
             consumer_rates: dialect.table("consumer_rates"),
             parked_keys: dialect.table("parked_keys"),
             parked_events: dialect.table("parked_events"),
+            permits: dialect.table("permits"),
             key_samples: dialect.table("key_samples"),
             row_writers: dialect.table("row_writers"),
             now,

@@ -80,12 +80,19 @@ impl Keeper {
         let (none, even, is_fixed) = (SlotSet::empty(), Weights::even(), self.plan.fixed.is_some());
         for running in &mut self.running {
             running.tell_all(|_| Order::Forget);
-            let (worker, name) = (&self.worker.id, &running.consumer.name);
-            running.tell_all(|lane| Order::Serve(Who::lane(worker, name, lane)));
             running.want(&none, &even, is_fixed);
         }
+        self.tell_who();
         let _ = self.tables.dismiss(&old.id).await;
         self.join_patiently(None).await
+    }
+
+    /// Tells all lanes whose they are.
+    fn tell_who(&self) {
+        for running in &self.running {
+            let (worker, name) = (&self.worker.id, &running.consumer.name);
+            running.tell_all(|lane| Order::Serve(Who::lane(worker, name, lane)));
+        }
     }
 
     /// Joins, and again while the database is away, up to a time if there is one.
@@ -100,6 +107,7 @@ impl Keeper {
                     }
                     // What is half done is done under another name.
                     self.worker = new_worker(&self.plan);
+                    self.tell_who();
                     tokio::time::sleep(backoff.wait()).await;
                 }
                 done => return done,

@@ -6,7 +6,8 @@
 //! handler. The worker that owns the slot whose event failed tries again: it takes the try by a fenced
 //! update, which says at the same time when the next one is due, so that a worker that dies meanwhile holds up
 //! nobody; while a try lasts, it says so again with its heartbeats. If nobody has tried for some leases, any
-//! worker tries what it has. One that begins to run the consumer in an outage may bring the cure: it tries once,
+//! worker tries what it has. Every other try is anybody's, and of another lane each time: keys that fail for
+//! reasons of their own do not keep out what would work elsewhere (except with `Failure::Stop`). One that begins to run the consumer in an outage may bring the cure: it tries once,
 //! without waiting for the next try to be due. One event that is handled ends the outage for all. Nothing to try ends it, too,
 //! if the owner of the slot says so: a few failures after that begin it again.
 
@@ -17,7 +18,7 @@ use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::LEAVING;
 use crate::tables::runners::Runner;
-use anabranch_core::{Failure, Slot, SlotSet, StoreError};
+use anabranch_core::{Failure, HashRule, Slot, SlotSet, StoreError};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -283,13 +284,19 @@ impl Keeper {
         }
         let Outage { slot, probes, due, at_once, .. } = *outage;
         let owner = running.owner_of(slot);
-        let (tries, patience) = match owner {
-            Some(lane) if running.can_try(lane) => (Some(lane), Duration::ZERO),
-            Some(_) => (None, lease),
+        let in_turn = match probes % 2 == 1 && running.consumer.retry.then != Failure::Stop {
+            true => running.lane_in_turn(probes / 2),
+            false => None,
+        };
+        let (tries, patience) = match (in_turn, owner) {
+            // What works may be anywhere.
+            (Some(lane), _) => (Some(lane), self.place_in_turn(probes)),
+            (None, Some(lane)) if running.can_try(lane) => (Some(lane), Duration::ZERO),
+            (None, Some(_)) => (None, lease),
             // Another event that works would say nothing about the one that must not be passed.
-            None if running.consumer.retry.then == Failure::Stop => return Ok(()),
+            (None, None) if running.consumer.retry.then == Failure::Stop => return Ok(()),
             // The owner is gone for good, if it takes so long, and somebody must try something.
-            None => match (0..running.lanes.len()).find(|lane| running.can_try(*lane)) {
+            (None, None) => match (0..running.lanes.len()).find(|lane| running.can_try(*lane)) {
                 Some(lane) => (Some(lane), lease * ANYBODY),
                 None => return Ok(()),
             },
@@ -311,7 +318,8 @@ impl Keeper {
                 match tries {
                     Some(lane) => {
                         outage.trying = Some(Trying { probes: probes + 1, lane });
-                        let _ = running.lanes[lane].send(Order::Probe(probes));
+                        let is_owner = owner == Some(lane);
+                        let _ = running.lanes[lane].send(Order::Probe { before: probes, is_owner });
                     }
                     None => outage.is_over = true,
                 }
@@ -328,6 +336,12 @@ impl Keeper {
         Ok(())
     }
 
+    /// How long this worker leaves a try to others that is anybody's: each is the first one now and then.
+    fn place_in_turn(&self, probes: i64) -> Duration {
+        let place = HashRule::fnv1a32(&format!("{}/{probes}", self.worker.id));
+        self.plan.tuning.heartbeat_interval().mul_f64(f64::from(place) / f64::from(u32::MAX))
+    }
+
     /// What has become of a try.
     pub(super) async fn has_probed(
         &mut self,
@@ -337,8 +351,9 @@ impl Keeper {
         let running = &mut self.running[number];
         let name = running.consumer.name.clone();
         let Some(Trouble::Outage(outage)) = &running.trouble else { return Ok(()) };
-        // Who does not own what failed cannot say that nothing of it is left.
-        let is_owner = running.owner_of(outage.slot).is_some();
+        // A lane that does not own what failed cannot say that nothing of it is left.
+        let owner = running.owner_of(outage.slot);
+        let is_owner = owner.is_some() && owner == outage.trying.map(|trying| trying.lane);
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
         let tried = outage.trying.take();
         if !matches!(probed, Probed::Over) {

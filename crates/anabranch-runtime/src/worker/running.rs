@@ -7,6 +7,7 @@ use crate::feed::{Feed, FeedStats};
 use crate::holding::{self, HoldingSetup};
 use crate::key_samples::Checked;
 use crate::lane::{Lane, LaneSetup, LaneStats, Order, Reporter, Said, Streak};
+use crate::permits::{self, Leased};
 use crate::replica_set::ConsumerProgress;
 use crate::report::{Doing, LaneReport};
 use crate::rows::Work;
@@ -44,7 +45,7 @@ pub(super) struct Running {
     pub(super) wanted: usize,
     pub(super) lanes: Vec<mpsc::UnboundedSender<Order>>,
     pub(super) lane_tasks: JoinSet<()>,
-    /// The feed ends with the lanes.
+    /// The feed, or the keeper of permits, ends with the lanes.
     pub(super) feed_task: JoinSet<()>,
     /// How often they were started: what those of a former life say does not count.
     pub(super) life: u64,
@@ -164,6 +165,12 @@ impl Start<'_> {
                 }
             }
             Work::Rows(code) => {
+                let limit = code.max_parallelism();
+                let permits = limit.map(|limit| Leased::new(limit, self.worker));
+                if let Some(leased) = permits.clone() {
+                    let (tables, name) = (self.tables.clone(), consumer.name.clone());
+                    feed_task.spawn(permits::keep(leased, tables, name, self.plan.tuning.poll));
+                }
                 for (number, (orders, keep, stats)) in kits {
                     let setup = HoldingSetup {
                         number,
@@ -176,6 +183,7 @@ impl Start<'_> {
                         reporter: reporter.clone(),
                         stats,
                         streak: Arc::clone(&running.streak),
+                        permits: permits.clone(),
                         counts: Arc::clone(&running.feed),
                         idle,
                         catches_up: self.plan.catch_up,
@@ -299,6 +307,13 @@ impl Running {
             true => stats.slots.load(Ordering::Relaxed) > 0,
             false => stats.can_try.load(Ordering::Relaxed),
         }
+    }
+
+    /// One of the lanes that have something they could try, another each time.
+    pub(super) fn lane_in_turn(&self, turn: i64) -> Option<usize> {
+        let lanes: Vec<usize> = (0..self.lanes.len()).filter(|lane| self.can_try(*lane)).collect();
+        let place = usize::try_from(turn).unwrap_or(0) % lanes.len().max(1);
+        lanes.get(place).copied()
     }
 
     /// Hands each lane what it has, of the cursors that are this worker's.

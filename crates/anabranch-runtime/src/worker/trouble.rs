@@ -165,14 +165,20 @@ impl Keeper {
             return Ok(());
         }
         if !broken.is_released {
+            running.feed_task.abort_all();
             // What a lane that failed has left behind.
             match tables.release(&consumer.name, worker).await {
                 Err(error) if error.is_worth_waiting() => return Ok(()),
                 Err(error) => tracing::debug!(consumer = consumer.name, %error, "owns nothing"),
+                Ok(()) if consumer.max_parallelism().is_some() => {
+                    match tables.give_back_permits(&consumer.name, worker).await {
+                        Err(error) if error.is_worth_waiting() => return Ok(()),
+                        done => done?,
+                    }
+                }
                 Ok(()) => {}
             }
             broken.is_released = true;
-            running.feed_task.abort_all();
             running.stats.iter().for_each(|lane| lane.ended());
         }
         if self.plan.catch_up {

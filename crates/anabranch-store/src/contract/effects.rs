@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-const OPEN: End = End::Open { idle: Duration::from_secs(30) };
+pub(super) const OPEN: End = End::Open { idle: Duration::from_secs(30) };
 
 /// A table of the case's own, inside the log's namespace.
 async fn table(log: &Log, columns: &str) -> (Arc<dyn Database>, String) {
@@ -216,7 +216,7 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
         assert_eq!(row.get("text"), Ok("späti \"quoted\" 'single'".to_owned()));
         assert_eq!(row.get("raw"), Ok(vec![0u8, 255, 1]));
         assert_eq!(row.get("doc"), Ok(serde_json::json!({ "a": [1, 2] })));
-        assert_eq!(row.get("at"), Ok(time_text(at)));
+        assert_eq!(row.get("at"), Ok(time_text(at).unwrap()));
         assert_eq!(row.get("price"), Ok(19.95));
         assert_eq!(row.get("day"), Ok("2024-02-29".to_owned()));
     }
@@ -240,6 +240,41 @@ pub async fn values_are_numbered(harness: &Harness) {
         assert_eq!(failed.unwrap_err().statement, Some(0), "too few or too many values");
     }
     assert_eq!(count(&database, &table).await, 1);
+}
+
+/// Callers read their tables through the log, and write none.
+pub async fn a_query_reads_and_only_reads(harness: &Harness) {
+    let log = harness.log().await;
+    let (database, table) = table(&log, COLUMNS).await;
+    let two = vec![insert(&table, 1, "a"), insert(&table, 2, "b")];
+    database.begin().run(two, End::Commit).await.unwrap();
+    let select = format!("SELECT text, id FROM {table} WHERE id >= $1 ORDER BY id");
+    let rows = log.query(&select, params![1]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get("id")).collect::<Vec<_>>(), [Ok(1), Ok(2)]);
+    let first = log.query_first(&select, params![2]).await.unwrap().unwrap();
+    assert_eq!(first.get(0), Ok("b".to_owned()));
+    assert_eq!(log.query_first(&select, params![3]).await.unwrap(), None);
+    let writes = [
+        format!("INSERT INTO {table} VALUES (3, 'c')"),
+        format!("WITH new AS (SELECT 3, 'c') INSERT INTO {table} SELECT * FROM new"),
+        format!("DROP TABLE {table}"),
+        "COMMIT".to_owned(),
+        "PRAGMA foreign_keys = on".to_owned(),
+        "SET search_path = nowhere".to_owned(),
+    ];
+    for sql in writes {
+        let error = log.query(&sql, vec![]).await.unwrap_err();
+        assert!(error.to_string().contains("this only reads"), "{sql}: {error}");
+        assert!(!error.is_transient() && !error.is_worth_waiting(), "{sql}: {error}");
+        assert_eq!(log.query(&select, params![1]).await.unwrap().len(), 2, "{sql}");
+    }
+    let error = log.query("SELECT nonsense", vec![]).await.unwrap_err();
+    assert!(error.to_string().contains("nonsense"), "{error}");
+    assert!(log.query(&select, vec![]).await.is_err(), "too few values");
+    // Many at the same time take turns.
+    let many = (0..50).map(|_| log.query(&select, params![1]));
+    let many = soon(futures_util::future::try_join_all(many)).await.unwrap();
+    assert!(many.iter().all(|rows| rows.len() == 2));
 }
 
 /// Workers of every process hear a signal, once it is committed.

@@ -23,6 +23,7 @@ pub mod open;
 pub mod positions;
 pub mod read;
 pub mod subscribe;
+pub mod transactional_appends;
 
 use crate::{Log, Options};
 use anabranch_core::{Event, NewEvent, StoreError, StreamId};
@@ -93,7 +94,12 @@ macro_rules! contract {
             effects::a_forgotten_transaction_is_rolled_back,
             effects::values_come_back_as_they_were,
             effects::values_are_numbered,
+            effects::a_query_reads_and_only_reads,
             effects::signals_are_heard_everywhere,
+            transactional_appends::appends_are_stored_with_their_transaction,
+            transactional_appends::an_append_that_is_refused_takes_its_transaction_with_it,
+            transactional_appends::appends_go_with_what_fails_after_them,
+            transactional_appends::appends_of_many_transactions_do_not_wait_in_a_circle,
             envelope::every_field_comes_back,
             envelope::slots_are_stored_with_every_event,
             envelope::any_unicode_comes_back_as_it_was,

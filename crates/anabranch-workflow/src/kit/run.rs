@@ -36,7 +36,7 @@ impl<W: Workflow> Kit<W> {
 
     fn happen(&mut self, event: W::Event, waiting: &mut VecDeque<W::Command>) {
         self.workflow.evolve(&mut self.state, &event);
-        for reaction in self.workflow.react(&self.id, &event) {
+        for reaction in self.workflow.react(&self.id, &self.state, &event) {
             match reaction {
                 Reaction::Command(command) => waiting.push_back(command),
                 Reaction::Action(action) => self.actions.push_back(action),

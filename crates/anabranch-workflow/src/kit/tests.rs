@@ -80,7 +80,7 @@ impl Workflow for Reminders {
         }
     }
 
-    fn react(&self, id: &str, event: &Happened) -> Reactions<Self> {
+    fn react(&self, id: &str, _: &State, event: &Happened) -> Reactions<Self> {
         let next = || Reactions::none().timer("remind", HOUR, Command::Remind);
         match event {
             Happened::Opened => next(),

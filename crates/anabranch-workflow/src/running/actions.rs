@@ -49,7 +49,9 @@ impl<W: Workflow> OutsidePool for Actions<W> {
 
     fn settings(&self) -> PoolSettings {
         let workflow = self.workflows.workflow();
-        PoolSettings::default().retry(workflow.retry()).max_parallelism(workflow.max_parallelism())
+        let settings = PoolSettings::default().retry(workflow.retry());
+        let settings = settings.in_flight_per_process(workflow.in_flight_per_process());
+        workflow.max_parallelism().map_or(settings, |limit| settings.max_parallelism(limit))
     }
 
     /// Answers how many commands follow.

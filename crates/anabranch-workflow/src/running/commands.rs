@@ -3,6 +3,7 @@
 
 use super::command_pool;
 use super::job::{Job, task_id, timer_key};
+use super::overdue::{Overdue, PutOff};
 use super::schedules;
 use crate::{SendError, Workflow, Workflows};
 use anabranch_core::Retry;
@@ -14,11 +15,14 @@ use serde::Serialize;
 /// Delivering is tried for some minutes: what stands in its way is the database, or a pause that the
 /// pool has not heard of yet.
 const ATTEMPTS: u32 = 20;
+/// How many commands each process decides at the same time: each is a few reads and an append.
+const IN_FLIGHT: usize = 256;
 
 /// Delivers the commands of reactions, timers and schedules.
 pub(super) struct Commands<W: Workflow> {
     name: String,
     workflows: Workflows<W>,
+    overdue: Overdue,
 }
 
 /// What became of a command, as the result of its task.
@@ -33,12 +37,29 @@ pub(super) enum Delivered {
     Cancelled,
     /// It is of a schedule that there is no more.
     Outdated,
+    /// It is of a timer that came due while nobody ran, and comes after what was to happen before it.
+    PutOff,
 }
 
 impl<W: Workflow> Commands<W> {
     pub(super) fn of(workflows: &Workflows<W>) -> Self {
         let name = command_pool(workflows.workflow().name());
-        Self { name, workflows: workflows.clone() }
+        Self { name, workflows: workflows.clone(), overdue: Overdue::of(workflows) }
+    }
+
+    /// Delivers a command, unless it is a timer's and others come before it.
+    async fn in_turn(
+        &self,
+        task: &Task,
+        run: &mut Run,
+        command: serde_json::Value,
+        put_off: Option<PutOff>,
+    ) -> Result<Delivered> {
+        if let Some(later) = self.overdue.put_off(task, &command, put_off).await? {
+            run.then(&self.name, later);
+            return Ok(Delivered::PutOff);
+        }
+        self.deliver(task, serde_json::from_value(command)?).await
     }
 
     async fn deliver(&self, task: &Task, command: W::Command) -> Result<Delivered> {
@@ -63,13 +84,15 @@ impl<W: Workflow> OutsidePool for Commands<W> {
     }
 
     fn settings(&self) -> PoolSettings {
-        PoolSettings::default().retry(Retry::default().attempts(ATTEMPTS)).max_parallelism(256)
+        let settings = PoolSettings::default().retry(Retry::default().attempts(ATTEMPTS));
+        settings.in_flight_per_process(IN_FLIGHT)
     }
 
     async fn run(&self, task: &Task, run: &mut Run) -> Result<Delivered> {
         let workflow = self.workflows.workflow();
         match task.payload()? {
-            Job::Command(command) => self.deliver(task, serde_json::from_value(command)?).await,
+            Job::Command(command) => self.in_turn(task, run, command, None).await,
+            Job::Late { command, put_off } => self.in_turn(task, run, command, Some(put_off)).await,
             Job::Schedule { name, cron, at } => {
                 let current = workflow.schedules().into_iter().find(|one| one.name() == name);
                 let Some(schedule) = current.filter(|one| one.cron().to_string() == cron) else {

@@ -1,5 +1,6 @@
 //! What stands in the tasks of a workflow.
 
+use super::overdue::PutOff;
 use anabranch_core::limits::MAX_NAME_BYTES;
 use anabranch_workpool::NewTask;
 use jiff::Timestamp;
@@ -12,6 +13,13 @@ use uuid::Uuid;
 pub(super) enum Job {
     /// A command.
     Command(serde_json::Value),
+    /// The command of a timer that came due while nobody ran, and lets others go first.
+    Late {
+        /// The command.
+        command: serde_json::Value,
+        /// What it knows.
+        put_off: PutOff,
+    },
     /// The command of a schedule, at one of its times.
     Schedule {
         /// Its name.

@@ -3,9 +3,10 @@
 use super::job::{Job, task_id, timer_key};
 use super::{action_pool, command_pool};
 use crate::lifecycle::{Lifecycle, is_ours};
-use crate::{Reaction, Workflow, Workflows};
+use crate::{Reaction, Reactions, Workflow, Workflows};
 use anabranch_core::{Event, Partition};
 use anabranch_runtime::{HandlerError, Projection, Result, Settings, Tx};
+use anabranch_store::Backoff;
 use anabranch_workpool::{NewTask, Tasks};
 use std::collections::BTreeMap;
 
@@ -28,15 +29,37 @@ impl<W: Workflow> React<W> {
         }
     }
 
-    async fn react(&self, event: &Event, tx: &mut Tx<'_>, batch: &mut Batch) -> Result<()> {
+    /// What follows from an event. It may read, so it comes before the first statement of the transaction: a
+    /// database may have one connection for both.
+    async fn reactions(&self, event: &Event) -> Result<Reactions<W>> {
+        let (inner, id) = (&self.workflows.inner, event.stream_id());
+        let mut backoff = Backoff::default();
+        let (after, happened) = loop {
+            match inner.state_after(event, inner.reacted.take(id)).await {
+                // That is not the event's fault.
+                Err(error) if error.is_transient() => tokio::time::sleep(backoff.wait()).await,
+                folded => break folded?,
+            }
+        };
+        let reactions =
+            happened.map(|happened| self.workflows.workflow().react(id, &after.state, &happened));
+        inner.reacted.keep(id, after, |this, kept| this.version > kept.version);
+        Ok(reactions.unwrap_or_default())
+    }
+
+    async fn enqueue(
+        &self,
+        event: &Event,
+        reactions: Reactions<W>,
+        tx: &mut Tx<'_>,
+        batch: &mut Batch,
+    ) -> Result<()> {
         let id = event.stream_id();
         if is_ours(event.event_type()) {
             batch.flush(tx, self).await?;
             return self.change(id, &Lifecycle::decode(event)?, tx).await;
         }
-        let workflow = self.workflows.workflow();
-        let happened = self.workflows.inner.schema.decode(event)?;
-        for (number, reaction) in workflow.react(id, &happened).into_iter().enumerate() {
+        for (number, reaction) in reactions.into_iter().enumerate() {
             let task = task_id(event.id(), number);
             match reaction {
                 Reaction::Command(command) => {
@@ -128,10 +151,15 @@ impl<W: Workflow> Projection for React<W> {
     }
 
     async fn handle_batch(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
-        let mut batch = Batch::default();
+        let mut all = Vec::with_capacity(events.len());
         for (number, event) in events.iter().enumerate() {
             tx.at(number);
-            self.react(event, tx, &mut batch).await?;
+            all.push(self.reactions(event).await?);
+        }
+        let mut batch = Batch::default();
+        for (number, (event, reactions)) in events.iter().zip(all).enumerate() {
+            tx.at(number);
+            self.enqueue(event, reactions, tx, &mut batch).await?;
         }
         tx.at_several();
         batch.flush(tx, self).await

@@ -61,7 +61,7 @@ impl<W: Workflow> RowConsumer for Schedules<W> {
                 }
             }
             if !is_missed {
-                holding.stands(false, 0, 0);
+                holding.stands((false, false), 0, 0);
                 holding.news().await;
             }
         }

@@ -14,6 +14,7 @@ pub(crate) fn task(key: &str, seq: i64) -> Task {
         checkpoint: None,
         then: None,
         wait: None,
+        late: None,
     }
 }
 
@@ -142,4 +143,30 @@ fn those_who_wait_take_no_room() {
         queue.failed(task, now + Duration::from_secs(1));
     }
     assert_eq!((queue.room(), queue.len()), (ROOM, ROOM));
+}
+
+#[test]
+fn a_try_is_of_a_key_that_was_not_tried_yet() {
+    let (mut queue, now) = filled(false, &["a", "b", "c"]);
+    let mut tried = Vec::new();
+    for _ in 0..4 {
+        let taken = queue.take_untried();
+        tried.push(taken[0].seq);
+        // Nothing is stored about it, and it is read again like the others.
+        queue.ended(&taken[0]);
+        queue.clear();
+        for (seq, key) in [(1, "a"), (2, "b"), (3, "c")] {
+            queue.add(task(key, seq), now);
+        }
+    }
+    assert_eq!(tried, [1, 2, 3, 1]);
+    // One that has never failed comes first.
+    queue.clear();
+    for (seq, key, attempts) in [(1, "a", 2), (2, "b", 1), (3, "c", 1), (4, "d", 0)] {
+        queue.add(Task { attempts, ..task(key, seq) }, now);
+    }
+    assert_eq!(seqs(&queue.take_untried()), [4]);
+    // One that works, and it begins anew.
+    assert_eq!(seqs(&queue.take(1)), [1]);
+    assert_eq!(seqs(&queue.take_untried()), [2]);
 }

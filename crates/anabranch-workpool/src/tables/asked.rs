@@ -1,7 +1,8 @@
 //! What others than lanes ask of tasks: how they stand, and to cancel them.
 
 use super::{
-    CANCELLED, COLUMNS, DEAD, OPEN, SHOWN, Tables, UNFINISHED, column, corrupt, state_of_dead,
+    CANCELLED, COLUMNS, DEAD, OPEN, READY, SHOWN, Tables, UNFINISHED, column, corrupt,
+    state_of_dead,
 };
 use crate::new_task::Then;
 use crate::task::{Compensation, OnComplete, TaskDetails, TaskStatus};
@@ -77,6 +78,25 @@ impl Tables {
             self.tasks
         );
         Statement::query(select, params![pool, limit])
+    }
+
+    /// How much of a key waits for its turn besides one task, and how much of it was never tried: of what was
+    /// enqueued by a time, or until now.
+    pub(crate) fn ready_of_key(
+        &self,
+        pool: &str,
+        key: &str,
+        except: Uuid,
+        by_us: Option<i64>,
+    ) -> Statement {
+        let select = format!(
+            "SELECT count(*) AS tasks, CAST(coalesce(sum(CASE WHEN attempts = 0 THEN 1 ELSE 0 END), 0) AS BIGINT) \
+             AS untried, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 AND state {UNFINISHED} \
+             AND state = {READY} AND id <> $3 AND enqueued_us <= coalesce(CAST($4 AS BIGINT), {now})",
+            self.tasks,
+            now = self.now
+        );
+        Statement::query(select, params![pool, key, except, by_us])
     }
 
     /// Whether something of a key is open.

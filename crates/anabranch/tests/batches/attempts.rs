@@ -13,6 +13,8 @@ on_both!(
     a_row_that_fails_for_a_while_is_tried_again_and_the_others_go_on,
     an_endpoint_that_is_down_fails_no_row,
     rows_that_wait_for_another_attempt_are_given_back,
+    a_crash_between_attempts_loses_no_row_and_doubles_none,
+    what_the_database_refuses_is_tried_again_and_counted,
 );
 
 fn quick() -> Retry {
@@ -105,4 +107,63 @@ async fn rows_that_wait_for_another_attempt_are_given_back(db: Db) {
     let summary = batch.run(&log, records.clone()).await.unwrap();
     assert_eq!((summary.succeeded, summary.failed), (500, 0), "nothing is left claimed");
     assert_eq!(records.copied(&log).await, (500, 0));
+}
+
+async fn a_crash_between_attempts_loses_no_row_and_doubles_none(db: Db) {
+    let log = db.log().await;
+    let up = Arc::new(AtomicBool::new(false));
+    let is_up = Arc::clone(&up);
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let tried = Arc::clone(&attempts);
+    let records = Records::new(&db, &log, 1..=100).await.hook(move |record| {
+        if record.key() != "50" || is_up.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        tried.lock().unwrap().push(record.attempt());
+        Err(HandlerError::new("not yet"))
+    });
+    let seen = Arc::new(AtomicU32::new(0));
+    let watched = Arc::clone(&seen);
+    let retry = quick().attempts(u32::MAX);
+    let batch = records.batch().workers(1).lease(Duration::from_millis(500)).retry(retry);
+    let observed = batch.clone().observe(move |progress| {
+        watched.fetch_max(progress.waiting as u32, Ordering::SeqCst);
+    });
+    let (log_of, handler) = (db.log().await, records.clone());
+    let run = tokio::spawn(async move { observed.run(&log_of, handler).await });
+    // The others go on meanwhile.
+    until("99 rows", async || (records.copied(&log).await == (99, 0)).then_some(())).await;
+    until("the row waits", async || (seen.load(Ordering::SeqCst) == 1).then_some(())).await;
+    run.abort();
+    assert!(run.await.unwrap_err().is_cancelled());
+    up.store(true, Ordering::SeqCst);
+    let summary = batch.run(&log, records.clone()).await.unwrap();
+    assert_eq!((summary.succeeded, summary.failed, summary.retried), (1, 0, 0));
+    assert_eq!(records.copied(&log).await, (100, 0));
+    assert!(batch.verify(&log).await.unwrap().violations(true).is_empty());
+    let attempts = attempts.lock().unwrap().clone();
+    assert_eq!(attempts[..3], [1, 2, 3], "a handler knows which attempt it is");
+}
+
+async fn what_the_database_refuses_is_tried_again_and_counted(db: Db) {
+    let log = db.log().await;
+    let records = Records::new(&db, &log, 1..=100).await;
+    let unique = format!("CREATE UNIQUE INDEX {0}_once ON {0} (id)", records.copy);
+    query(&log, &unique, vec![]).await;
+    query(&log, &format!("INSERT INTO {} VALUES ('42', 'there')", records.copy), vec![]).await;
+    let batch = records.batch().retry(quick().attempts(4));
+    let summary = batch.run(&log, records.clone()).await.unwrap();
+    assert_eq!((summary.succeeded, summary.failed, summary.retried), (99, 1, 3));
+    let failed = batch.failed(&log, 10).await.unwrap();
+    assert_eq!((failed[0].key.as_str(), failed[0].attempts), ("42", 4));
+    // It passes while it waits.
+    let (running, log_of, handler) = (batch.clone(), db.log().await, records.clone());
+    let patient = running.retry_failed(true).retry(quick().attempts(u32::MAX));
+    let run = tokio::spawn(async move { patient.run(&log_of, handler).await });
+    let claimed = format!("SELECT count(*) FROM {} WHERE state = 'claimed'", records.log_table);
+    until("it is claimed", async || (number(&log, &claimed).await == 1).then_some(())).await;
+    query(&log, &format!("DELETE FROM {} WHERE body = 'there'", records.copy), vec![]).await;
+    assert_eq!(run.await.unwrap().unwrap().succeeded, 1);
+    assert_eq!(records.copied(&log).await, (100, 0));
+    assert!(batch.verify(&log).await.unwrap().violations(true).is_empty());
 }

@@ -8,6 +8,7 @@ mod catalogue;
 mod claims;
 mod forgotten;
 mod identity;
+mod imports;
 mod keys;
 mod proof;
 mod records;

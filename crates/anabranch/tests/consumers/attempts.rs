@@ -4,6 +4,7 @@ use crate::on_both;
 use crate::support::{Db, fill, proof, start, status, until};
 use anabranch::prelude::*;
 use anabranch::{Consumers, Delivery, Failure, HandlerError, Parked, Retry};
+use anyhow::Context;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ on_both! {
     an_error_for_good_is_skipped_at_once,
     an_error_that_says_when_is_not_tried_before,
     a_key_that_waits_for_its_next_attempt_is_tried_at_once_if_somebody_says_so,
+    an_error_for_good_in_an_error_of_anyhow_is_parked_at_once,
 }
 
 type Deliver = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
@@ -135,6 +137,24 @@ async fn an_error_for_good_is_parked_at_once(db: Db) {
     until("another call", async || (*calls.lock().unwrap() == 2).then_some(())).await;
     let key = parked(&log, "outside", |key| key.attempts == 1 && key.retry_in.is_none()).await;
     assert_eq!(key.key, "Order:1");
+    worker.stop().await;
+}
+
+async fn an_error_for_good_in_an_error_of_anyhow_is_parked_at_once(db: Db) {
+    fn send(to: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(to != "0", "the line is busy");
+        Err(HandlerError::for_good("no such address").into_error())
+            .with_context(|| format!("to {to}"))
+    }
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=1).await;
+    let outside = Outside::new(Settings::default(), |event| Ok(send(event.stream_id())?));
+    let worker = start(&log, ReplicaSet::new("s").subscriber(outside));
+    let key = parked(&log, "outside", |key| key.retry_in.is_none()).await;
+    assert_eq!((key.key.as_str(), key.attempts), ("Order:1", 1));
+    assert_eq!(key.error, "to 1: no such address");
+    let other = parked(&log, "outside", |key| key.attempts > 1).await;
+    assert_eq!((other.key.as_str(), other.error.as_str()), ("Order:0", "the line is busy"));
     worker.stop().await;
 }
 

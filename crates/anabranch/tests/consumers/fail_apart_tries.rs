@@ -19,6 +19,7 @@ on_both! {
     a_try_that_is_asked_for_patience_has_it,
     an_outage_begins_with_the_patience_that_was_asked_for,
     one_event_has_nobody_wait_for_a_day,
+    keys_that_fail_for_ever_keep_out_nobody,
 }
 
 /// Delivers as a test says; nothing passes an event that fails.
@@ -206,4 +207,30 @@ async fn one_event_has_nobody_wait_for_a_day(db: Db) {
     let next = next_try(&log, "bad", "tomorrow").await;
     assert!(next > HALF_AN_HOUR && next <= HALF_AN_HOUR * 2, "{next:?}");
     running.stop().await;
+}
+
+/// They stop the consumer, since nothing else was there to show that it works; what comes then is found by its
+/// tries, whichever lane of whichever worker owns it.
+async fn keys_that_fail_for_ever_keep_out_nobody(db: Db) {
+    let log = db.log().await;
+    let retry = Retry::default().first(Duration::from_millis(300)).attempts(50);
+    let retry = retry.longest(Duration::from_secs(1));
+    let orders =
+        db.recorder("orders").settings(Settings::default().retry(retry)).hook(|event| match event
+            .stream_id()
+            .parse::<u32>()
+            .is_ok_and(|order| order < 200)
+        {
+            true => Err(HandlerError::new("this account is closed")),
+            false => Ok(()),
+        });
+    let set = || ReplicaSet::new("s").tuning(quick()).projection(orders.clone()).lanes(3);
+    let (one, other) = (start(&log, set()), start(&db.log().await, set()));
+    fill(&log, 0..200, 1..=1).await;
+    until_tried(&log, "orders", 2).await;
+    fill(&log, 200..220, 1..=1).await;
+    until("the good ones", async || (proof(&log, &orders.table).await.handled == 20).then_some(()))
+        .await;
+    one.stop().await;
+    other.stop().await;
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod appended_events;
 mod attempts;
 mod catch_ups;
 mod emptied_logs;

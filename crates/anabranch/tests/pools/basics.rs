@@ -322,7 +322,7 @@ impl OutsidePool for Together {
     }
 
     fn settings(&self) -> PoolSettings {
-        PoolSettings::default().max_parallelism(self.wanted)
+        PoolSettings::default().in_flight_per_process(self.wanted)
     }
 
     async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {

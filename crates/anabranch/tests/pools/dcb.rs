@@ -16,6 +16,7 @@ on_both!(
     after_five_attempts_a_command_is_rejected,
     commands_of_many_are_serialised_and_none_is_lost,
     a_rejection_is_no_conflict,
+    retries_are_serialised_with_other_work_on_the_scope,
 );
 
 const LONG: Duration = Duration::from_secs(60);
@@ -91,8 +92,13 @@ async fn a_conflict_is_retried_and_later_work_waits_behind_it(db: Db) {
     let waits = dcb.tasks().status(first).await.unwrap().unwrap();
     assert_eq!(
         (waits.state, waits.attempts, waits.key.as_str()),
-        (TaskState::Ready, 1, "tenant:acme:sum:a")
+        (TaskState::Ready, 1, "dcb:tenant:acme:sum:a")
     );
+    // The slot of the scope's events, for a consumer that is partitioned by it.
+    let event = log.read(scope("a").query()).limit(1).collect().await.unwrap().remove(0);
+    let partition = Partition::dcb("sum");
+    assert_eq!(partition.key(&event).unwrap(), waits.key);
+    assert_eq!(partition.slot(&event, log.hash_rule()), log.hash_rule().slot(&waits.key));
     let worker = start(&log, ReplicaSet::new("sums").outside_pool(dcb.pool()));
     assert_eq!(dcb.wait(first, LONG).await.unwrap(), DcbOutcome::Decided(11));
     assert_eq!(dcb.wait(second, LONG).await.unwrap(), DcbOutcome::Decided(111));
@@ -172,5 +178,21 @@ async fn a_rejection_is_no_conflict(db: Db) {
     let worker = start(&log, ReplicaSet::new("sums").outside_pool(dcb.pool()));
     let error = dcb.wait(second, LONG).await.unwrap_err().to_string();
     assert_eq!(error, "REJECTED: nothing to add");
+    worker.stop().await;
+}
+
+/// Whatever else is enqueued under the key of the scope waits its turn among the retries.
+async fn retries_are_serialised_with_other_work_on_the_scope(db: Db) {
+    let log = db.log().await;
+    let sums = Sums::default();
+    let dcb = Dcb::new(&log, sums.clone());
+    let scope = scope("a");
+    let wanted = serde_json::json!({ "scope": scope, "command": 100 });
+    let other = NewTask::new(scope.partition_key(), &wanted);
+    let other = dcb.tasks().enqueue(other).await.unwrap().id;
+    let behind = queued(dcb.with_dcb_retry(&scope, 1).await.unwrap());
+    let worker = start(&log, ReplicaSet::new("sums").outside_pool(dcb.pool()));
+    assert_eq!(dcb.wait(other, LONG).await.unwrap(), DcbOutcome::Decided(100));
+    assert_eq!(dcb.wait(behind, LONG).await.unwrap(), DcbOutcome::Decided(101));
     worker.stop().await;
 }

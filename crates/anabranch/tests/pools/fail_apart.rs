@@ -15,6 +15,7 @@ on_both!(
     an_outside_pool_whose_tasks_all_fail_is_tried_with_one_task,
     a_broken_pool_is_noticed_however_many_lanes_share_its_keys,
     a_try_that_fails_for_good_ends_one_task,
+    keys_that_fail_for_ever_keep_out_nobody,
     a_try_that_is_asked_for_patience_has_it,
 );
 
@@ -205,4 +206,29 @@ async fn a_try_that_is_asked_for_patience_has_it(db: Db) {
     Consumers::of(&log).resume("ledger").await.unwrap();
     until("all", async || (ledger.proof(&log).await == (400, 0)).then_some(())).await;
     worker.stop().await;
+}
+
+/// They stop the pool, since nothing else was there to show that it works; what comes then is found by its tries,
+/// whichever lane of whichever worker owns it.
+async fn keys_that_fail_for_ever_keep_out_nobody(db: Db) {
+    let log = db.log().await;
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(patient()).hook(|task| match task
+        .key()
+        .starts_with("bad")
+    {
+        true => Err(HandlerError::new("this account is closed")),
+        false => Ok(()),
+    });
+    let set = || set().pool(ledger.clone()).lanes(3);
+    let (one, other) = (start(&log, set()), start(&db.log().await, set()));
+    let tasks = Tasks::of(&log, "ledger");
+    let bad = (0..60).map(|number| NewTask::new(format!("bad-{number}"), &1));
+    tasks.enqueue_all(bad.collect()).await.unwrap();
+    tried(&log, 2).await;
+    let good = (0..20).map(|number| NewTask::new(format!("good-{number}"), &1));
+    for task in tasks.enqueue_all(good.collect()).await.unwrap() {
+        assert_eq!(tasks.wait(task.id, LONG).await.unwrap().state, TaskState::Done);
+    }
+    one.stop().await;
+    other.stop().await;
 }

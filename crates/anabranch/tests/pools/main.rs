@@ -13,7 +13,9 @@ mod dead;
 mod elastic;
 mod fail_apart;
 mod fairness;
+mod last_wake;
 mod ledger;
+mod limits;
 mod outages;
 #[path = "../replica_sets/proxy.rs"]
 mod proxy;

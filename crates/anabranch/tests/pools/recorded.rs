@@ -4,7 +4,7 @@ use anabranch::database::{
     Answer, Blocked, Dialect, End, Failed, LifeSign, RowWatch, Session, Statement, Topic, Who, Work,
 };
 use anabranch::prelude::*;
-use anabranch::{HashRule, Limits, Value};
+use anabranch::{HashRule, Limits, Row, Value};
 use anabranch_store::{Database, Head, LogStore, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
@@ -85,6 +85,10 @@ impl Recorder {
 }
 
 impl Database for Recorder {
+    fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>> {
+        self.database.query(query)
+    }
+
     fn begin_as(&self, who: &Who) -> Box<dyn Session> {
         self.session(self.database.begin_as(who))
     }
@@ -136,6 +140,10 @@ impl Database for Recorder {
 
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         self.database.require_newest_schema()
+    }
+
+    fn limits(&self) -> Limits {
+        self.database.limits()
     }
 
     fn dialect(&self) -> &Dialect {

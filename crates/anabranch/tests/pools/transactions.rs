@@ -6,10 +6,14 @@ use crate::support::*;
 use anabranch::postgres::{Postgres, tokio_postgres};
 use anabranch::prelude::*;
 use anabranch::sqlite::{Sqlite, rusqlite};
+use anabranch::{HandlerError, TaskState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 on_both!(
     a_task_is_there_if_and_when_its_transaction_commits,
+    what_a_task_appends_is_there_once_with_its_end,
     what_no_database_should_see_is_refused_by_name
 );
 
@@ -52,6 +56,59 @@ async fn a_task_is_there_if_and_when_its_transaction_commits(db: Db) {
     assert_eq!(ledger.of_key(&log, "a").await, [1, 2]);
     assert!(tasks.status(lost_id).await.unwrap().is_none());
     worker.stop().await;
+}
+
+/// Records what it was paid, and fails the first time after it has said so.
+#[derive(Clone, Default)]
+struct Payments {
+    failed: Arc<AtomicBool>,
+}
+
+impl Pool for Payments {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "payments"
+    }
+
+    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<()> {
+        let stream = StreamId::new("Account", task.key())?;
+        let expected = if task.key() == "taken" { Expected::NoStream } else { Expected::Any };
+        tx.append(&stream, expected, [NewEvent::new("Paid", task.payload::<i64>()?)])?;
+        match task.key() == "b" && !self.failed.swap(true, Ordering::SeqCst) {
+            true => Err(HandlerError::new("not yet")),
+            false => Ok(()),
+        }
+    }
+}
+
+async fn what_a_task_appends_is_there_once_with_its_end(db: Db) {
+    let log = db.log().await;
+    let taken = StreamId::new("Account", "taken").unwrap();
+    log.append(&taken, Expected::Any, [NewEvent::new("Paid", 0)]).await.unwrap();
+    let tasks = Tasks::of(&log, "payments");
+    let enqueue = |key: &str, number: i64| NewTask::new(key, &number);
+    let all = vec![enqueue("a", 1), enqueue("b", 2), enqueue("taken", 3), enqueue("c", 4)];
+    let ids = tasks.enqueue_all(all).await.unwrap();
+    let worker = start(&log, ReplicaSet::new("work").pool(Payments::default()));
+    for (id, state) in
+        ids.iter().zip([TaskState::Done, TaskState::Done, TaskState::Dead, TaskState::Done])
+    {
+        let task = until("its end", async || {
+            let task = tasks.status(id.id).await.unwrap()?;
+            matches!(task.state, TaskState::Done | TaskState::Dead).then_some(task)
+        })
+        .await;
+        assert_eq!(task.state, state, "{task:?}");
+    }
+    worker.stop().await;
+    let events = log.read(Query::types(["Paid"])).collect().await.unwrap();
+    let mut paid: Vec<i64> = events.iter().map(|event| event.data().unwrap()).collect();
+    paid.sort_unstable();
+    assert_eq!(paid, [0, 1, 2, 4]);
+    let dead = tasks.status(ids[2].id).await.unwrap().unwrap();
+    let error = dead.error.unwrap_or_default();
+    assert!(error.contains("conflict on stream Account:taken"), "{error}");
 }
 
 async fn what_no_database_should_see_is_refused_by_name(db: Db) {

@@ -5,7 +5,9 @@
 #[path = "../consumers/support.rs"]
 mod base;
 mod commands;
+mod described;
 mod lifecycle;
+mod overdue;
 mod repeated;
 mod running;
 mod shop;

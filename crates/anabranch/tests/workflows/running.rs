@@ -20,11 +20,11 @@ on_both!(
     a_restart_neither_repeats_nor_forgets_actions,
 );
 
-async fn shown(shop: &Workflows<Shop>, id: &str) -> Vec<String> {
+pub async fn shown(shop: &Workflows<Shop>, id: &str) -> Vec<String> {
     shop.state(id).await.unwrap().map(|order| order.state.log).unwrap_or_default()
 }
 
-async fn until_logged(shop: &Workflows<Shop>, id: &str, wanted: &[&str]) {
+pub async fn until_logged(shop: &Workflows<Shop>, id: &str, wanted: &[&str]) {
     let mut wanted: Vec<&str> = wanted.to_vec();
     wanted.sort_unstable();
     until(&format!("{wanted:?} in {id}"), async || {
@@ -36,7 +36,7 @@ async fn until_logged(shop: &Workflows<Shop>, id: &str, wanted: &[&str]) {
     .await;
 }
 
-fn set(shop: &Workflows<Shop>) -> ReplicaSet {
+pub fn set(shop: &Workflows<Shop>) -> ReplicaSet {
     ReplicaSet::new("shop").workflow(shop).lanes(2)
 }
 

@@ -130,7 +130,7 @@ impl Workflow for Shop {
         });
     }
 
-    fn react(&self, id: &str, event: &Happened) -> Reactions<Self> {
+    fn react(&self, id: &str, _: &Order, event: &Happened) -> Reactions<Self> {
         let none = Reactions::none();
         let note = |text: String| Command::Note(text);
         let ms = Duration::from_millis;

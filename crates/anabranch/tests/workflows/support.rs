@@ -111,7 +111,7 @@ impl Workflow for Accounts {
         account.trace = account.trace.wrapping_mul(31).wrapping_add(amount as u64);
     }
 
-    fn react(&self, id: &str, event: &Entry) -> Reactions<Self> {
+    fn react(&self, id: &str, _: &Account, event: &Entry) -> Reactions<Self> {
         match event {
             Entry::Put { amount } => Reactions::none()
                 .action(format!("thank {id} for {amount}"))

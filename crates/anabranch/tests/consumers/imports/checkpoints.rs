@@ -91,7 +91,7 @@ async fn what_cannot_be_read_says_why(db: Db) {
         (of().index("part").names("reader", "a_1"), 2, "column last: is null, not a whole number"),
         (of().index("part").names("reader", "a_2"), 2, "a partition -2, and the first one is 0"),
         (of().index("part").names("reader", "a_3"), 2, "column part: is null"),
-        (of().index("reader"), 2, "column reader: is text, not a whole number"),
+        (of().index("reader"), 2, "column reader: is the text \""),
         (of().index("missing"), 2, "names are taken as they stand, capitals included"),
         (CheckpointTable::new("nowhere", "last").index("part"), 2, "table `nowhere`: "),
     ] {

@@ -1,0 +1,281 @@
+//! Why a handler failed.
+
+use anabranch_core::Again;
+use std::error::Error;
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+/// How many characters of an error are told.
+const MAX_SAID: usize = 4_000;
+
+type Cause = Box<dyn Error + Send + Sync>;
+
+/// What a handler returns.
+pub type Result<T, E = HandlerError> = std::result::Result<T, E>;
+
+/// Why a handler failed. By `?` it is made of any error, `anyhow::Error`, boxed error or text:
+///
+/// ```
+/// use anabranch_runtime::Result;
+/// fn amount(text: Option<&str>) -> Result<u32> {
+///     let text = text.ok_or("the order has no amount")?;
+///     let amount: u32 = text.parse()?;
+///     if amount == 0 {
+///         Err(format!("an amount of {text}"))?;
+///     }
+///     Ok(amount)
+/// }
+/// assert_eq!(amount(None).unwrap_err().to_string(), "the order has no amount");
+/// assert_eq!(amount(Some("x")).unwrap_err().to_string(), "invalid digit found in string");
+/// assert_eq!(amount(Some("0")).unwrap_err().to_string(), "an amount of 0");
+/// ```
+///
+/// It is tried again as the [`Retry`](anabranch_core::Retry) of the consumer or pool says. An error that
+/// knows better says so by [`for_good`](Self::for_good) or [`try_after`](Self::try_after), which come
+/// through an `anyhow::Error` or a box, and all that is wrapped around them there.
+///
+/// # As an error among others
+///
+/// As `anyhow::Error`, it is made of every error and so cannot be one itself: stable Rust does not allow
+/// both, since it would be made of itself in two ways. It dereferences to the error within, goes into a
+/// `Box<dyn Error>` by `?`, and into what else takes errors by [`into_error`](Self::into_error).
+///
+/// ```
+/// # fn shop() -> anabranch_runtime::Result<()> { Ok(()) }
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     shop()?;
+///     Ok(())
+/// }
+/// ```
+pub struct HandlerError {
+    error: Cause,
+    again: Again,
+}
+
+impl HandlerError {
+    /// An error that says this.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { error: message.into().into(), again: Again::AsSet }
+    }
+
+    /// An error that no further attempt can mend: the attempts are used up at once, and what comes then
+    /// is the same as ever (parked, skipped, stopped; `gave_up` of a pool or a workflow).
+    ///
+    /// ```
+    /// use anabranch_runtime::{HandlerError, Result};
+    /// fn address(text: &str) -> Result<&str> {
+    ///     text.strip_prefix("mailto:").ok_or_else(|| HandlerError::for_good("this is no address"))
+    /// }
+    /// # assert_eq!(address("x").unwrap_err().again(), anabranch_core::Again::Never);
+    /// ```
+    pub fn for_good(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { again: Again::Never, ..error.into().into() }
+    }
+
+    /// An error that says when to try again: not before so much time has passed, a year at most. It counts
+    /// as an attempt, and the wait is never shorter than the next one would be. While the whole consumer is
+    /// stopped by failures, it is not tried before either, though after an hour at most.
+    ///
+    /// ```
+    /// use anabranch_runtime::HandlerError;
+    /// use std::time::Duration;
+    /// let seconds = 120; // what a `Retry-After` says
+    /// let error = HandlerError::try_after(Duration::from_secs(seconds), "429 Too Many Requests");
+    /// # assert_eq!(error.to_string(), "429 Too Many Requests");
+    /// ```
+    pub fn try_after(wait: Duration, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { again: Again::After(wait), ..error.into().into() }
+    }
+
+    /// What it says about the next attempt.
+    #[must_use]
+    pub fn again(&self) -> Again {
+        self.again
+    }
+
+    /// As an error of the standard library, for functions that return `anyhow::Result` or
+    /// `Result<_, Box<dyn Error + Send + Sync>>`. When a handler fails with that, what it says about the
+    /// next attempt still holds.
+    ///
+    /// ```
+    /// # use anabranch_runtime::HandlerError;
+    /// fn send(address: &str) -> anyhow::Result<()> {
+    ///     if !address.contains('@') {
+    ///         return Err(HandlerError::for_good("this is no address").into_error().into());
+    ///     }
+    ///     Ok(())
+    /// }
+    /// let error = HandlerError::from(send("x").unwrap_err().context("the invoice"));
+    /// assert_eq!(error.to_string(), "the invoice: this is no address");
+    /// assert_eq!(error.again(), anabranch_core::Again::Never);
+    /// ```
+    #[must_use]
+    pub fn into_error(self) -> impl Error + Send + Sync + 'static {
+        Passing(Word(self))
+    }
+}
+
+// Every error, text and boxed error turns into a box, and so does `anyhow::Error`. What cannot is
+// `HandlerError`; else this would collide with the conversion of every type to itself.
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        let error = match error.into().downcast::<Passing>() {
+            Ok(passing) => return passing.0.0,
+            Err(error) => error,
+        };
+        let word = causes(error.as_ref()).find_map(|cause| cause.downcast_ref::<Word>());
+        Self { again: word.map_or(Again::AsSet, |word| word.0.again), error }
+    }
+}
+
+impl From<HandlerError> for Box<dyn Error> {
+    fn from(error: HandlerError) -> Self {
+        Box::new(error.into_error())
+    }
+}
+
+impl Deref for HandlerError {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        self.error.as_ref()
+    }
+}
+
+/// The error and what it comes from.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (**error).source())
+}
+
+impl fmt::Display for HandlerError {
+    /// The error with its causes, its first 4,000 characters: it is logged and stored with each attempt.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = self.error.to_string();
+        let mut said = last.clone();
+        for cause in causes(self.error.as_ref()).skip(1).filter(|error| !error.is::<Word>()) {
+            let text = cause.to_string();
+            if !last.contains(&text) {
+                said += ": ";
+                said += &text;
+            }
+            last = text;
+        }
+        match said.char_indices().nth(MAX_SAID) {
+            Some((end, _)) => write!(f, "{}…", &said[..end]),
+            None => f.write_str(&said),
+        }
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A handler's error on its way through code that knows only errors. What it comes from begins with what it
+/// says about the next attempt: `anyhow` hides the type of an error in a box, but not of its causes.
+#[derive(Debug)]
+struct Passing(Word);
+
+impl fmt::Display for Passing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0.0.error, f)
+    }
+}
+
+impl Error for Passing {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self.0.0.again {
+            Again::AsSet => self.0.source(),
+            _ => Some(&self.0),
+        }
+    }
+}
+
+/// What a handler's error says about the next attempt, as one of its causes.
+#[derive(Debug)]
+struct Word(HandlerError);
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.again {
+            Again::AsSet => f.write_str("to be tried again"),
+            Again::After(wait) => write!(f, "not to be tried again before {wait:?} have passed"),
+            Again::Never => f.write_str("not to be tried again"),
+        }
+    }
+}
+
+impl Error for Word {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.error.source()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    type Boxed = Box<dyn Error + Send + Sync>;
+
+    fn handler(fails: impl FnOnce() -> Result<()>) -> (String, Again) {
+        let error = fails().unwrap_err();
+        (error.to_string(), error.again())
+    }
+
+    #[test]
+    fn whatever_fails_fails_a_handler() {
+        fn bails() -> anyhow::Result<()> {
+            anyhow::bail!("no route to {}", "the bank")
+        }
+        let said = |fails: fn() -> Result<()>| handler(fails).0;
+        assert_eq!(said(|| Err("text")?), "text");
+        assert_eq!(said(|| Err("text".to_owned())?), "text");
+        assert_eq!(said(|| Ok(None.ok_or("nothing there")?)), "nothing there");
+        assert_eq!(said(|| Ok(bails()?)), "no route to the bank");
+        assert_eq!(said(|| Ok(bails().context("paying")?)), "paying: no route to the bank");
+        assert_eq!(said(|| Err(Boxed::from("boxed"))?), "boxed");
+        assert_eq!(said(|| Err("x".parse::<u8>().unwrap_err())?), "invalid digit found in string");
+        assert_eq!(said(|| Err(HandlerError::new("itself"))?), "itself");
+    }
+
+    #[test]
+    fn what_it_says_about_the_next_attempt_comes_through_other_errors() {
+        let again = Again::After(Duration::from_secs(9));
+        let busy = || {
+            let cause: Boxed = "x".parse::<u8>().unwrap_err().into();
+            HandlerError::try_after(Duration::from_secs(9), cause)
+        };
+        let digit = "invalid digit found in string".to_owned();
+        let through_anyhow = || -> anyhow::Result<()> { Err(busy().into_error())? };
+        let through_a_box = || -> Result<(), Boxed> { Err(busy().into_error())? };
+        assert_eq!(handler(|| Ok(through_anyhow()?)), (digit.clone(), again));
+        assert_eq!(handler(|| Ok(through_a_box()?)), (digit.clone(), again));
+        let there = handler(|| Ok(through_anyhow().context("a").context("b")?));
+        assert_eq!(there, (format!("b: a: {digit}"), again));
+        let twice = || -> anyhow::Result<()> {
+            Err(HandlerError::from(through_anyhow().unwrap_err()).into_error())?
+        };
+        assert_eq!(handler(|| Ok(twice()?)), (digit.clone(), again));
+        // Who wraps it and says otherwise is heard.
+        let outer = || Err(HandlerError::for_good(through_anyhow().unwrap_err()));
+        assert_eq!(handler(outer), (digit, Again::Never));
+        // Nothing is added to one that says nothing.
+        let plain = HandlerError::new("plain").into_error();
+        assert!(plain.source().is_none());
+    }
+
+    #[test]
+    fn it_is_an_error_among_others() {
+        let digit: Result<u8> = (|| Ok("x".parse::<u8>()?))();
+        let error = digit.unwrap_err();
+        assert!(error.downcast_ref::<std::num::ParseIntError>().is_some());
+        let main = || -> Result<(), Box<dyn Error>> { Err(HandlerError::for_good("no"))? };
+        assert_eq!(main().unwrap_err().to_string(), "no");
+        let told = anyhow::Error::new(HandlerError::for_good("no such card").into_error());
+        assert_eq!(format!("{told:#}"), "no such card: not to be tried again");
+    }
+}

@@ -1,0 +1,179 @@
+//! Permits: how many rows of a consumer are in work at the same time, over all processes.
+//!
+//! A process leases permits from the database, as many as its lanes want and others leave, and keeps them while
+//! its lanes use them: so an uncontended limit costs a transaction now and then. Where others wait for what it
+//! holds, each permit goes back when its use is over. They are leased under the worker's lease, so they need no
+//! renewal, and end with it.
+
+mod keeper;
+pub(crate) mod shares;
+
+pub(crate) use keeper::keep;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+
+/// The permits of a lane: see [`Holding::permits`](crate::Holding::permits). For a consumer without a limit
+/// there are always some.
+///
+/// ```
+/// # use anabranch_runtime::Holding;
+/// # async fn f(holding: &mut Holding) {
+/// let mut permits = holding.permits();
+/// permits.wants(1); // a row is ready
+/// let permit = permits.next().await;
+/// permits.wants(0);
+/// // … the row is done, and that is stored …
+/// drop(permit);
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Permits {
+    leased: Option<Arc<Leased>>,
+    wants: usize,
+}
+
+/// One row may be in work, until this is dropped.
+#[derive(Debug)]
+pub struct Permit {
+    of: Option<(Arc<Leased>, Arc<Tenure>)>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What a process has leased for a consumer, shared by its lanes.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    limit: usize,
+    /// How many more its lanes want.
+    wanted: AtomicUsize,
+    /// How many are in use, those of former tenures too.
+    in_use: AtomicUsize,
+    tenure: watch::Sender<Arc<Tenure>>,
+    /// Under which worker's lease.
+    worker: watch::Sender<String>,
+    /// Told whenever lanes want or return some.
+    changed: Notify,
+}
+
+/// The permits of one worker's lease: they are lost with it.
+#[derive(Debug)]
+struct Tenure {
+    free: Arc<Semaphore>,
+    book: Mutex<Book>,
+}
+
+#[derive(Debug, Default)]
+struct Book {
+    /// How many are leased: those in use, those free, and those returned.
+    held: usize,
+    /// Others wait for them: what is returned is not used here again before they were asked.
+    is_crowded: bool,
+    returned: usize,
+    is_lost: bool,
+}
+
+impl Leased {
+    pub(crate) fn new(limit: usize, worker: &str) -> Arc<Self> {
+        Arc::new(Self {
+            limit: limit.max(1),
+            wanted: AtomicUsize::new(0),
+            in_use: AtomicUsize::new(0),
+            tenure: watch::Sender::new(Tenure::new()),
+            worker: watch::Sender::new(worker.to_owned()),
+            changed: Notify::new(),
+        })
+    }
+
+    /// The process goes on as another worker.
+    pub(crate) fn serve(&self, worker: &str) {
+        self.worker.send_if_modified(|served| {
+            let is_other = served != worker;
+            if is_other {
+                worker.clone_into(served);
+            }
+            is_other
+        });
+    }
+}
+
+impl Tenure {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { free: Arc::new(Semaphore::new(0)), book: Mutex::default() })
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Permits {
+    pub(crate) fn new(leased: Option<Arc<Leased>>) -> Self {
+        Self { leased, wants: 0 }
+    }
+
+    /// Says for how many rows, beyond those in work, it would take a permit now.
+    pub fn wants(&mut self, rows: usize) {
+        let Some(leased) = &self.leased else { return };
+        if rows == self.wants {
+            return;
+        }
+        leased.wanted.fetch_add(rows, Ordering::SeqCst);
+        leased.wanted.fetch_sub(self.wants, Ordering::SeqCst);
+        self.wants = rows;
+        leased.changed.notify_one();
+    }
+
+    /// Waits for a permit; those who wait in this process get them one after the other. The future can be kept
+    /// while the lane does other things; dropped, it loses its place.
+    pub fn next(&self) -> impl Future<Output = Permit> + Send + use<> {
+        let leased = self.leased.clone();
+        async move {
+            let Some(leased) = leased else { return Permit { of: None, permit: None } };
+            let mut tenures = leased.tenure.subscribe();
+            loop {
+                let tenure = Arc::clone(&tenures.borrow_and_update());
+                if let Ok(permit) = Arc::clone(&tenure.free).acquire_owned().await {
+                    leased.in_use.fetch_add(1, Ordering::SeqCst);
+                    let permit = Permit {
+                        of: Some((Arc::clone(&leased), Arc::clone(&tenure))),
+                        permit: Some(permit),
+                    };
+                    // One that was lost while it was on its way here is none.
+                    if !tenure.book().is_lost {
+                        return permit;
+                    }
+                }
+                if tenures.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Permits {
+    fn drop(&mut self) {
+        self.wants(0);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let (Some((leased, tenure)), Some(permit)) = (self.of.take(), self.permit.take()) else {
+            return;
+        };
+        let mut book = tenure.book();
+        if book.is_lost {
+            permit.forget();
+        } else if book.is_crowded {
+            permit.forget();
+            book.returned += 1;
+        } else {
+            drop(permit);
+        }
+        drop(book);
+        leased.in_use.fetch_sub(1, Ordering::SeqCst);
+        leased.changed.notify_one();
+    }
+}

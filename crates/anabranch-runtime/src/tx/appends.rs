@@ -1,0 +1,176 @@
+//! Events that a handler appends: they are stored with its effects and the cursor, or not at all.
+
+use super::{Failure, Tx};
+use crate::handler::{HandlerError, Result};
+use anabranch_core::{Append, AppendError, Expected, NewEvent, StreamId};
+use anabranch_store::database::{Failed, Reason, Statement};
+use std::collections::HashMap;
+use uuid::Uuid;
+
+/// How much is queued before a batch ends early.
+const MAX_EVENTS: usize = 10_000;
+
+const FOR_WHICH: &str = "events are appended for one event of the batch: say which by Tx::at before \
+                         Tx::append, so that a replay finds them again";
+
+const OTHER_BODY: &str = "its id follows from the consumer, the event and its number, so that a replay finds \
+                          it: append the same for the same event (no times, no random numbers), or give a \
+                          consumer that appends something else another name";
+
+/// What the ids of appended events are made of.
+pub(crate) struct Origin {
+    /// The consumer, the same for each of its versions.
+    pub(crate) name: String,
+    /// The events or tasks of the batch.
+    pub(crate) items: Vec<Uuid>,
+}
+
+/// The appends of a transaction, until its end.
+#[derive(Default)]
+pub(super) struct Appends {
+    queued: Vec<Queued>,
+    /// How many events each item of the batch has appended.
+    numbers: HashMap<usize, u64>,
+    events: usize,
+    bytes: usize,
+    origin: Option<Origin>,
+}
+
+struct Queued {
+    append: Append,
+    /// The event to blame.
+    item: Option<usize>,
+    /// How many events that one has appended before.
+    number: u64,
+}
+
+impl Appends {
+    pub(super) fn len(&self) -> usize {
+        self.queued.len()
+    }
+
+    pub(super) fn truncate(&mut self, len: usize) {
+        for undone in self.queued.drain(len..).rev() {
+            self.events -= undone.append.event_count();
+            if let Some(item) = undone.item {
+                self.numbers.insert(item, undone.number);
+            }
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.events >= MAX_EVENTS || self.bytes >= super::MAX_QUEUED_BYTES
+    }
+
+    /// The statement that stores them, and the event of each.
+    pub(super) fn take(&mut self) -> Option<(Statement, Vec<Option<usize>>)> {
+        if self.queued.is_empty() {
+            return None;
+        }
+        let queued = std::mem::take(&mut self.queued).into_iter();
+        let (appends, items) = queued.map(|queued| (queued.append, queued.item)).unzip();
+        Some((Statement::appends(appends), items))
+    }
+
+    /// Gives events that have no id of their own one that a replay finds again.
+    fn named(&mut self, append: Append, item: Option<usize>) -> Result<Queued, Reason> {
+        let Some(origin) = &self.origin else { return Ok(Queued { append, item, number: 0 }) };
+        let Some((item, id)) = item.and_then(|item| Some((item, origin.items.get(item)?))) else {
+            return Err(Reason::Refused { said: FOR_WHICH.to_owned() });
+        };
+        let next = self.numbers.entry(item).or_default();
+        let (number, cause) = (*next, Uuid::new_v5(id, origin.name.as_bytes()));
+        let append = append.with_ids(|| {
+            let id = Uuid::new_v5(&cause, &next.to_be_bytes());
+            *next += 1;
+            id
+        });
+        Ok(Queued { append, item: Some(item), number })
+    }
+}
+
+impl Tx<'_> {
+    /// Appends events to a stream **in this transaction**: they are stored exactly once, together with
+    /// what else the handler writes and the cursor, or not at all. This is how events are made of events.
+    ///
+    /// It only queues them: when the batch commits, all its appends take their locks and are decided, one
+    /// after the other. So it answers no position, and a reader sees them after the commit. A conflict with
+    /// what is `expected` fails the event that asked, which is tried again as the consumer's
+    /// [`Retry`](anabranch_core::Retry) says: it reads anew and decides anew.
+    ///
+    /// An event that was given no id gets one that follows from the consumer, the handled event and its
+    /// number. A replay, or a new version of the consumer that is built beside this one, makes the same ids:
+    /// it finds what is in the log already and adds nothing. So append the same for the same event: if the body
+    /// under such an id differs (a time, a random number, another version of your code), the event has failed.
+    /// To append anew what was appended before, give the consumer another name.
+    ///
+    /// A consumer that handles what it appends goes on for ever: leave that type out of its scope.
+    ///
+    /// ```
+    /// # use anabranch_core::{Event, Expected, NewEvent, StreamId};
+    /// # use anabranch_runtime::{Result, Tx};
+    /// async fn handle(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    ///     let order: serde_json::Value = event.data()?;
+    ///     let invoice = StreamId::new("Invoice", event.stream_id())?;
+    ///     let issued = NewEvent::new("InvoiceIssued", serde_json::json!({ "total": order["total"] }));
+    ///     tx.append(&invoice, Expected::Any, [issued.caused_by(event)])
+    /// }
+    /// ```
+    pub fn append(
+        &mut self,
+        stream: &StreamId,
+        expected: Expected,
+        events: impl IntoIterator<Item = NewEvent>,
+    ) -> Result<()> {
+        self.append_all(Append::new().to(stream, expected, events))
+    }
+
+    /// Appends to several streams, or with a condition: all of it or nothing, as [`append`](Self::append)
+    /// does.
+    pub fn append_all(&mut self, append: Append) -> Result<()> {
+        let (item, limits) = (self.current(), self.database.limits());
+        let valid = append
+            .validate(&limits)
+            .map_err(|error| Reason::Append { number: self.appends.len(), error: error.into() });
+        match valid.and_then(|()| self.appends.named(append, item)) {
+            Ok(queued) => {
+                let data = queued.append.events().filter_map(|(_, event)| event.data());
+                self.appends.bytes += data.map(|data| data.as_str().len()).sum::<usize>();
+                self.appends.events += queued.append.event_count();
+                self.appends.queued.push(queued);
+                Ok(())
+            }
+            Err(reason) => {
+                let error = HandlerError::of(&reason);
+                // Also if the handler passes over it: what it meant to do is not done.
+                let failed = Failed { statement: None, reason };
+                self.failure.get_or_insert(Failure { event: item, failed });
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether so much is queued that the batch should end.
+    pub(crate) fn is_full(&self) -> bool {
+        self.appends.is_full()
+    }
+
+    /// Says what the ids of appended events are made of.
+    pub(crate) fn stands_for(&mut self, origin: Origin) {
+        self.appends.origin = Some(origin);
+    }
+}
+
+impl HandlerError {
+    /// What the database has said to what a handler wrote or appended.
+    pub(crate) fn of(reason: &Reason) -> Self {
+        match reason {
+            Reason::Append { error, .. } if error.is_conflict() => Self::new(error.to_string()),
+            Reason::Append { error: error @ AppendError::IdReused { .. }, .. } => {
+                Self::for_good(format!("{error} ({OTHER_BODY})"))
+            }
+            Reason::Append { error, .. } => Self::for_good(error.to_string()),
+            reason => Self::new(reason.to_string()),
+        }
+    }
+}

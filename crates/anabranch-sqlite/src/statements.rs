@@ -1,0 +1,185 @@
+//! Statements on a connection: prepared, with their values, and what is said if they are refused.
+
+use crate::error::{is_about_value, store_error};
+use crate::value::{Bound, value_of};
+use anabranch_core::StoreError;
+use anabranch_store::control::ONLY_READS;
+use anabranch_store::database::{Answer, Expect, InsertRows, Reason, Statement, Work};
+use anabranch_store::misfit::{Misfit, in_statement};
+use anabranch_store::{Row, Value};
+use rusqlite::{CachedStatement, Connection};
+use std::sync::Arc;
+
+/// The rows of a query that only reads.
+pub(crate) fn read(
+    connection: &Connection,
+    at: &str,
+    query: &Statement,
+) -> Result<Vec<Row>, Reason> {
+    let failed = |error| reason(at, error, query);
+    let Work::Sql(sql, values) = &query.work else { return Ok(Vec::new()) };
+    let mut ready = Ready::of(connection, sql).map_err(failed)?;
+    if !ready.statement.readonly() {
+        return Err(Reason::Refused { said: ONLY_READS.to_owned() });
+    }
+    Ok(one(Ok(&mut ready), values, Expect::Rows).map_err(failed)?.rows)
+}
+
+/// How many statements of a batch are kept at hand.
+const AT_HAND: usize = 8;
+
+/// The statements of a batch: most repeat a few texts, and looking one up by its text for each event
+/// took a seventh of the time.
+pub(crate) struct Prepared<'c, 's> {
+    connection: &'c Connection,
+    statements: Vec<(&'s str, Ready<'c>)>,
+}
+
+/// A statement, and which value goes to which of its places.
+pub(crate) struct Ready<'c> {
+    statement: CachedStatement<'c>,
+    places: Vec<usize>,
+    /// How many values it takes.
+    count: usize,
+}
+
+impl<'c, 's> Prepared<'c, 's> {
+    pub(crate) fn new(connection: &'c Connection) -> Self {
+        Self { connection, statements: Vec::new() }
+    }
+
+    pub(crate) fn get(&mut self, sql: &'s str) -> rusqlite::Result<&mut Ready<'c>> {
+        // Most texts are constants, so the same text is at the same place.
+        let same = |known: &str| std::ptr::eq(known, sql) || known == sql;
+        let found = self.statements.iter().position(|(known, _)| same(known));
+        let place = match found {
+            Some(place) => place,
+            None => {
+                if self.statements.len() == AT_HAND {
+                    self.statements.remove(0);
+                }
+                self.statements.push((sql, Ready::of(self.connection, sql)?));
+                self.statements.len() - 1
+            }
+        };
+        Ok(&mut self.statements[place].1)
+    }
+}
+
+/// What lies in the statement is the statement's fault; the rest is the database's.
+pub(crate) fn reason(at: &str, error: rusqlite::Error, statement: &Statement) -> Reason {
+    let said = said(&error, statement);
+    match store_error(at, error) {
+        StoreError::Other { .. } => Reason::Refused { said },
+        other => Reason::Store(other),
+    }
+}
+
+/// What is wrong with a value is said together with the statement.
+fn said(error: &rusqlite::Error, statement: &Statement) -> String {
+    match error {
+        rusqlite::Error::ToSqlConversionFailure(cause) => match cause.downcast_ref::<Misfit>() {
+            Some(misfit) => misfit.in_statement(statement),
+            None => in_statement(&cause.to_string(), statement),
+        },
+        rusqlite::Error::InvalidParameterCount(has, wants) => {
+            in_statement(&format!("it has {has} values and takes {wants}"), statement)
+        }
+        other if is_about_value(other) => in_statement(&other.to_string(), statement),
+        other => other.to_string(),
+    }
+}
+
+pub(crate) fn one(
+    ready: rusqlite::Result<&mut Ready<'_>>,
+    values: &[Value],
+    expect: Expect,
+) -> rusqlite::Result<Answer> {
+    let ready = ready?;
+    ready.bind(values)?;
+    let statement = &mut ready.statement;
+    if expect == Expect::Rows {
+        let mut found = statement.raw_query();
+        let (mut columns, mut rows) = (None, Vec::new());
+        while let Some(row) = found.next()? {
+            // Asked once it runs: a table that has changed since it was prepared may have others.
+            let columns: &Arc<[String]> = columns.get_or_insert_with(|| names(row));
+            let values = (0..columns.len()).map(|column| Ok(value_of(row.get_ref(column)?)));
+            rows.push(Row::new(Arc::clone(columns), values.collect::<rusqlite::Result<_>>()?));
+        }
+        return Ok(Answer { changed: rows.len() as u64, rows });
+    }
+    if statement.column_count() == 0 {
+        let changed = statement.raw_execute()? as u64;
+        return Ok(Answer { changed, rows: Vec::new() });
+    }
+    let mut rows = statement.raw_query();
+    let mut changed = 0;
+    while rows.next()?.is_some() {
+        changed += 1;
+    }
+    Ok(Answer { changed, rows: Vec::new() })
+}
+
+/// The names of the columns. (Versions of the driver differ on what `column_names` is.)
+fn names(row: &rusqlite::Row<'_>) -> Arc<[String]> {
+    let statement = row.as_ref();
+    let name = |column| statement.column_name(column).unwrap_or_default().to_owned();
+    (0..statement.column_count()).map(name).collect()
+}
+
+impl<'c> Ready<'c> {
+    /// `$3` is the third value wherever it stands; SQLite numbers such names as it meets them.
+    fn of(connection: &'c Connection, sql: &str) -> rusqlite::Result<Self> {
+        let statement = connection.prepare_cached(sql)?;
+        let number = |place: usize| {
+            let name = statement.parameter_name(place);
+            name.and_then(|name| name[1..].parse::<usize>().ok()).unwrap_or(place)
+        };
+        let places: Vec<usize> = (1..=statement.parameter_count()).map(number).collect();
+        let count = places.iter().copied().max().unwrap_or(0);
+        Ok(Self { statement, places, count })
+    }
+
+    fn bind(&mut self, values: &[Value]) -> rusqlite::Result<()> {
+        if values.len() != self.count {
+            return Err(rusqlite::Error::InvalidParameterCount(values.len(), self.count));
+        }
+        for (place, number) in self.places.iter().enumerate() {
+            let Some(value) = number.checked_sub(1).and_then(|number| values.get(number)) else {
+                return Err(rusqlite::Error::InvalidParameterCount(values.len(), self.count));
+            };
+            self.statement.raw_bind_parameter(place + 1, Bound { value, number: *number })?;
+        }
+        Ok(())
+    }
+}
+
+/// A row at a time: there is no network to save.
+pub(crate) fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Result<Answer> {
+    let places: Vec<String> = (1..=insert.columns.len()).map(|n| format!("?{n}")).collect();
+    let (table, columns) = (&insert.table, insert.columns.join(", "));
+    let (places, conflict) = (places.join(", "), &insert.conflict);
+    let sql = format!("INSERT INTO {table} ({columns}) VALUES ({places}) {conflict}");
+    let mut ready = Ready::of(connection, &sql)?;
+    let mut changed = 0;
+    for (number, row) in insert.rows.iter().enumerate() {
+        ready.bind(row).map_err(|error| in_row(number + 1, error))?;
+        changed += ready.statement.raw_execute()? as u64;
+    }
+    Ok(Answer { changed, rows: Vec::new() })
+}
+
+/// Which row a value that does not fit is in.
+fn in_row(row: usize, error: rusqlite::Error) -> rusqlite::Error {
+    match error {
+        rusqlite::Error::ToSqlConversionFailure(cause) => match cause.downcast::<Misfit>() {
+            Ok(misfit) => {
+                let misfit = Misfit { element: Some(row), ..*misfit };
+                rusqlite::Error::ToSqlConversionFailure(Box::new(misfit))
+            }
+            Err(cause) => rusqlite::Error::ToSqlConversionFailure(cause),
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,131 @@
+//! What values can be read as.
+
+use super::{Value, time_text};
+use anabranch_core::Position;
+use uuid::Uuid;
+
+/// What a value can be read as.
+pub trait FromValue: Sized {
+    /// The value, or what is wrong with it.
+    fn from_value(value: &Value) -> Result<Self, String>;
+}
+
+/// The value is something else than what was wanted.
+pub(super) fn wrong<T>(value: &Value, wanted: &str) -> Result<T, String> {
+    Err(format!("is {value}, not {wanted}"))
+}
+
+impl FromValue for Value {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        Ok(value.clone())
+    }
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Null => Ok(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+impl FromValue for i64 {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Int(number) => Ok(*number),
+            Value::Bool(truth) => Ok((*truth).into()),
+            // A sum of `bigint` is a `numeric` on PostgreSQL.
+            Value::Text(text) => text.parse().or_else(|_| wrong(value, "a whole number")),
+            value => wrong(value, "a whole number"),
+        }
+    }
+}
+
+macro_rules! narrow {
+    ($($kind:ty)*) => {
+        $(impl FromValue for $kind {
+            fn from_value(value: &Value) -> Result<Self, String> {
+                // Larger numbers than databases count with are text.
+                if let Value::Text(text) = value
+                    && let Ok(number) = text.parse()
+                {
+                    return Ok(number);
+                }
+                let number = i64::from_value(value)?;
+                let range = concat!("does not fit ", stringify!($kind));
+                <$kind>::try_from(number).map_err(|_| format!("is {number}, which {range}"))
+            }
+        })*
+    };
+}
+
+narrow!(i16 i32 u8 u16 u32 u64 usize);
+
+impl FromValue for bool {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Bool(truth) => Ok(*truth),
+            Value::Int(number @ (0 | 1)) => Ok(*number == 1),
+            value => wrong(value, "a truth value"),
+        }
+    }
+}
+
+impl FromValue for f64 {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Float(number) => Ok(*number),
+            Value::Int(number) => Ok(*number as Self),
+            Value::Text(text) => text.parse().or_else(|_| wrong(value, "a number")),
+            value => wrong(value, "a number"),
+        }
+    }
+}
+
+impl FromValue for String {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Text(text) | Value::Json(text) => Ok(text.clone()),
+            Value::Uuid(id) => Ok(id.to_string()),
+            Value::Time(micros) => time_text(*micros).map_or_else(|| wrong(value, "text"), Ok),
+            value => wrong(value, "text"),
+        }
+    }
+}
+
+impl FromValue for Vec<u8> {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Bytes(bytes) => Ok(bytes.clone()),
+            value => wrong(value, "bytes"),
+        }
+    }
+}
+
+impl FromValue for Uuid {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Uuid(id) => Ok(*id),
+            Value::Text(text) => Self::parse_str(text).or_else(|_| wrong(value, "a UUID")),
+            value => wrong(value, "a UUID"),
+        }
+    }
+}
+
+impl FromValue for serde_json::Value {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::Json(text) | Value::Text(text) => {
+                serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))
+            }
+            other => Ok(other.to_json()),
+        }
+    }
+}
+
+impl FromValue for Position {
+    fn from_value(value: &Value) -> Result<Self, String> {
+        i64::from_value(value).map(Self::from_i64)
+    }
+}

@@ -1,0 +1,313 @@
+//! The limit of a pool holds for all its processes together, while they come, go, die and stand still.
+
+use crate::crew::{LONG_LEASE, quick, until_shared};
+use crate::ledger::*;
+use crate::on_both;
+use crate::support::*;
+use anabranch::prelude::*;
+use anabranch::{PoolSettings, TaskState};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+on_both!(
+    workers_that_come_go_and_die_share_one_limit,
+    lanes_of_all_processes_share_one_limit,
+    one_at_a_time_and_every_worker_has_its_turn,
+    one_that_has_much_to_do_starves_nobody,
+    whoever_has_nothing_to_do_holds_nothing,
+    a_worker_that_stands_still_cannot_use_its_permit_any_more,
+    the_lowest_limit_of_several_programs_holds,
+    a_pool_without_a_limit_writes_no_permits,
+);
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// How many run at the same time, in all workers of a test.
+#[derive(Clone, Default)]
+struct Gauge {
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+/// One that runs, until it is dropped: with its task, whatever ends that.
+struct Counted(Arc<AtomicUsize>);
+
+impl Gauge {
+    fn enter(&self) -> Counted {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        Counted(Arc::clone(&self.now))
+    }
+
+    fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Tasks that take a while outside, and are counted while they do.
+#[derive(Clone)]
+struct Limited {
+    limit: usize,
+    gauge: Gauge,
+    takes: Duration,
+    /// Which worker this is.
+    who: usize,
+    /// How many each worker has run.
+    by: Arc<Mutex<BTreeMap<usize, usize>>>,
+}
+
+impl Limited {
+    fn new(limit: usize) -> Self {
+        let takes = Duration::from_millis(4);
+        Self { limit, gauge: Gauge::default(), takes, who: 0, by: Arc::default() }
+    }
+
+    async fn join(&self, db: &Db, who: usize) -> Running {
+        let set = ReplicaSet::new("work").outside_pool(Self { who, ..self.clone() });
+        start(&db.log().await, set.lanes(2).tuning(quick()))
+    }
+
+    fn ran(&self) -> usize {
+        self.by.lock().unwrap().values().sum()
+    }
+}
+
+impl OutsidePool for Limited {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "limited"
+    }
+
+    fn settings(&self) -> PoolSettings {
+        PoolSettings::default().max_parallelism(self.limit)
+    }
+
+    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+        let _counted = self.gauge.enter();
+        tokio::time::sleep(self.takes).await;
+        *self.by.lock().unwrap().entry(self.who).or_default() += 1;
+        Ok(())
+    }
+}
+
+async fn all_done(tasks: &Tasks, ids: &[anabranch::Enqueued]) {
+    for id in ids {
+        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
+    }
+}
+
+async fn workers_that_come_go_and_die_share_one_limit(db: Db) {
+    let log = db.log().await;
+    let pool = Limited::new(3);
+    let tasks = Tasks::of(&log, "limited");
+    let ids = tasks.enqueue_all(counted(30, 20)).await.unwrap();
+    let at = async |count| {
+        until("some more", async || (pool.ran() >= count).then_some(())).await;
+    };
+    let first = pool.join(&db, 1).await;
+    at(20).await;
+    let (second, third) = (pool.join(&db, 2).await, pool.join(&db, 3).await);
+    until_shared(&log, "limited", 3).await;
+    at(pool.ran() + 50).await;
+    second.crash();
+    at(pool.ran() + 50).await;
+    first.stop().await;
+    let fourth = pool.join(&db, 4).await;
+    at(pool.ran() + 50).await;
+    third.crash();
+    all_done(&tasks, &ids).await;
+    assert_eq!(pool.gauge.most(), 3, "as many as may, and never more");
+    fourth.stop().await;
+}
+
+async fn lanes_of_all_processes_share_one_limit(db: Db) {
+    let log = db.log().await;
+    let gauge = Gauge::default();
+    let counting = gauge.clone();
+    let settings = PoolSettings::default().max_parallelism(1).batch_size(5);
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
+    let ledger = ledger.hook(move |_| {
+        let _counted = counting.enter();
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(())
+    });
+    let tasks = Tasks::of(&log, "ledger");
+    let ids = tasks.enqueue_all(counted(40, 15)).await.unwrap();
+    let join = async || {
+        let set = ReplicaSet::new("work").pool(ledger.clone()).lanes(3).lease(LONG_LEASE);
+        start(&db.log().await, set)
+    };
+    let (first, second) = (join().await, join().await);
+    until_shared(&log, "ledger", 2).await;
+    second.crash();
+    let third = join().await;
+    all_done(&tasks, &ids).await;
+    assert_eq!(gauge.most(), 1);
+    assert_eq!(ledger.proof(&log).await, (600, 0));
+    first.stop().await;
+    third.stop().await;
+}
+
+async fn one_at_a_time_and_every_worker_has_its_turn(db: Db) {
+    let log = db.log().await;
+    let pool = Limited::new(1);
+    let mut workers = Vec::new();
+    for who in 0..4 {
+        workers.push(pool.join(&db, who).await);
+    }
+    until_shared(&log, "limited", 4).await;
+    let tasks = Tasks::of(&log, "limited");
+    let ids = tasks.enqueue_all(counted(40, 3)).await.unwrap();
+    all_done(&tasks, &ids).await;
+    assert_eq!(pool.gauge.most(), 1);
+    let by = pool.by.lock().unwrap().clone();
+    assert_eq!((by.len(), by.values().sum::<usize>()), (4, 120), "{by:?}");
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+/// Keys of the two halves of all slots.
+fn keys_of(log: &Log, part: u16, count: usize) -> Vec<String> {
+    let is_of = |key: &String| log.hash_rule().slot(key).get() % 2 == part;
+    (0..).map(|n| format!("key-{n}")).filter(is_of).take(count).collect()
+}
+
+fn part(part: u16) -> anabranch::FixedPartition {
+    format!("{part}/2").parse().unwrap()
+}
+
+async fn one_that_has_much_to_do_starves_nobody(db: Db) {
+    let log = db.log().await;
+    let pool = Limited { takes: Duration::from_millis(20), ..Limited::new(1) };
+    let mut workers = Vec::new();
+    for of in 0..2 {
+        let set = ReplicaSet::new("work").outside_pool(pool.clone()).partition(part(of));
+        workers.push(start(&db.log().await, set.tuning(quick())));
+    }
+    until_shared(&log, "limited", 2).await;
+    let tasks = Tasks::of(&log, "limited");
+    let backlog = keys_of(&log, 0, 50)
+        .into_iter()
+        .flat_map(|key| (0..40).map(move |number| NewTask::new(key.clone(), &number)));
+    tasks.enqueue_all(backlog.collect()).await.unwrap();
+    until("a busy worker", async || (pool.ran() >= 5).then_some(())).await;
+    let [key] = &keys_of(&log, 1, 1)[..] else { unreachable!() };
+    for number in 0..3 {
+        let before = pool.ran();
+        let id = tasks.enqueue(NewTask::new(key, &number)).await.unwrap().id;
+        assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Done);
+        let meanwhile = pool.ran() - before;
+        assert!(meanwhile < 30, "{meanwhile} of the other worker came first");
+    }
+    assert_eq!(pool.gauge.most(), 1);
+    for worker in workers {
+        worker.crash();
+    }
+}
+
+async fn permits(log: &Log) -> Vec<(String, i64)> {
+    let table = log.store().database().dialect().table("permits");
+    let rows = query(log, &format!("SELECT worker, held FROM {table}"), vec![]).await;
+    rows.iter().map(|row| (row.get(0).unwrap(), row.get(1).unwrap())).collect()
+}
+
+async fn whoever_has_nothing_to_do_holds_nothing(db: Db) {
+    let log = db.log().await;
+    let pool = Limited::new(2);
+    let worker = pool.join(&db, 1).await;
+    let tasks = Tasks::of(&log, "limited");
+    let ids = tasks.enqueue_all(counted(5, 2)).await.unwrap();
+    all_done(&tasks, &ids).await;
+    until("no permits", async || permits(&log).await.is_empty().then_some(())).await;
+    worker.stop().await;
+}
+
+/// It is in the middle of a task when its lease ends. Nobody takes its slots; but its permit is another's, so
+/// what it has begun is not stored.
+async fn a_worker_that_stands_still_cannot_use_its_permit_any_more(db: Db) {
+    let log = db.log().await;
+    let (calls, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (called, open) = (Arc::clone(&calls), Arc::clone(&gate));
+    let settings = PoolSettings::default().max_parallelism(1);
+    let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
+    let stalls = ledger.clone().hook(move |_| {
+        called.fetch_add(1, Ordering::SeqCst);
+        while !open.load(Ordering::SeqCst) {
+            // Not `await`: nothing else of this process runs.
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    });
+    let set = |of| ReplicaSet::new("work").lanes(1).partition(part(of));
+    let zombie = set(0).pool(stalls).lease(Duration::from_secs(2));
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (url, options) = (db.url.clone(), db.options.clone());
+    let zombie = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let log = anabranch::connect_with(&url, &options).await.unwrap();
+            zombie.run_until(&log, async { drop(stopped.await) }).await.unwrap();
+        });
+    });
+    let tasks = Tasks::of(&log, "ledger");
+    let ([first], [second]) = (&keys_of(&log, 0, 1)[..], &keys_of(&log, 1, 1)[..]) else {
+        unreachable!()
+    };
+    let first = tasks.enqueue(NewTask::new(first, &1)).await.unwrap().id;
+    until("a stalled task", async || (calls.load(Ordering::SeqCst) == 1).then_some(())).await;
+    let other = start(&db.log().await, set(1).pool(ledger.clone()).lease(Duration::from_secs(2)));
+    let second = tasks.enqueue(NewTask::new(second, &1)).await.unwrap().id;
+    // By the permit of the one that stands still.
+    assert_eq!(tasks.wait(second, LONG).await.unwrap().state, TaskState::Done);
+    gate.store(true, Ordering::SeqCst);
+    assert_eq!(tasks.wait(first, LONG).await.unwrap().state, TaskState::Done);
+    assert_eq!(calls.load(Ordering::SeqCst), 2, "it was run again, under a permit of its own");
+    assert_eq!(ledger.proof(&log).await, (2, 0));
+    let _ = stop.send(());
+    tokio::task::spawn_blocking(move || zombie.join().unwrap()).await.unwrap();
+    other.stop().await;
+}
+
+async fn the_lowest_limit_of_several_programs_holds(db: Db) {
+    let log = db.log().await;
+    let wide = Limited::new(8);
+    let narrow = Limited { limit: 1, ..wide.clone() };
+    let old = wide.join(&db, 1).await;
+    let new = narrow.join(&db, 2).await;
+    until_shared(&log, "limited", 2).await;
+    let tasks = Tasks::of(&log, "limited");
+    // Both have something to do.
+    let ids = tasks.enqueue_all(counted(40, 10)).await.unwrap();
+    until("the narrow one", async || wide.by.lock().unwrap().contains_key(&2).then_some(())).await;
+    wide.gauge.most.store(0, Ordering::SeqCst);
+    until("some more", async || (wide.ran() >= 100).then_some(())).await;
+    assert_eq!(wide.gauge.most(), 1);
+    all_done(&tasks, &ids).await;
+    old.stop().await;
+    new.stop().await;
+}
+
+async fn a_pool_without_a_limit_writes_no_permits(db: Db) {
+    let log = db.log().await;
+    let ledger = Ledger::new(&db, &log, "ledger").await;
+    let seen = Arc::new(AtomicUsize::new(0));
+    let tasks = Tasks::of(&log, "ledger");
+    let ids = tasks.enqueue_all(counted(5, 20)).await.unwrap();
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
+    for id in &ids {
+        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
+        seen.fetch_add(permits(&log).await.len(), Ordering::SeqCst);
+    }
+    assert_eq!(seen.load(Ordering::SeqCst), 0);
+    worker.stop().await;
+}

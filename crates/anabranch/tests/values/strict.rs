@@ -1,0 +1,77 @@
+//! SQLite, told to be strict.
+
+use crate::support::{Db, fill, number};
+use anabranch::database::{End, Statement};
+use anabranch::prelude::*;
+use anabranch::{Consumers, Failure, Retry};
+
+/// A handler that writes text where a number belongs.
+struct Amounts(&'static str);
+
+impl Projection for Amounts {
+    fn name(&self) -> &str {
+        "amounts"
+    }
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+    fn settings(&self) -> Settings {
+        Settings::default().retry(Retry::never().then(Failure::Park))
+    }
+    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        let insert = "INSERT INTO amounts (id, amount) VALUES ($1, $2)";
+        tx.execute(insert, params![event.stream_id(), "three"]).await
+    }
+    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        let create =
+            format!("CREATE TABLE amounts (id TEXT PRIMARY KEY, amount INTEGER){}", self.0);
+        tx.execute(&create, vec![]).await
+    }
+}
+
+#[tokio::test]
+async fn a_strict_table_refuses_another_type_and_says_which() {
+    let db = Db::sqlite();
+    let log = db.log().await;
+    fill(&log, 0..1, 1..=1).await;
+    let ended = ReplicaSet::new("s").projection(Amounts(" STRICT")).catch_up(&log).await;
+    assert!(ended.is_err());
+    let parked = Consumers::of(&log).parked("amounts").await.unwrap();
+    assert_eq!(
+        parked[0].error,
+        "cannot store TEXT value in INTEGER column amounts.amount; \
+         in: INSERT INTO amounts (id, amount) VALUES ($1, $2)"
+    );
+    assert_eq!(number(&log, "SELECT count(*) FROM amounts").await, 0);
+}
+
+/// This is what STRICT is for.
+#[tokio::test]
+async fn another_table_takes_what_comes() {
+    let db = Db::sqlite();
+    let log = db.log().await;
+    fill(&log, 0..1, 1..=1).await;
+    ReplicaSet::new("s").projection(Amounts("")).catch_up(&log).await.unwrap();
+    let row = log.query_first("SELECT amount FROM amounts", vec![]).await.unwrap().unwrap();
+    assert_eq!(
+        row.get::<i64>("amount").unwrap_err().to_string(),
+        "column amount: is the text \"three\", not a whole number"
+    );
+}
+
+#[tokio::test]
+async fn a_strict_table_keeps_every_kind_of_value() {
+    let db = Db::sqlite();
+    let log = db.log().await;
+    let create =
+        "CREATE TABLE kept (id INTEGER, part REAL, text TEXT, raw BLOB, at TEXT, tags TEXT) STRICT";
+    let at = jiff::Timestamp::from_microsecond(1_700_000_000_000_001).unwrap();
+    let values = params![true, 0.5, "a", vec![0u8, 255], at, vec![1, 2]];
+    let insert = Statement::new("INSERT INTO kept VALUES ($1, $2, $3, $4, $5, $6)", values);
+    let both = vec![Statement::new(create, vec![]), insert];
+    log.store().database().begin().run(both, End::Commit).await.unwrap();
+    let row = log.query_first("SELECT * FROM kept", vec![]).await.unwrap().unwrap();
+    assert_eq!(row.get("id"), Ok(true));
+    assert_eq!(row.get("at"), Ok(at));
+    assert_eq!(row.get("tags"), Ok(vec![1, 2]));
+}

@@ -1,0 +1,117 @@
+//! Timers that came due while nobody ran do not race the actions that they guard.
+
+use crate::on_both;
+use crate::running::{set, shown, until_logged};
+use crate::shop::*;
+use crate::support::{Db, query, start, until};
+use anabranch::prelude::*;
+use anabranch::{Consumers, HandlerError, TaskState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+on_both!(
+    an_action_that_waited_comes_before_the_timer_that_guards_it,
+    what_an_action_led_to_comes_before_the_timer,
+    an_action_that_was_tried_holds_up_no_timer,
+    a_timer_that_is_cancelled_while_it_waits_never_fires,
+);
+
+/// An order whose timer came due while nobody ran. `stops` are the pools that did nothing before that.
+async fn outage(log: &Log, shop: &Workflows<Shop>, stops: &[&str], ready: (&str, usize)) {
+    let consumers = Consumers::of(log);
+    // Registers them.
+    start(log, set(shop)).stop().await;
+    for pool in stops {
+        consumers.pause(pool).await.unwrap();
+    }
+    let worker = start(log, set(shop));
+    shop.send("a", Command::Place { pay_within_ms: 3_600_000 }).await.unwrap();
+    let (pool, count) = ready;
+    until("what waits", async || {
+        let ready = Tasks::of(log, pool).list(TaskState::Ready, 9).await.unwrap();
+        let timers = Tasks::of(log, "shop.commands").list(TaskState::Scheduled, 9).await.unwrap();
+        (ready.len() == count && timers.len() == 1).then_some(())
+    })
+    .await;
+    worker.stop().await;
+    let late = format!(
+        "UPDATE {} SET due_us = 1 WHERE pool = 'shop.commands' AND due_us > 0",
+        log.store().database().dialect().table("tasks")
+    );
+    query(log, &late, vec![]).await;
+    for pool in stops {
+        consumers.resume(pool).await.unwrap();
+    }
+}
+
+fn slowly() -> Shop {
+    Shop::new("shop").act(|_, action, _| {
+        tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(300)));
+        Ok(vec![Command::Note(format!("did {action}"))])
+    })
+}
+
+async fn an_action_that_waited_comes_before_the_timer_that_guards_it(db: Db) {
+    let log = db.log().await;
+    let shop = Workflows::new(&log, slowly());
+    outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    let worker = start(&log, set(&shop));
+    until("the timer", async || (shown(&shop, "a").await.len() == 4).then_some(())).await;
+    assert_eq!(shown(&shop, "a").await, ["placed", "thanks a", "did letter", "too late"]);
+    worker.stop().await;
+}
+
+async fn what_an_action_led_to_comes_before_the_timer(db: Db) {
+    let log = db.log().await;
+    let shop = Workflows::new(&log, Shop::new("shop"));
+    outage(&log, &shop, &["shop.commands"], ("shop.commands", 2)).await;
+    let worker = start(&log, set(&shop));
+    until("the timer", async || (shown(&shop, "a").await.len() == 4).then_some(())).await;
+    assert_eq!(shown(&shop, "a").await, ["placed", "thanks a", "did letter", "too late"]);
+    worker.stop().await;
+}
+
+async fn an_action_that_was_tried_holds_up_no_timer(db: Db) {
+    let log = db.log().await;
+    let hour = Duration::from_secs(3_600);
+    let shop = Shop::new("shop").act(move |_, _, _| Err(HandlerError::try_after(hour, "not now")));
+    let shop = Workflows::new(&log, shop);
+    outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    let worker = start(&log, set(&shop));
+    until_logged(&shop, "a", &["placed", "thanks a", "too late"]).await;
+    let actions = Tasks::of(&log, "shop.actions").list(TaskState::Ready, 9).await.unwrap();
+    assert_eq!((actions.len(), actions[0].attempts), (1, 1));
+    worker.stop().await;
+}
+
+async fn a_timer_that_is_cancelled_while_it_waits_never_fires(db: Db) {
+    let log = db.log().await;
+    let gate = Arc::new(AtomicBool::new(false));
+    let open = Arc::clone(&gate);
+    let shop = Shop::new("shop").act(move |_, action, _| {
+        while action == "letter" && !open.load(Ordering::SeqCst) {
+            tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(5)));
+        }
+        Ok(vec![Command::Note(format!("did {action}"))])
+    });
+    let shop = Workflows::new(&log, shop);
+    outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    let worker = start(&log, set(&shop));
+    let commands = Tasks::of(&log, "shop.commands");
+    until("a timer that was put off", async || {
+        let done = commands.list(TaskState::Done, 9).await.unwrap();
+        done.iter().any(|task| task.result == Some("put_off".into())).then_some(())
+    })
+    .await;
+    shop.send("a", Command::Pay).await.unwrap();
+    until("its end", async || {
+        let ended = commands.list(TaskState::Cancelled, 9).await.unwrap();
+        (ended.len() == 1).then_some(())
+    })
+    .await;
+    gate.store(true, Ordering::SeqCst);
+    until_logged(&shop, "a", &["placed", "thanks a", "paid", "did letter", "did ship"]).await;
+    assert!(commands.list(TaskState::Scheduled, 9).await.unwrap().is_empty());
+    worker.stop().await;
+}
