@@ -82,6 +82,11 @@ impl Server {
         self.home.run(open).await.map_err(Failure::OtherRuntime)?
     }
 
+    /// The same server, for sessions that belong to the runtime of the caller.
+    pub(crate) fn moved_here(self) -> Self {
+        Self { home: Home::here(), ..self }
+    }
+
     /// Makes sure that the runtime of its sessions runs, before somebody waits for one of them.
     pub(crate) async fn runs(&self) -> Result<(), Failure> {
         self.home.runs().await.map_err(Failure::OtherRuntime)

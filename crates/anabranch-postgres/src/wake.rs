@@ -137,7 +137,11 @@ fn last_word(server: Server, send: String) {
     let say = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let said = runtime.map(|runtime| {
-            let say = async { server.in_time(server.open().await?.batch_execute(&send)).await };
+            let say = async {
+                // Its own runtime may have ended, or waits for this one.
+                let server = server.moved_here();
+                server.in_time(server.open().await?.batch_execute(&send)).await
+            };
             runtime.block_on(async { tokio::time::timeout(LAST_WAIT, say).await })
         });
         if !matches!(said, Ok(Ok(Ok(())))) {
