@@ -24,6 +24,7 @@
 //! | `activity` | what the server's sessions do |
 //! | `value` | values as PostgreSQL writes them |
 //! | `wake` | LISTEN and NOTIFY |
+//! | `background` | what runs beside who asked for it |
 //! | `columns` | the columns of a table |
 //! | `shared` | the sessions that all logs and sets of a process share |
 //! | `pool` | sessions that are lent, opened and closed |
@@ -47,6 +48,7 @@
 
 mod activity;
 mod append;
+mod background;
 mod columns;
 mod connection;
 mod decided;

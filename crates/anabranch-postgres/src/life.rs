@@ -6,9 +6,10 @@
 //! asking again and again; several are looked at in turn. A lock may also go because a connection was cut
 //! while the process lives: it is taken again at once, so a peer is looked at twice before it is believed.
 
+use crate::background::Task;
 use crate::connection::{Server, rows};
 use crate::error::Failure;
-use crate::link::{Life, Task};
+use crate::link::Life;
 use crate::session::{Connection, lock};
 use anabranch_core::HashRule;
 use anabranch_store::Backoff;

@@ -5,6 +5,7 @@
 //! What it should listen to and whose life it should show is kept here. One task opens the session, brings
 //! it to that state, and does so again whenever the session is lost.
 
+use crate::background::Task;
 use crate::connection::{Server, rows};
 use crate::error::Failure;
 use crate::look_alikes;
@@ -16,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// How soon a lock that another session still holds is tried again: of a cut connection, as a rule, that the
@@ -31,36 +31,6 @@ const SHORT_LIVED: Duration = Duration::from_secs(1);
 pub(crate) type Life = (i32, i32);
 /// Who is told of what arrives on a channel.
 pub(crate) type Ears = Arc<watch::Sender<u64>>;
-
-/// A task that ends with its owner.
-pub(crate) struct Task(pub(crate) JoinHandle<()>);
-
-impl Task {
-    pub(crate) fn spawn(home: &Home, task: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(home.spawn(task))
-    }
-}
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Does what is done on the link to its end, though whoever waits for it may be gone before: a session that is
-/// given up half-way is closed, and all workers of the process show their life by this one.
-pub(crate) async fn to_the_end<T: Send + 'static>(
-    work: impl Future<Output = T> + Send + 'static,
-) -> T {
-    match tokio::spawn(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and whoever waits here with it.
-            Err(_) => std::future::pending().await,
-        },
-    }
-}
 
 /// The session that listens and shows life.
 pub(crate) struct Link {

@@ -11,10 +11,11 @@
 //! The lanes of each set have sessions of their own, which nobody else can use up; so have transactions of
 //! callers.
 
+use crate::background::Task;
 use crate::connection::Server;
 use crate::error::Failure;
 use crate::life::Watcher;
-use crate::link::{Ears, Link, Task};
+use crate::link::{Ears, Link};
 use crate::look_alikes;
 use crate::pool::{Growth, Pool, Sessions, Use};
 use crate::session::{Purpose, lock};

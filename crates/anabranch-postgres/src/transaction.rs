@@ -4,9 +4,10 @@
 //! fails, the server refuses those after it, and answers the commit with a rollback.
 
 use crate::append::{self, Appending};
+use crate::background::to_the_end;
 use crate::connection::Server;
 use crate::error::Failure;
-use crate::link::{Check, Link, to_the_end};
+use crate::link::{Check, Link};
 use crate::pool::Pool;
 use crate::ready::{OURS, Ready, Unmet};
 use crate::refusal::reason;

@@ -5,9 +5,10 @@
 //! the log is dropped, as a program does that ends, is sent then. A lost one costs a reader the wait until its
 //! next poll, nothing else.
 
+use crate::background::{Task, to_the_end};
 use crate::connection::Server;
 use crate::error::Failure;
-use crate::link::{Ears, Link, Task, to_the_end};
+use crate::link::{Ears, Link};
 use anabranch_store::Namespace;
 use anabranch_store::database::Topic;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_constant_stays_where_it_is() {
-        const SQL: &str = "VALUES (1)";
+        static SQL: &str = "VALUES (1)";
         let same = |text: &Cow<'static, str>| matches!(text, Cow::Borrowed(text) if std::ptr::eq(*text, SQL));
         assert!(same(&SQL.into_text()));
         assert!(same(&Cow::Borrowed(SQL).into_text()));
