@@ -1,6 +1,6 @@
 //! The file of a log on a disk that is full for a while, and one that is deleted while workers run.
 
-use crate::support::{Db, number, numbered, start, until};
+use crate::support::{Db, Running, number, numbered, start, until};
 use anabranch::prelude::*;
 use anabranch::{AppendError, RunError};
 use std::fs;
@@ -85,25 +85,10 @@ async fn a_disk_that_fails_for_a_while_is_waited_for() {
 }
 
 async fn wait_for_disk(directory: &Path) {
-    let url = format!("sqlite:{}", directory.join("log.db").display());
-    let log = anabranch::connect(&url).await.unwrap();
-    let away = Arc::new(Mutex::new(None));
-    let seen = Arc::clone(&away);
-    let set = ReplicaSet::new("s").projection(Hoarder { table: "hoard".to_owned() });
-    let worker = start(
-        &log,
-        set.observe(move |progress| {
-            *seen.lock().unwrap() = progress.consumers[0].away.clone();
-        }),
-    );
+    let (log, worker, away) = hoard(directory).await;
     let id = StreamId::new("Order", "1").unwrap();
     log.append(&id, Expected::Any, [numbered(1)]).await.unwrap();
-    until("a worker that waits", async || {
-        assert!(!worker.has_ended());
-        let why = away.lock().unwrap().clone()?;
-        why.contains("look at the disk").then_some(())
-    })
-    .await;
+    until_it_waits(&worker, &away, "look at the disk").await;
     let large = (0..6).map(|_| NewEvent::new("Large", "x".repeat(900_000)));
     let refused = log.append(&id, Expected::Any, large).await.unwrap_err();
     assert!(matches!(refused, AppendError::Store(StoreError::Disk { .. })), "{refused:?}");
@@ -143,10 +128,14 @@ impl Projection for Hoarder {
     }
 }
 
-async fn wait_for_room(directory: &Path) {
+/// Why a worker waits for its database, if it does.
+type Away = Arc<Mutex<Option<String>>>;
+
+/// A worker with a hoarder, on a log in a directory.
+async fn hoard(directory: &Path) -> (Log, Running, Away) {
     let url = format!("sqlite:{}", directory.join("log.db").display());
     let log = anabranch::connect(&url).await.unwrap();
-    let away = Arc::new(Mutex::new(None));
+    let away = Away::default();
     let seen = Arc::clone(&away);
     let set = ReplicaSet::new("s").projection(Hoarder { table: "hoard".to_owned() });
     let worker = start(
@@ -155,18 +144,27 @@ async fn wait_for_room(directory: &Path) {
             *seen.lock().unwrap() = progress.consumers[0].away.clone();
         }),
     );
+    (log, worker, away)
+}
+
+async fn until_it_waits(worker: &Running, away: &Away, says: &str) {
+    until("a worker that waits", async || {
+        assert!(!worker.has_ended());
+        let why = away.lock().unwrap().clone()?;
+        why.contains(says).then_some(())
+    })
+    .await;
+}
+
+async fn wait_for_room(directory: &Path) {
+    let (log, worker, away) = hoard(directory).await;
     let cursors = "SELECT count(*) FROM anabranch_cursors WHERE owner IS NOT NULL";
     until("a worker", async || (number(&log, cursors).await > 0).then_some(())).await;
     let filler = directory.join("filler");
     fill(&filler);
     let id = StreamId::new("Order", "1").unwrap();
     log.append(&id, Expected::Any, [numbered(1)]).await.unwrap();
-    until("a worker that waits", async || {
-        assert!(!worker.has_ended());
-        let why = away.lock().unwrap().clone()?;
-        why.contains("free some space").then_some(())
-    })
-    .await;
+    until_it_waits(&worker, &away, "free some space").await;
     let large = (0..6).map(|_| NewEvent::new("Large", "x".repeat(900_000)));
     let refused = log.append(&id, Expected::Any, large).await.unwrap_err();
     assert!(matches!(refused, AppendError::Store(StoreError::Full { .. })), "{refused:?}");
