@@ -31,6 +31,7 @@ fn comes_out_good(directory: &Path, arguments: &[&str]) -> Value {
     assert!(output.status.success(), "{outcome}\n{said}");
     assert!(outcome["events"].as_u64().unwrap() > 1000, "{outcome}");
     assert_eq!(outcome["events"], outcome["handled"]);
+    assert!(outcome["made"].as_u64().unwrap() > 0, "{outcome}");
     for none in ["lost", "doubled", "out_of_order"] {
         assert_eq!(outcome[none], 0, "{none}: {outcome}");
     }
@@ -95,6 +96,15 @@ fn what_workers_do_wrong_is_found_and_named() {
         let is_named = |violation: &Value| violation.as_str().unwrap().starts_with(name);
         assert!(violations.iter().any(is_named), "{kind}: {outcome}");
     }
+}
+
+#[test]
+fn events_that_are_made_twice_of_another_are_found_and_named() {
+    let here = tempfile::tempdir().unwrap();
+    let (output, outcome) = chaos(here.path(), &["--seconds", "4", "--break", "make"]);
+    assert_eq!(output.status.code(), Some(1), "{outcome}");
+    let violations = outcome["violations"].to_string();
+    assert!(violations.contains("events made of others: doubled: key"), "{violations}");
 }
 
 #[test]

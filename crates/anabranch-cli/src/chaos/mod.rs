@@ -34,7 +34,7 @@ use clap::Args;
 use crew::Crew;
 use deaths::Deaths;
 use faults::{Deck, Possible, Random};
-use ledger::Ledger;
+use ledger::{Entry, Ledger};
 use load::Load;
 use play::{Play, Script};
 use proof::Logged;
@@ -42,7 +42,7 @@ use report::Outcome;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
-use worker::{Sabotage, Work};
+use worker::{MADE, MADE_EVERY, Made, Sabotage, Work};
 
 /// A replica set's own lease, unless another is asked for.
 const LEASE: Duration = Duration::from_secs(5);
@@ -58,7 +58,8 @@ const GENERATIONS: usize = 1000;
 /// Worker processes keep a ledger of every event that they handle. They are killed (kill -9), stopped
 /// past their lease (SIGSTOP, some in the middle of a transaction), joined and left by others, cut off
 /// by the server (PostgreSQL), and the server is restarted if you say how. Then the ledger is held
-/// against the log. The exit code is 1 if an event was lost, doubled or out of order, if not all
+/// against the log. Of every fourth event of a key they make another, appended in the same transaction;
+/// these are counted too. The exit code is 1 if an event was lost, doubled or out of order, if not all
 /// was handled in the end, or if a worker ended by itself.
 ///
 /// It works in tables of its own, which are removed at the end, and ends no sessions but its own.
@@ -192,6 +193,7 @@ impl Chaos {
         let logged = logged(log).await?;
         let entries = play.ledger.entries().await?;
         let proof = proof::prove(&logged, &entries);
+        let made = proof::prove(&to_be_made(&logged), &made(log).await?);
         let (counted, handled) = (play.ledger.counted().await?, proof.handled);
         let Script { incidents, quiet, counts, mut problems, .. } = play.script;
         if !is_drained {
@@ -204,18 +206,24 @@ impl Chaos {
         if proof.is_good() && counted != handled {
             problems.push(format!("the counts add up to {counted}, the entries to {handled}"));
         }
+        problems
+            .extend(made.examples.into_iter().map(|what| format!("events made of others: {what}")));
         let generations = Consumers::of(log).generations(None, GENERATIONS).await?;
         let deaths = Deaths::count(&generations, &incidents, |number| play.crew.process(number));
         let pauses = pauses::measure(&entries, &incidents, &quiet);
-        Ok(Outcome::new((seed, self.seconds), proof, (pauses, deaths), counts, problems))
+        let proofs = (proof, made.events);
+        Ok(Outcome::new((seed, self.seconds), proofs, (pauses, deaths), counts, problems))
     }
 }
 
-/// What is in the log.
+/// The events of the log that were appended for workers to handle.
 pub(crate) async fn logged(log: &Log) -> anyhow::Result<Vec<Logged>> {
     let (mut events, mut logged) = (log.read(Query::all()).events(), Vec::new());
     while let Some(event) = events.next().await {
         let event = event?;
+        if event.category() == MADE {
+            continue;
+        }
         logged.push(Logged {
             position: event.position().as_i64(),
             key: event.stream_id().parse()?,
@@ -223,4 +231,28 @@ pub(crate) async fn logged(log: &Log) -> anyhow::Result<Vec<Logged>> {
         });
     }
     Ok(logged)
+}
+
+/// Those of which another is made.
+fn to_be_made(logged: &[Logged]) -> Vec<Logged> {
+    let is_one = |event: &&Logged| event.version.unsigned_abs().is_multiple_of(MADE_EVERY);
+    logged.iter().filter(is_one).copied().collect()
+}
+
+/// What was made of events, in the order of the log: as if each had been entered in a ledger.
+async fn made(log: &Log) -> anyhow::Result<Vec<Entry>> {
+    let (mut events, mut entries) = (log.read(Query::types([MADE])).events(), Vec::new());
+    while let Some(event) = events.next().await {
+        let event = event?;
+        let Made { position, version } = event.data()?;
+        entries.push(Entry {
+            position,
+            key: event.stream_id().parse()?,
+            version: i64::try_from(version)?,
+            worker: 0,
+            recorded_us: event.recorded_us(),
+            handled_us: event.recorded_us(),
+        });
+    }
+    Ok(entries)
 }

@@ -15,6 +15,8 @@ pub(crate) struct Outcome {
     pub(crate) seconds: f64,
     pub(crate) events: u64,
     pub(crate) handled: u64,
+    /// Of how many events another was to be made; what is wrong with those is in `violations`.
+    pub(crate) made: u64,
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) out_of_order: u64,
@@ -34,7 +36,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn new(
         (seed, seconds): (u64, f64),
-        proof: Proof,
+        (proof, made): (Proof, u64),
         (pauses, deaths): (Pauses, Deaths),
         faults: FaultCounts,
         mut violations: Vec<String>,
@@ -45,6 +47,7 @@ impl Outcome {
             seconds,
             events: proof.events,
             handled: proof.handled,
+            made,
             lost: proof.lost,
             doubled: proof.doubled,
             out_of_order: proof.out_of_order,
@@ -69,6 +72,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "events        {:>9}", self.events)?;
         writeln!(f, "handled       {:>9}", self.handled)?;
+        writeln!(f, "made of them  {:>9}", self.made)?;
         writeln!(f, "lost          {:>9}", self.lost)?;
         writeln!(f, "doubled       {:>9}", self.doubled)?;
         writeln!(f, "out of order  {:>9}", self.out_of_order)?;

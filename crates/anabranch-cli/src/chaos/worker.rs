@@ -7,7 +7,7 @@ use crate::worker_process;
 use anabranch::prelude::*;
 use anabranch::{HandlerError, HashRule, Namespace, Value};
 use clap::{Args, ValueEnum};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 use std::sync::Once;
 use std::time::Duration;
@@ -18,6 +18,11 @@ pub(crate) const HELD: &str = "Held";
 /// What a worker says on its standard output: that it runs, and that its transaction is open.
 pub(crate) const RUNNING: &str = "running";
 pub(crate) const HOLDING: &str = "holding";
+
+/// What the handler makes of one in so many events of a key, and appends in its transaction: the type,
+/// and the category of the streams.
+pub(crate) const MADE: &str = "Made";
+pub(crate) const MADE_EVERY: u64 = 4;
 
 /// Once in so many events the handler reads, so that its transaction is open for a moment.
 const READ_EVERY: u64 = 100;
@@ -77,6 +82,8 @@ pub(crate) enum Sabotage {
     Lose,
     /// An event is entered before those that come before it.
     Swap,
+    /// An event is made twice of another.
+    Make,
     /// The first worker ends by itself.
     End,
 }
@@ -142,6 +149,13 @@ struct Keeper {
     work: Work,
 }
 
+/// What is in an event that was made of another: which one.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Made {
+    pub(crate) position: i64,
+    pub(crate) version: u64,
+}
+
 /// What is in an event that makes one worker hold its transaction.
 #[derive(Deserialize)]
 struct Held {
@@ -170,6 +184,7 @@ impl Projection for Keeper {
         let key: i64 = event.stream_id().parse()?;
         if !self.work.entries_only {
             tx.execute(self.statements.count, params![key]).await?;
+            self.make(event, tx)?;
             self.stay_open(event, key, tx).await?;
         }
         self.enter(event, key, tx).await
@@ -201,6 +216,20 @@ impl Keeper {
         Ok(())
     }
 
+    /// Of every fourth event of a key, makes another one.
+    fn make(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        if !event.version().is_multiple_of(MADE_EVERY) {
+            return Ok(());
+        }
+        let (position, version) = (event.position().as_i64(), event.version());
+        // Not which worker made it: whoever handles it again must make the same.
+        let made = NewEvent::new(MADE, Made { position, version });
+        let is_chosen = self.work.sabotage == Some(Sabotage::Make) && version == MADE_EVERY;
+        let times = if is_chosen { 2 } else { 1 };
+        let stream = StreamId::new(MADE, event.stream_id())?;
+        tx.append(&stream, Expected::Any, vec![made; times])
+    }
+
     async fn enter(&self, event: &Event, key: i64, tx: &mut Tx<'_>) -> Result<()> {
         let entry = params![
             event.position(),
@@ -227,7 +256,7 @@ impl Keeper {
                 say!("told to end");
                 std::process::exit(1);
             }
-            None => {}
+            Some(Sabotage::Make) | None => {}
         }
         tx.execute(self.statements.enter, entry).await
     }
