@@ -96,7 +96,9 @@ pub use run_error::RunError;
 pub use scope::Scope;
 pub use scope_change::ScopeChange;
 pub use settings::{Settings, Start};
-pub use status::{ConsumerStatus, CursorStatus, Outage, Owner, RunnerStatus, WorkerStatus};
+pub use status::{
+    ConsumerStatus, CursorStatus, LimitStatus, Outage, Owner, RunnerStatus, WorkerStatus,
+};
 pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::generations::{Generation, GenerationMember};
 pub use tables::runners::Runner;

@@ -58,6 +58,8 @@ pub struct ConsumerStatus {
     pub retrying_keys: usize,
     /// How many events, or tasks, wait behind them.
     pub retrying_events: u64,
+    /// How much of its `max_parallelism` is used; `None` if it has none, or nothing of it is in work.
+    pub limit: Option<LimitStatus>,
     /// The living workers that run it, whether they own slots of it or not.
     pub runners: Vec<RunnerStatus>,
     /// Its cursors.
@@ -109,6 +111,27 @@ impl fmt::Display for Outage {
             None => f.write_str("not tried while it is paused"),
             Some(0) => f.write_str("next is due"),
             Some(next) => write!(f, "next in {} s", seconds(next)),
+        }
+    }
+}
+
+/// How much of a pool's limit over all processes is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LimitStatus {
+    /// How many tasks may be in work at the same time: the lowest limit of its living workers.
+    pub most: usize,
+    /// How many of these its workers hold. Above `most` if that was lowered while more were in work.
+    pub held: usize,
+    /// How many more they could use at once: that many tasks wait for their turn.
+    pub waiting: usize,
+}
+
+impl fmt::Display for LimitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { most, held, waiting } = self;
+        match waiting {
+            0 => write!(f, "{held} of at most {most} in work"),
+            waiting => write!(f, "at its limit of {most}, {waiting} more could run"),
         }
     }
 }
@@ -285,6 +308,7 @@ impl Situation {
             parked_events: aside.parked_events,
             retrying_keys: aside.retrying_keys,
             retrying_events: aside.retrying_events,
+            limit: tables.limit_status(&registered.name).await?,
             runners: self.runners(&registered.name, &cursors),
             cursors: cursors.iter().map(cursor).collect(),
             kind: registered.kind,

@@ -6,6 +6,7 @@
 
 use super::{IDLE, Tables};
 use crate::permits::shares::{Claim, Dealt, deal, hand_out};
+use crate::status::LimitStatus;
 use anabranch_core::StoreError;
 use anabranch_store::database::{End, Statement, Topic};
 use anabranch_store::{Row, params};
@@ -104,6 +105,26 @@ impl Tables {
     /// The permits of a consumer, without a lock.
     pub(crate) async fn look_at_permits(&self, ask: Ask<'_>) -> Result<Seen, StoreError> {
         self.seen(&self.query(self.select_permits(ask.consumer)).await?, ask)
+    }
+
+    /// How much of a consumer's limit is used, if any is.
+    pub(crate) async fn limit_status(
+        &self,
+        consumer: &str,
+    ) -> Result<Option<LimitStatus>, StoreError> {
+        let rows = self.query(self.select_permits(consumer)).await?;
+        let mut status: Option<LimitStatus> = None;
+        for row in &rows {
+            let Stored { claim, most } = self.stored_permits(row)?;
+            if self.column::<bool>(row, "is_alive")? {
+                let none = LimitStatus { most, held: 0, waiting: 0 };
+                let status = status.get_or_insert(none);
+                status.most = status.most.min(most);
+                status.held += claim.held;
+                status.waiting += claim.wanted;
+            }
+        }
+        Ok(status)
     }
 
     fn seen(&self, rows: &[Row], ask: Ask<'_>) -> Result<Seen, StoreError> {

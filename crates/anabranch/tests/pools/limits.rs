@@ -5,7 +5,7 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{PoolSettings, TaskState};
+use anabranch::{LimitStatus, PoolSettings, TaskState};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,6 +17,7 @@ on_both!(
     one_at_a_time_and_every_worker_has_its_turn,
     one_that_has_much_to_do_starves_nobody,
     whoever_has_nothing_to_do_holds_nothing,
+    the_status_says_when_a_pool_is_at_its_limit,
     a_worker_that_stands_still_cannot_use_its_permit_any_more,
     the_lowest_limit_of_several_programs_holds,
     a_pool_without_a_limit_writes_no_permits,
@@ -230,6 +231,31 @@ async fn whoever_has_nothing_to_do_holds_nothing(db: Db) {
     all_done(&tasks, &ids).await;
     until("no permits", async || permits(&log).await.is_empty().then_some(())).await;
     worker.stop().await;
+}
+
+async fn the_status_says_when_a_pool_is_at_its_limit(db: Db) {
+    let log = db.log().await;
+    let pool = Limited { takes: LONG, ..Limited::new(2) };
+    let worker = pool.join(&db, 1).await;
+    let limit = async || status(&log, "limited").await.limit;
+    until_shared(&log, "limited", 1).await;
+    assert_eq!(limit().await, None, "nothing is in work");
+    let tasks = Tasks::of(&log, "limited");
+    tasks.enqueue_all(counted(2, 1)).await.unwrap();
+    let two = until("two in work", async || {
+        let is_so =
+            |limit: &LimitStatus| (limit.held, limit.waiting, pool.gauge.most()) == (2, 0, 2);
+        limit().await.filter(is_so)
+    })
+    .await;
+    assert_eq!(two.most, 2);
+    assert_eq!(two.to_string(), "2 of at most 2 in work");
+    tasks.enqueue_all(counted(9, 1)).await.unwrap();
+    let full = until("others that wait", async || limit().await.filter(|l| l.waiting > 0)).await;
+    assert_eq!((full.most, full.held), (2, 2));
+    let said = full.to_string();
+    assert!(said.starts_with("at its limit of 2, "), "{said}");
+    worker.crash();
 }
 
 /// It is in the middle of a task when its lease ends. Nobody takes its slots; but its permit is another's, so
