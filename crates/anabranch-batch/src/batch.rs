@@ -9,7 +9,7 @@ use crate::keys::Keys;
 use crate::ours;
 use crate::pace::Pace;
 use crate::part::{Part, uneven};
-use crate::progress::{BatchProgress, Counts, FailedRow, Summary};
+use crate::progress::{BatchProgress, Counts, FailedRow, Summary, failed_before};
 use crate::session::{LEASES, Session};
 use crate::source::Source;
 use crate::stuck::Stuck;
@@ -281,10 +281,12 @@ impl Batch {
         let sessions = session.ids();
         session.end().await?;
         ended?;
+        let failed_before = failed_before(self.part, &database, &tables, &sessions).await?;
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Ok(Summary {
             succeeded: get(&counts.succeeded),
             failed: get(&counts.failed),
+            failed_before,
             retried: get(&counts.retried),
             lost: get(&counts.lost),
             sessions,

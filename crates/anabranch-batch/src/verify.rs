@@ -57,6 +57,8 @@ pub struct Verified {
     pub succeeded: u64,
     /// Rows that failed.
     pub failed: u64,
+    /// Of these, those whose row is not in the source any more.
+    pub failed_gone: u64,
     /// Rows that somebody is at work on.
     pub claimed: u64,
     /// Rows that nobody has begun with.
@@ -75,7 +77,7 @@ pub struct Verified {
 
 impl Verified {
     /// What must not be, in words; nothing if all is well. Rows that are still to be done are no violation,
-    /// unless they are asked for.
+    /// unless they are asked for; rows that have failed are for [`failures`](Self::failures) to say.
     #[must_use]
     pub fn violations(&self, must_be_done: bool) -> Vec<String> {
         let mut said = self.wrong_keys();
@@ -101,6 +103,23 @@ impl Verified {
             said.push(format!("{} rows are not processed yet", self.missing + self.claimed));
         }
         said
+    }
+
+    /// That rows of the source have failed, in words, if any have. That is no violation: they are kept as failed,
+    /// with the reason, until they are tried again. Who wants all rows handled well asks for both.
+    ///
+    /// ```
+    /// use anabranch_batch::Verified;
+    /// let verified = Verified { failed: 2, ..Verified::default() };
+    /// assert_eq!(verified.failures().as_deref(), Some("2 rows have failed"));
+    /// ```
+    #[must_use]
+    pub fn failures(&self) -> Option<String> {
+        match self.failed.saturating_sub(self.failed_gone) {
+            0 => None,
+            1 => Some("1 row has failed".to_owned()),
+            failed => Some(format!("{failed} rows have failed")),
+        }
     }
 
     /// What is wrong with the keys of the source.
@@ -199,6 +218,7 @@ async fn sums(tables: &Tables, database: &Arc<dyn Database>) -> Result<Verified,
         entry_keys: get("entry_keys")?,
         succeeded: get("of_success")?,
         failed: get("of_failed")?,
+        failed_gone: get("failed_gone")?,
         claimed: get("of_claimed")?,
         missing: get("missing")?,
         gone: get("gone")?,

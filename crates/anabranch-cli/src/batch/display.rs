@@ -122,8 +122,12 @@ pub(super) fn summary(job: &str, part: Part, summary: &Summary, json: bool) -> a
         0 => String::new(),
         attempts => format!(", {}", output::count(attempts, "further attempt")),
     };
+    let before = match summary.failed_before {
+        0 => String::new(),
+        rows => format!(", {rows} failed before"),
+    };
     let text = format!(
-        "{job}: {}, {} failed{again}{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
+        "{job}: {}, {} failed{before}{again}{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
         output::count(rows, "row"),
         summary.failed,
         part_text(part),

@@ -5,7 +5,7 @@ use super::display::{self, Display};
 use super::handlers::{Handler, Way};
 use crate::output;
 use anabranch::Options;
-use anabranch::batch::Part;
+use anabranch::batch::{Part, Summary};
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,9 +31,9 @@ const MAX_DEFAULT_SESSIONS: usize = 16;
 /// A row that fails is kept as failed, with the reason, and the others go on. On Ctrl-C or SIGTERM the rows
 /// that were begun are finished, and the others given back.
 ///
-/// Exit codes: 0 done, or stopped when told to; 1 rows failed in this run (`batch failed` lists them,
-/// --retry-failed tries them again, --allow-failures makes it 0), or it was refused or stopped by an error;
-/// 2 wrong arguments.
+/// Exit codes: 0 done, or stopped when told to; 1 rows have failed, in this run or before it (`batch failed` lists
+/// them, --retry-failed tries them again, --allow-failures makes it 0), or it was refused or stopped by an error; 2
+/// wrong arguments. With --instance-id it is about the rows of that part.
 #[derive(Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub(crate) struct Run {
     #[arg(long)]
     retry_failed: bool,
 
-    /// Exit with 0 also if rows failed: they are kept as failed, and a warning says how many
+    /// Exit with 0 also if rows have failed, now or before: they are kept as failed, and a warning says how many
     #[arg(long)]
     allow_failures: bool,
 
@@ -151,15 +151,25 @@ impl Run {
         display.end();
         let ran = ran?;
         display::summary(&self.job.job, part, &ran, self.json)?;
-        if ran.failed > 0 {
-            let (job, failed) = (self.job.arguments(), output::count(ran.failed, "row"));
+        let Summary { failed, failed_before, .. } = ran;
+        if failed + failed_before > 0 {
+            let job = self.job.arguments();
+            let rows = match (failed, failed_before) {
+                (_, 0) => format!("{} failed", output::count(failed, "row")),
+                (0, _) => format!("{} failed before", output::count(failed_before, "row")),
+                _ => format!(
+                    "{} failed, {failed_before} failed before",
+                    output::count(failed, "row")
+                ),
+            };
+            let them = if failed + failed_before == 1 { "it" } else { "them" };
             let (weight, code) = match self.allow_failures {
                 true => ("warning", ExitCode::SUCCESS),
                 false => ("error", ExitCode::FAILURE),
             };
             say!(
-                "{weight}: {failed} failed; `anabranch batch failed {job}` lists them, and \
-                       --retry-failed tries them again"
+                "{weight}: {rows}; `anabranch batch failed {job}` lists {them}, and --retry-failed tries {them} \
+                 again"
             );
             return Ok(code);
         }
