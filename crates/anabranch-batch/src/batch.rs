@@ -10,6 +10,7 @@ use crate::ours;
 use crate::pace::Pace;
 use crate::part::{Part, uneven};
 use crate::progress::{BatchProgress, Counts, FailedRow, Summary, failed_before};
+use crate::rehearsal;
 use crate::session::{LEASES, Session};
 use crate::source::Source;
 use crate::stuck::Stuck;
@@ -201,6 +202,7 @@ impl Batch {
         let (database, tables) = self.prepare(log)?;
         let (keys, tables) = Keys::look(self, &database, tables).await?;
         columns::check(&self.job, &database, &self.source, handler.columns()).await?;
+        rehearsal::check(&self.job, &database, &tables, &handler).await?;
         self.warn_if_uneven(&database, &tables, &keys).await?;
         self.create(&database, &tables).await?;
         identity::store(self, &database, &tables).await?;

@@ -12,6 +12,7 @@
 //! | [`collision`] | a row that was handled twice, and by whom |
 //! | [`import`] | rows that were finished before, in a log of somebody else |
 //! | `columns` | the columns of a source, before a row is claimed |
+//! | `rehearsal` | whether a statement can work, before a row is claimed |
 //! | `ours` | whether the tables of the log are ours |
 //! | `catalogue` | whether the catalogue shows a key unique |
 //! | `identity` | what a job is of: its source and key, stored and compared |
@@ -44,6 +45,7 @@ mod pace;
 pub mod part;
 pub mod progress;
 pub mod record;
+mod rehearsal;
 mod session;
 pub mod source;
 mod stuck;
