@@ -426,6 +426,15 @@ pub(crate) async fn rows_of(
     Ok(answers.into_iter().next_back().unwrap_or_default().rows)
 }
 
+/// The keys of an answer.
+pub(crate) async fn keys_of(
+    database: &Arc<dyn Database>,
+    statement: Statement,
+) -> Result<Vec<String>, StoreError> {
+    let rows = rows_of(database, statement).await?;
+    rows.iter().map(|row| column(database.at(), row, "key")).collect()
+}
+
 pub(crate) fn column<T: FromValue>(at: &str, row: &Row, name: &str) -> Result<T, StoreError> {
     row.get(name)
         .map_err(|error| StoreError::Corrupt { at: at.to_owned(), what: error.to_string() })

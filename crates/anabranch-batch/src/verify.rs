@@ -3,13 +3,12 @@
 //! It counts, and fails if the sums do not add up. It rests neither on the primary key that keeps instances
 //! apart nor on the pages that they go through.
 
-use crate::batch::{column, rows_of};
+use crate::batch::{column, keys_of, rows_of};
 use crate::collision::{self, Collision};
 use crate::part::Part;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Database;
-use anabranch_store::database::Statement;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -192,11 +191,11 @@ pub(crate) async fn verify(
 ) -> Result<Verified, StoreError> {
     let mut verified = sums(tables, database).await?;
     if verified.keys + verified.null_keys != verified.rows {
-        verified.doubled = keys(database, tables.doubled(EXAMPLES)).await?;
+        verified.doubled = keys_of(database, tables.doubled(EXAMPLES)).await?;
     }
     verified.collisions = collision::all(tables, database, EXAMPLES).await?;
-    verified.unproven = keys(database, tables.unproven(EXAMPLES)).await?;
-    verified.unrecorded = keys(database, tables.unrecorded(EXAMPLES)).await?;
+    verified.unproven = keys_of(database, tables.unproven(EXAMPLES)).await?;
+    verified.unrecorded = keys_of(database, tables.unrecorded(EXAMPLES)).await?;
     let at = database.at();
     for row in rows_of(database, tables.sessions_with_rows()).await? {
         let (session, part) = (column(at, &row, "session")?, column(at, &row, "part")?);
@@ -227,14 +226,6 @@ async fn sums(tables: &Tables, database: &Arc<dyn Database>) -> Result<Verified,
     })
 }
 
-async fn keys(
-    database: &Arc<dyn Database>,
-    statement: Statement,
-) -> Result<Vec<String>, StoreError> {
-    let rows = rows_of(database, statement).await?;
-    rows.iter().map(|row| column(database.at(), row, "key")).collect()
-}
-
 /// Which keys a session has handled, a page of them at a time.
 async fn of_session(
     tables: &Tables,
@@ -248,7 +239,7 @@ async fn of_session(
     let mut after: Option<String> = None;
     loop {
         let page = tables.keys_of((&session, &part), after.as_deref(), PAGE);
-        let page = keys(database, page).await?;
+        let page = keys_of(database, page).await?;
         for key in &page {
             partitions.insert(match fixed {
                 Ok(Part::Fixed { count, hashed, .. }) => Part::index(key, count, hashed),

@@ -77,6 +77,7 @@ async fn a_statement_that_can_never_work_is_refused(rows: Rows) {
         let begin = sql.split(" :").next().unwrap().split("(:").next().unwrap();
         assert!(said.contains("is refused") && said.contains(begin), "{said}");
         assert!(said.contains(says) && said.contains("--sql"), "{said}");
+        assert!(!said.contains("EXPLAIN"), "that is not theirs: {said}");
     }
     is_untouched(&rows).await;
     assert_eq!(rows.run(&["--sql", &rows.copy()])["succeeded"], 3);
