@@ -7,6 +7,7 @@ use crate::output;
 use anabranch::Options;
 use anabranch::batch::{Part, Summary};
 use clap::Args;
+use std::env;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,6 +103,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     sessions: Option<u16>,
 
+    /// Say nothing on standard error but errors and warnings
+    #[arg(short, long)]
+    quiet: bool,
+
     /// Print the summary as a JSON object
     #[arg(long)]
     json: bool,
@@ -114,9 +119,11 @@ impl Run {
             !self.hash || part != Part::Elastic,
             "--hash is for parts; give --instance-id and --instance-count, or leave it out"
         );
+        if part == Part::Elastic && !self.quiet {
+            say_if_parts_are_named();
+        }
         let handler = Handler::of(&self.way, &self.job.job)?;
-        let display = Arc::new(Display::new(&self.job.job));
-        let seen = Arc::clone(&display);
+        let display = Arc::new(Display::new(&self.job.job, self.quiet));
         let mut batch = self
             .job
             .batch()
@@ -126,8 +133,11 @@ impl Run {
             .retry_failed(self.retry_failed)
             .retry(self.way.retry())
             .lease(self.lease)
-            .accept_source(self.accept_source)
-            .observe(move |progress| seen.show(progress));
+            .accept_source(self.accept_source);
+        if !self.quiet {
+            let seen = Arc::clone(&display);
+            batch = batch.observe(move |progress| seen.show(progress));
+        }
         if self.assume_unique {
             batch = batch.assume_unique();
         }
@@ -174,6 +184,20 @@ impl Run {
             return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Workers read these; a batch has names of its own, and would run elastic without a word.
+fn say_if_parts_are_named() {
+    let names = ["PARTITION_KEY", "PARTITION_INDEX", "TOTAL_PARTITIONS"];
+    let set: Vec<&str> = names.into_iter().filter(|name| env::var_os(name).is_some()).collect();
+    if !set.is_empty() {
+        let is = if set.len() == 1 { "is" } else { "are" };
+        say!(
+            "note: {} {is} not read by a batch, which shares all rows by claims; for a part of them set \
+             ANABRANCH_INSTANCE_ID and ANABRANCH_INSTANCE_COUNT",
+            set.join(" and ")
+        );
     }
 }
 
