@@ -9,7 +9,8 @@ use crate::keys::Keys;
 use crate::ours;
 use crate::pace::Pace;
 use crate::part::{Part, uneven};
-use crate::progress::{BatchProgress, Counts, FailedRow, Summary};
+use crate::progress::{BatchProgress, Counts, FailedRow, Summary, failed_before};
+use crate::rehearsal;
 use crate::session::{LEASES, Session};
 use crate::source::Source;
 use crate::stuck::Stuck;
@@ -201,6 +202,7 @@ impl Batch {
         let (database, tables) = self.prepare(log)?;
         let (keys, tables) = Keys::look(self, &database, tables).await?;
         columns::check(&self.job, &database, &self.source, handler.columns()).await?;
+        rehearsal::check(&self.job, &database, &tables, &handler).await?;
         self.warn_if_uneven(&database, &tables, &keys).await?;
         self.create(&database, &tables).await?;
         identity::store(self, &database, &tables).await?;
@@ -281,10 +283,12 @@ impl Batch {
         let sessions = session.ids();
         session.end().await?;
         ended?;
+        let failed_before = failed_before(self.part, &database, &tables, &sessions).await?;
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Ok(Summary {
             succeeded: get(&counts.succeeded),
             failed: get(&counts.failed),
+            failed_before,
             retried: get(&counts.retried),
             lost: get(&counts.lost),
             sessions,
@@ -420,6 +424,15 @@ pub(crate) async fn rows_of(
     let answers = database.begin().run(vec![statement], End::Commit).await;
     let answers = answers.map_err(|failed| failed.into_store_error(database.at()))?;
     Ok(answers.into_iter().next_back().unwrap_or_default().rows)
+}
+
+/// The keys of an answer.
+pub(crate) async fn keys_of(
+    database: &Arc<dyn Database>,
+    statement: Statement,
+) -> Result<Vec<String>, StoreError> {
+    let rows = rows_of(database, statement).await?;
+    rows.iter().map(|row| column(database.at(), row, "key")).collect()
 }
 
 pub(crate) fn column<T: FromValue>(at: &str, row: &Row, name: &str) -> Result<T, StoreError> {

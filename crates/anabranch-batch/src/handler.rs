@@ -33,6 +33,13 @@ pub trait RowHandler: Send + Sync + 'static {
         &[]
     }
 
+    /// The statement that it runs for each row, if that is all it does, with `$1`, `$2`, … for the
+    /// [`columns`](Self::columns): a batch is refused before a row is claimed if the database would refuse it
+    /// whatever the row says, for a table that is not there for instance. Default: none.
+    fn statement(&self) -> Option<&str> {
+        None
+    }
+
     /// Handles several rows at once whose effects are elsewhere, and answers for each; without it each row
     /// goes to [`handle`](Self::handle).
     fn handle_page(
@@ -100,6 +107,10 @@ impl SqlHandler {
 impl RowHandler for SqlHandler {
     fn columns(&self) -> &[String] {
         &self.columns
+    }
+
+    fn statement(&self) -> Option<&str> {
+        Some(&self.sql)
     }
 
     async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {

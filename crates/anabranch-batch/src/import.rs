@@ -3,21 +3,28 @@
 //! It is all or nothing. Entries of this job that are not imported ones are never touched: if a key of the other
 //! log has one, both have worked on that row, and somebody has to look.
 
-use crate::batch::{Batch, column, rows_of};
+use crate::batch::{Batch, column, keys_of, rows_of};
 use crate::columns;
 use crate::error::BatchError;
 use crate::identity;
-use crate::source::{quoted, quoted_part};
-use crate::tables::Tables;
+use crate::said;
+use crate::source::{Source, quoted, quoted_part};
+use crate::spelling::Spelling;
+use crate::tables::{Tables, columns_of};
 use anabranch_core::StoreError;
-use anabranch_store::database::End;
+use anabranch_store::database::{End, Statement};
 use anabranch_store::{Database, Log};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many keys are named.
+/// How many entries are named that are in the way.
 const EXAMPLES: usize = 10;
+/// How many keys are named.
+const KEYS: usize = 5;
+/// How many keys are in memory at a time.
+const PAGE: usize = 100_000;
 /// How often it begins anew because instances claim rows of it at that moment, or stood in its way.
 const TRIES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(50);
@@ -63,6 +70,8 @@ pub struct Imported {
     pub already: u64,
     /// Of all these keys, those that no row of the source has. They are imported too.
     pub gone: u64,
+    /// The first few of them.
+    pub gone_keys: Vec<String>,
     /// The session that the entries bear.
     pub session: String,
 }
@@ -126,19 +135,25 @@ impl Batch {
     ) -> Result<Imported, BatchError> {
         let refuse = |problem: String| Err(BatchError::refused(&self.job, problem));
         let Finished { name, from, key_name, condition, .. } = finished;
-        let unreadable = |what: &str, error: StoreError| match error.is_transient() {
+        let unreadable = |what: &str, error: StoreError, of: &Statement| match error.is_transient()
+        {
             true => BatchError::from(error),
-            false => BatchError::refused(&self.job, format!("cannot read {name}{what}: {error}")),
+            false => {
+                let said = said::without(of, &error.to_string());
+                BatchError::refused(&self.job, format!("cannot read {name}{what}: {said}"))
+            }
         };
-        let has = columns::of(database, from).await.map_err(|error| unreadable("", error))?;
+        let has = columns::of(database, from).await;
+        let has = has.map_err(|error| unreadable("", error, &columns_of(from)))?;
         let is_there = |column: &String| column.eq_ignore_ascii_case(key_name);
         if !has.iter().any(is_there) {
             let lacks = columns::lacks(name, key_name, &has);
             return refuse(format!("{lacks}. Name the one that holds the key with --from-key"));
         }
         let by = format!(" with --where `{condition}`");
-        let counted = rows_of(database, tables.finished(finished)).await;
-        let counted = counted.map_err(|error| unreadable(&by, error))?;
+        let count = tables.finished(finished);
+        let counted = rows_of(database, count.clone()).await;
+        let counted = counted.map_err(|error| unreadable(&by, error, &count))?;
         let get = |column_name: &str| -> Result<u64, StoreError> {
             counted.first().map_or(Ok(0), |row| column(database.at(), row, column_name))
         };
@@ -159,14 +174,97 @@ impl Batch {
         if rows == 0 {
             return refuse(format!("no row of {name} fulfils --where `{condition}`"));
         }
+        let gone_keys = match gone {
+            0 => Vec::new(),
+            _ => self.look_at_gone(database, tables, finished).await?,
+        };
         if keys == gone {
-            return refuse(format!(
-                "{name} has {keys} such keys, and none of them is a key of {}. Name the column that holds its \
-                 `{}` with --from-key",
-                self.source.name, self.source.key_name
-            ));
+            let Source { name: source, key_name, .. } = &self.source;
+            let theirs = gone_keys.first().map_or("", String::as_str);
+            let such =
+                if keys == 1 { "1 such key".to_owned() } else { format!("{keys} such keys") };
+            let ours = keys_of(database, tables.any_key_text()).await?;
+            return refuse(match ours.first() {
+                Some(ours) => format!(
+                    "{name} has {such}, such as `{theirs}`, and none of them is a key of {source}, such as \
+                     `{ours}`. Name the column that holds its `{key_name}` with --from-key"
+                ),
+                None => format!(
+                    "{name} has {such}, such as `{theirs}`, and none of them is a key of {source}, which is empty"
+                ),
+            });
         }
-        Ok(Imported { rows, keys, gone, ..Imported::default() })
+        Ok(Imported { rows, keys, gone, gone_keys, ..Imported::default() })
+    }
+
+    /// Looks at keys that are not in the source, and names the first; refuses those that mean a row of it in
+    /// another spelling.
+    async fn look_at_gone(
+        &self,
+        database: &Arc<dyn Database>,
+        tables: &Tables,
+        finished: &Finished,
+    ) -> Result<Vec<String>, BatchError> {
+        let mut kinds = Vec::new();
+        for row in rows_of(database, tables.kinds()).await? {
+            kinds.push(column(database.at(), &row, "kind")?);
+        }
+        let spelling = Spelling::of(database.dialect().kind, &kinds);
+        let (mut gone, mut misspelt, mut count) = (Vec::new(), Vec::new(), 0);
+        let mut after: Option<String> = None;
+        loop {
+            let page = tables.gone(finished, after.as_deref(), PAGE);
+            let page = keys_of(database, page).await?;
+            let room = KEYS - gone.len();
+            gone.extend(page.iter().take(room).cloned());
+            let Some(spelling) = spelling else { break };
+            let meant: Vec<(&str, String)> = page
+                .iter()
+                .filter_map(|key| Some((key.as_str(), spelling.otherwise(key)?)))
+                .collect();
+            if !meant.is_empty() {
+                let keys: Vec<&str> = meant.iter().map(|(_, key)| key.as_str()).collect();
+                let there = keys_of(database, tables.in_source(&keys)).await?;
+                let there: HashSet<String> = there.into_iter().collect();
+                for (key, means) in meant.iter().filter(|(_, means)| there.contains(means)) {
+                    count += 1;
+                    misspelt.push(format!("`{key}` is {means}"));
+                    misspelt.truncate(KEYS);
+                }
+            }
+            after = page.last().cloned();
+            if page.len() < PAGE {
+                break;
+            }
+        }
+        match spelling {
+            Some(spelling) if count > 0 => {
+                Err(self.refuse_misspelt(finished, spelling, count, &misspelt))
+            }
+            _ => Ok(gone),
+        }
+    }
+
+    fn refuse_misspelt(
+        &self,
+        finished: &Finished,
+        spelling: Spelling,
+        count: u64,
+        misspelt: &[String],
+    ) -> BatchError {
+        let (Finished { name, from, key, .. }, source) = (finished, &self.source.name);
+        let (view, cast) = (quoted(&format!("{name}_cast")), spelling.cast(key));
+        let are = if count == 1 { "is" } else { "are" };
+        let more = if misspelt.len() < count as usize { ", …" } else { "" };
+        BatchError::refused(
+            &self.job,
+            format!(
+                "{name}: {count} of its keys {are} spelled otherwise than in {source}: {}{more}. These rows would be \
+                 handled again. Import from a view that has them as {source} has: CREATE VIEW {view} AS SELECT *, \
+                 {cast} AS cast_key FROM {from}, and --from {name}_cast --from-key cast_key",
+                misspelt.join(", ")
+            ),
+        )
     }
 
     /// Refuses keys that the job has another entry for than an imported one.

@@ -1,8 +1,13 @@
 //! How far a batch is, and what came of it.
 
-use anabranch_store::Row;
+use crate::batch::{column, rows_of};
+use crate::part::Part;
+use crate::tables::Tables;
+use anabranch_core::StoreError;
 use anabranch_store::value::ColumnError;
+use anabranch_store::{Database, Row};
 use serde::Serialize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,6 +37,9 @@ pub struct Summary {
     pub succeeded: u64,
     /// Rows that failed here.
     pub failed: u64,
+    /// Rows of its part that are failed and did not fail here: before this run, or in another instance. They stay so
+    /// until [`Batch::retry_failed`](crate::Batch::retry_failed) tries them again.
+    pub failed_before: u64,
     /// Further attempts at rows that had failed in a way that may pass.
     pub retried: u64,
     /// Rows whose claim somebody else had by the time that they were to be stored; nothing of them was.
@@ -63,6 +71,31 @@ impl FailedRow {
             attempts: row.get("attempts")?,
             at_us: row.get::<Option<i64>>("finished_us")?.unwrap_or_default(),
         })
+    }
+}
+
+/// How many keys are in memory at a time.
+const PAGE: usize = 100_000;
+
+/// How many rows of a part are failed that did not fail in these sessions.
+pub(crate) async fn failed_before(
+    part: Part,
+    database: &Arc<dyn Database>,
+    tables: &Tables,
+    sessions: &[String],
+) -> Result<u64, StoreError> {
+    let (mut failed, mut after) = (0, None::<String>);
+    loop {
+        let page = tables.failed_elsewhere(sessions, after.as_deref(), PAGE);
+        let page = rows_of(database, page).await?;
+        for row in &page {
+            let key: String = column(database.at(), row, "key")?;
+            failed += u64::from(part.has(&key));
+            after = Some(key);
+        }
+        if page.len() < PAGE {
+            return Ok(failed);
+        }
     }
 }
 

@@ -3,13 +3,12 @@
 //! It counts, and fails if the sums do not add up. It rests neither on the primary key that keeps instances
 //! apart nor on the pages that they go through.
 
-use crate::batch::{column, rows_of};
+use crate::batch::{column, keys_of, rows_of};
 use crate::collision::{self, Collision};
 use crate::part::Part;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Database;
-use anabranch_store::database::Statement;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -57,6 +56,8 @@ pub struct Verified {
     pub succeeded: u64,
     /// Rows that failed.
     pub failed: u64,
+    /// Of these, those whose row is not in the source any more.
+    pub failed_gone: u64,
     /// Rows that somebody is at work on.
     pub claimed: u64,
     /// Rows that nobody has begun with.
@@ -75,7 +76,7 @@ pub struct Verified {
 
 impl Verified {
     /// What must not be, in words; nothing if all is well. Rows that are still to be done are no violation,
-    /// unless they are asked for.
+    /// unless they are asked for; rows that have failed are for [`failures`](Self::failures) to say.
     #[must_use]
     pub fn violations(&self, must_be_done: bool) -> Vec<String> {
         let mut said = self.wrong_keys();
@@ -101,6 +102,23 @@ impl Verified {
             said.push(format!("{} rows are not processed yet", self.missing + self.claimed));
         }
         said
+    }
+
+    /// That rows of the source have failed, in words, if any have. That is no violation: they are kept as failed,
+    /// with the reason, until they are tried again. Who wants all rows handled well asks for both.
+    ///
+    /// ```
+    /// use anabranch_batch::Verified;
+    /// let verified = Verified { failed: 2, ..Verified::default() };
+    /// assert_eq!(verified.failures().as_deref(), Some("2 rows have failed"));
+    /// ```
+    #[must_use]
+    pub fn failures(&self) -> Option<String> {
+        match self.failed.saturating_sub(self.failed_gone) {
+            0 => None,
+            1 => Some("1 row has failed".to_owned()),
+            failed => Some(format!("{failed} rows have failed")),
+        }
     }
 
     /// What is wrong with the keys of the source.
@@ -173,11 +191,11 @@ pub(crate) async fn verify(
 ) -> Result<Verified, StoreError> {
     let mut verified = sums(tables, database).await?;
     if verified.keys + verified.null_keys != verified.rows {
-        verified.doubled = keys(database, tables.doubled(EXAMPLES)).await?;
+        verified.doubled = keys_of(database, tables.doubled(EXAMPLES)).await?;
     }
     verified.collisions = collision::all(tables, database, EXAMPLES).await?;
-    verified.unproven = keys(database, tables.unproven(EXAMPLES)).await?;
-    verified.unrecorded = keys(database, tables.unrecorded(EXAMPLES)).await?;
+    verified.unproven = keys_of(database, tables.unproven(EXAMPLES)).await?;
+    verified.unrecorded = keys_of(database, tables.unrecorded(EXAMPLES)).await?;
     let at = database.at();
     for row in rows_of(database, tables.sessions_with_rows()).await? {
         let (session, part) = (column(at, &row, "session")?, column(at, &row, "part")?);
@@ -199,20 +217,13 @@ async fn sums(tables: &Tables, database: &Arc<dyn Database>) -> Result<Verified,
         entry_keys: get("entry_keys")?,
         succeeded: get("of_success")?,
         failed: get("of_failed")?,
+        failed_gone: get("failed_gone")?,
         claimed: get("of_claimed")?,
         missing: get("missing")?,
         gone: get("gone")?,
         history: get("history")?,
         ..Verified::default()
     })
-}
-
-async fn keys(
-    database: &Arc<dyn Database>,
-    statement: Statement,
-) -> Result<Vec<String>, StoreError> {
-    let rows = rows_of(database, statement).await?;
-    rows.iter().map(|row| column(database.at(), row, "key")).collect()
 }
 
 /// Which keys a session has handled, a page of them at a time.
@@ -228,7 +239,7 @@ async fn of_session(
     let mut after: Option<String> = None;
     loop {
         let page = tables.keys_of((&session, &part), after.as_deref(), PAGE);
-        let page = keys(database, page).await?;
+        let page = keys_of(database, page).await?;
         for key in &page {
             partitions.insert(match fixed {
                 Ok(Part::Fixed { count, hashed, .. }) => Part::index(key, count, hashed),

@@ -2,7 +2,7 @@
 
 use crate::output;
 use crate::target::Target;
-use anabranch::{Append, Appended, Expected, Log, NewEvent, StreamId};
+use anabranch::{Append, Appended, Expected, Log, NewEvent, Position, StreamId};
 use anyhow::Context;
 use clap::Args;
 use serde::Deserialize;
@@ -125,7 +125,9 @@ impl AppendEvent {
         let line = self.into_line()?;
         let stream = line.stream.clone();
         let append = Append::new().to(&stream, expected, [line.into_event()]);
-        print(&log.append_all(append).await?, json)
+        let appended = log.append_all(append).await?;
+        let done = || format!("the event was appended at position {}", last_position(&appended));
+        output::of_work(print(&appended, json), done)
     }
 
     fn into_line(self) -> anyhow::Result<Line> {
@@ -176,7 +178,14 @@ impl AppendEvent {
     async fn append_batch(&self, log: &Log, append: Append, last: usize) -> anyhow::Result<()> {
         let appended = log.append_all(append).await;
         let up_to = || format!("nothing from the batch that ends with line {last} was stored");
-        print(&appended.with_context(up_to)?, self.json)
+        let appended = appended.with_context(up_to)?;
+        let done = || {
+            let at = last_position(&appended);
+            format!(
+                "the lines up to {last} were appended, the last at position {at}; nothing behind them was"
+            )
+        };
+        output::of_work(print(&appended, self.json), done)
     }
 }
 
@@ -207,6 +216,10 @@ impl Line {
         }
         event
     }
+}
+
+fn last_position(appended: &Appended) -> Position {
+    appended.events().last().map_or(Position::START, |recorded| recorded.position)
 }
 
 fn print(appended: &Appended, json: bool) -> anyhow::Result<()> {

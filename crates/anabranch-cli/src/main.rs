@@ -72,7 +72,7 @@ mod workers;
 
 use anabranch::batch::BatchError;
 use anabranch::{AppendError, ImportError, RebuildError, ReplayError, StoreError};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cut_short::CutShort;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -136,7 +136,7 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| refuse(&error));
+    let arguments = parse().unwrap_or_else(|error| refuse(&error));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -155,6 +155,15 @@ async fn main() -> ExitCode {
             cut.map_or(ExitCode::FAILURE, CutShort::code)
         }
     }
+}
+
+/// Reads the arguments, and says which settings of others are not read.
+fn parse() -> Result<Arguments, clap::Error> {
+    let matches = Arguments::command().try_get_matches()?;
+    let arguments = Arguments::from_arg_matches(&matches);
+    let arguments = arguments.map_err(|error| error.format(&mut Arguments::command()))?;
+    target::say_what_is_not_read(&matches);
+    Ok(arguments)
 }
 
 /// Says what is wrong with the arguments. A URL in the wrong place is not repeated: it may hold a password.

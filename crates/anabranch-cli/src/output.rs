@@ -2,6 +2,7 @@
 //! standard error. Neither need have a reader: `println!` and `eprintln!` panic without one.
 
 use anabranch::Event;
+use anyhow::Context;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::{Arguments, Display, Write as _};
@@ -47,8 +48,17 @@ pub(crate) fn print(text: Arguments<'_>) -> anyhow::Result<()> {
             CLOSED.store(true, Ordering::Relaxed);
             Ok(())
         }
-        written => Ok(written?),
+        written => written.context("standard output could not be written"),
     }
+}
+
+/// What was printed of work that is done: where that could not be written, the error says what was done, so that
+/// nobody repeats it.
+pub(crate) fn of_work(
+    printed: anyhow::Result<()>,
+    done: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    printed.map_err(|error| anyhow::anyhow!("{error:#}; {}", done()))
 }
 
 /// Whether nobody reads what is printed any more, so that a command which only prints may end.

@@ -1,7 +1,8 @@
 //! Which log a command works on.
 
 use anabranch::{Consumers, HashRule, Log, Namespace, Options, StoreError};
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 
 const URL: &str = "ANABRANCH_URL";
 const DEFAULT_URL: &str = "sqlite:anabranch.db";
@@ -40,7 +41,10 @@ impl MaybeTarget {
     /// The log that is named, or the one that other commands would work on.
     pub(crate) fn or_default(&self) -> Target {
         let url = self.url.clone().or_else(|| std::env::var(URL).ok());
-        let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
+        let url = url.unwrap_or_else(|| {
+            say_if_others_are_named();
+            DEFAULT_URL.to_owned()
+        });
         Target { url, namespace: self.namespace.clone() }
     }
 }
@@ -64,6 +68,27 @@ impl Target {
     /// The consumers of the log as it is; it must be there.
     pub(crate) async fn consumers(&self) -> Result<Consumers, StoreError> {
         Ok(Consumers::of(&self.connect().await?))
+    }
+}
+
+/// Many programs read their database from `DATABASE_URL`, and this one does not: who has set it is told, if this command
+/// takes the default because nothing else is named.
+pub(crate) fn say_what_is_not_read(mut matches: &ArgMatches) {
+    while let Some((_, of_subcommand)) = matches.subcommand() {
+        matches = of_subcommand;
+    }
+    let has_url = matches.ids().any(|id| id == "url");
+    if has_url && matches.value_source("url") == Some(ValueSource::DefaultValue) {
+        say_if_others_are_named();
+    }
+}
+
+/// Not its value: that may hold a password.
+fn say_if_others_are_named() {
+    if std::env::var_os("DATABASE_URL").is_some() {
+        say!(
+            "note: DATABASE_URL is not read; this is {DEFAULT_URL}. Name another by --url or {URL}"
+        );
     }
 }
 

@@ -116,3 +116,24 @@ fn what_is_no_key_of_a_strategy_is_refused() {
     assert!(refused(&["x", "--strategy", "shard"], 2).contains("use entity, customer"));
     assert!(refused(&["x", "--strategy", "saga", "--consumer", "c"], 2).contains("--consumer"));
 }
+
+#[test]
+fn a_key_that_is_no_integer_is_said_to_go_by_its_hash() {
+    let here = tempfile::tempdir().unwrap();
+    let text = |arguments: &[&str]| {
+        let all = [&["partition", "explain", "--rule", "integer"], arguments].concat();
+        stdout(&run(here.path(), &all))
+    };
+    let said = text(&["abc"]);
+    assert!(
+        said.contains("slot       971 = fnv1a of `abc` % 5040: it is no integer, so by fnv1a"),
+        "{said}"
+    );
+    let said = text(&["Order:abc"]);
+    assert!(said.contains("971 = fnv1a of `abc` % 5040: it is no integer"), "{said}");
+    assert!(said.contains("a stream has the slot of its id"), "{said}");
+    assert_eq!(explain(here.path(), &["--rule", "integer", "abc"])["hashed_by"], "fnv1a");
+    let said = text(&["--", "-1"]);
+    assert!(said.contains("slot       5039 = integer of `-1` % 5040"), "{said}");
+    assert_eq!(explain(here.path(), &["--rule", "integer", "41"])["hashed_by"], "integer");
+}

@@ -2,8 +2,9 @@
 
 use super::{Tables, state};
 use crate::import::Finished;
+use crate::source::Source;
 use anabranch_store::database::Statement;
-use anabranch_store::params;
+use anabranch_store::{Value, params};
 
 /// The part of entries that were imported.
 pub(crate) const IMPORTED: &str = "imported";
@@ -31,6 +32,36 @@ impl Tables {
              batch_finished_keys WHERE key IS NOT NULL EXCEPT SELECT {text} FROM {source} AS s) AS x) AS gone \
              FROM batch_finished_keys"
         );
+        Statement::query(select, vec![])
+    }
+
+    /// The next of those that are not in the source.
+    pub(crate) fn gone(&self, finished: &Finished, after: Option<&str>, limit: usize) -> Statement {
+        let (keys, source) = (self.keys_of_finished(finished), &self.source.from);
+        let text = self.key_text();
+        let mut values = params![limit];
+        values.extend(after.map(Value::from));
+        let beyond = if after.is_some() { " AND key > $2" } else { "" };
+        let select = format!(
+            "WITH batch_finished_keys AS ({keys}) SELECT key FROM batch_finished_keys WHERE key IS NOT \
+             NULL{beyond} EXCEPT SELECT {text} AS key FROM {source} AS s ORDER BY key LIMIT $1"
+        );
+        Statement::query(select, values)
+    }
+
+    /// Which of some keys the source has.
+    pub(crate) fn in_source(&self, keys: &[&str]) -> Statement {
+        let (source, text) = (&self.source.from, self.key_text());
+        let any = self.is_any(&text, 1);
+        let keys = keys.iter().map(Value::from).collect();
+        Statement::query(format!("SELECT {text} AS key FROM {source} AS s WHERE {any}"), vec![keys])
+    }
+
+    /// Some key of the source, as the log has it.
+    pub(crate) fn any_key_text(&self) -> Statement {
+        let (Source { from, key, .. }, text) = (&self.source, self.key_text());
+        let select =
+            format!("SELECT {text} AS key FROM {from} AS s WHERE s.{key} IS NOT NULL LIMIT 1");
         Statement::query(select, vec![])
     }
 

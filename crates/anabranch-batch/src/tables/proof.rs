@@ -22,10 +22,35 @@ impl Tables {
              WHERE job = $1) AS l, \
              (SELECT count(*) AS gone FROM (SELECT key FROM {log} WHERE job = $1 EXCEPT \
              SELECT {text} FROM {from} AS s) AS x) AS g, \
+             (SELECT count(*) AS failed_gone FROM (SELECT key FROM {log} WHERE job = $1 AND state = '{}' EXCEPT \
+             SELECT {text} FROM {from} AS s) AS y) AS f, \
              (SELECT count(*) AS history FROM {history} WHERE job = $1) AS h",
-            states.join(", ")
+            states.join(", "),
+            state::FAILED
         );
         Statement::query(select, params![self.job.as_str()])
+    }
+
+    /// The next keys of rows that are failed, and not by these sessions. A row that is not in the source any more
+    /// cannot be tried again.
+    pub(crate) fn failed_elsewhere(
+        &self,
+        sessions: &[String],
+        after: Option<&str>,
+        limit: usize,
+    ) -> Statement {
+        let (log, from, text) = (&self.log, &self.source.from, self.key_text());
+        let sessions = sessions.iter().map(Value::from).collect();
+        let mut values = vec![self.job.as_str().into(), limit.into(), sessions];
+        values.extend(after.map(Value::from));
+        let beyond = if after.is_some() { " AND l.key > $4" } else { "" };
+        let select = format!(
+            "SELECT l.key AS key FROM {log} AS l WHERE l.job = $1 AND l.state = '{}' AND NOT ({}) AND \
+             l.key IN (SELECT {text} FROM {from} AS s){beyond} ORDER BY l.key LIMIT $2",
+            state::FAILED,
+            self.is_any("l.session", 3)
+        );
+        Statement::query(select, values)
     }
 
     /// Who has handled keys that were handled well more than once: the first few of these keys.

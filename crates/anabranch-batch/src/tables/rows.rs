@@ -79,6 +79,11 @@ impl Tables {
         Statement::query(format!("SELECT s.{key} AS batch_key FROM {from} AS s LIMIT 1"), vec![])
     }
 
+    /// Some row, if there is one.
+    pub(crate) fn any_row(&self) -> Statement {
+        Statement::query(format!("SELECT s.* FROM {} AS s LIMIT 1", self.source.from), vec![])
+    }
+
     /// Of what kinds the keys are. PostgreSQL says it of the column, which may be of a domain; SQLite of the
     /// values, since a column may hold any.
     pub(crate) fn kinds(&self) -> Statement {

@@ -13,6 +13,8 @@ use tokio::process::{Child, Command};
 const MAX_SAID: usize = 8 * 1024;
 /// How long the answer for a page may be.
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
+/// How long what a program has said is read after its end, if somebody else holds its output.
+const AFTER_ITS_END: Duration = Duration::from_millis(100);
 
 pub(super) struct CommandHandler {
     program: String,
@@ -94,9 +96,11 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-/// Writes, reads and waits at the same time: no pipe may fill up.
+/// Writes, reads and waits at the same time: no pipe may fill up. It ends with the program: what that has left in the
+/// background may hold its pipes for as long as it likes.
 async fn talk(mut child: Child, input: String) -> Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (mut answer, mut said) = (Vec::new(), Vec::new());
     let write = async {
         if let Some(mut stdin) = stdin {
             // A program need not read what it does not care for.
@@ -104,20 +108,41 @@ async fn talk(mut child: Child, input: String) -> Result<(ExitStatus, Vec<u8>, V
             let _ = stdin.write_all(b"\n").await;
         }
     };
-    let ((), answer, said) = tokio::join!(write, tail(stdout, MAX_ANSWER), tail(stderr, MAX_SAID));
-    Ok((child.wait().await?, answer?, said?))
+    let status = {
+        let talking = async {
+            let (answered, told) =
+                (tail(stdout, &mut answer, MAX_ANSWER), tail(stderr, &mut said, MAX_SAID));
+            let ((), answered, told) = tokio::join!(write, answered, told);
+            answered.and(told)
+        };
+        tokio::pin!(talking);
+        tokio::select! {
+            talked = &mut talking => {
+                talked?;
+                child.wait().await?
+            }
+            status = child.wait() => {
+                let status = status?;
+                // What it has said itself is there by now.
+                if let Ok(talked) = tokio::time::timeout(AFTER_ITS_END, talking).await {
+                    talked?;
+                }
+                status
+            }
+        }
+    };
+    Ok((status, answer, said))
 }
 
 /// Reads to the end, and keeps the last of it.
-async fn tail(from: Option<impl AsyncRead + Unpin>, most: usize) -> Result<Vec<u8>> {
-    let Some(mut from) = from else { return Ok(Vec::new()) };
-    let mut kept = Vec::new();
-    while from.read_buf(&mut kept).await? > 0 {
+async fn tail(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, most: usize) -> Result<()> {
+    let Some(mut from) = from else { return Ok(()) };
+    while from.read_buf(kept).await? > 0 {
         if kept.len() > 2 * most {
             kept.drain(..kept.len() - most);
         }
     }
-    Ok(kept)
+    Ok(())
 }
 
 /// The words of a command line; quotes hold words together.

@@ -14,19 +14,23 @@ const WIDTH: usize = 24;
 /// A bar on a terminal, a line every few seconds elsewhere.
 pub(super) struct Display {
     job: String,
+    is_quiet: bool,
     is_terminal: bool,
     /// When it has written last.
     last: Mutex<Option<Instant>>,
 }
 
 impl Display {
-    pub(super) fn new(job: &str) -> Self {
+    pub(super) fn new(job: &str, is_quiet: bool) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
-        Self { job: job.to_owned(), is_terminal, last: Mutex::new(None) }
+        Self { job: job.to_owned(), is_quiet, is_terminal, last: Mutex::new(None) }
     }
 
     /// Says what this instance is there for.
     pub(super) fn begin(&self, part: Part, workers: usize) {
+        if self.is_quiet {
+            return;
+        }
         let workers = output::count(workers as u64, "worker");
         say!("{}: {}, {workers}", self.job, part_text(part));
         if let Ok(mut last) = self.last.lock() {
@@ -48,6 +52,9 @@ impl Display {
 
     /// Says why it goes on for a while.
     pub(super) fn told(&self) {
+        if self.is_quiet {
+            return;
+        }
         self.end();
         say!("{}: told to stop; finishing what was begun", self.job);
     }
@@ -101,6 +108,22 @@ fn time(time: Duration) -> String {
 
 /// Prints what came of it.
 pub(super) fn summary(job: &str, part: Part, summary: &Summary, json: bool) -> anyhow::Result<()> {
+    output::of_work(print(job, part, summary, json), || {
+        format!("the batch has ended: {}", counts(summary))
+    })
+}
+
+/// How many rows went well, and how many did not.
+fn counts(summary: &Summary) -> String {
+    let rows = output::count(summary.succeeded + summary.failed, "row");
+    let before = match summary.failed_before {
+        0 => String::new(),
+        rows => format!(", {rows} failed before"),
+    };
+    format!("{rows}, {} failed{before}", summary.failed)
+}
+
+fn print(job: &str, part: Part, summary: &Summary, json: bool) -> anyhow::Result<()> {
     let rows = summary.succeeded + summary.failed;
     let seconds = summary.took_ms as f64 / 1e3;
     let rate = (rows as f64 / seconds.max(0.001)).round();
@@ -123,9 +146,8 @@ pub(super) fn summary(job: &str, part: Part, summary: &Summary, json: bool) -> a
         attempts => format!(", {}", output::count(attempts, "further attempt")),
     };
     let text = format!(
-        "{job}: {}, {} failed{again}{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
-        output::count(rows, "row"),
-        summary.failed,
+        "{job}: {}{again}{lost}, {rate:.0} rows/s, {seconds:.1} s, {}, session {}",
+        counts(summary),
         part_text(part),
         summary.sessions.join(", ")
     );

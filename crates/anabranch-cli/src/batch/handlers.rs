@@ -13,6 +13,9 @@ use std::time::Duration;
 #[derive(Args)]
 pub(super) struct Way {
     /// Run a statement for each row; :COLUMN stands for a value of the row
+    ///
+    /// One that the database would refuse for any row (a table or a column that is not there, a wrong word) is
+    /// refused before a row is claimed.
     #[arg(
         long,
         value_name = "SQL",
@@ -119,6 +122,13 @@ impl RowHandler for Handler {
         match self {
             Self::Sql(sql) => sql.columns(),
             Self::Command(_) | Self::Webhook(_) => &[],
+        }
+    }
+
+    fn statement(&self) -> Option<&str> {
+        match self {
+            Self::Sql(sql) => sql.statement(),
+            Self::Command(_) | Self::Webhook(_) => None,
         }
     }
 

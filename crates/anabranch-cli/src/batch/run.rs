@@ -5,8 +5,9 @@ use super::display::{self, Display};
 use super::handlers::{Handler, Way};
 use crate::output;
 use anabranch::Options;
-use anabranch::batch::Part;
+use anabranch::batch::{Part, Summary};
 use clap::Args;
+use std::env;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,9 +32,9 @@ const MAX_DEFAULT_SESSIONS: usize = 16;
 /// A row that fails is kept as failed, with the reason, and the others go on. On Ctrl-C or SIGTERM the rows
 /// that were begun are finished, and the others given back.
 ///
-/// Exit codes: 0 done, or stopped when told to; 1 rows failed in this run (`batch failed` lists them,
-/// --retry-failed tries them again, --allow-failures makes it 0), or it was refused or stopped by an error;
-/// 2 wrong arguments.
+/// Exit codes: 0 done, or stopped when told to; 1 rows have failed, in this run or before it (`batch failed` lists
+/// them, --retry-failed tries them again, --allow-failures makes it 0), or it was refused or stopped by an error; 2
+/// wrong arguments. With --instance-id it is about the rows of that part.
 #[derive(Args)]
 pub(crate) struct Run {
     #[command(flatten)]
@@ -85,7 +86,7 @@ pub(crate) struct Run {
     #[arg(long)]
     retry_failed: bool,
 
-    /// Exit with 0 also if rows failed: they are kept as failed, and a warning says how many
+    /// Exit with 0 also if rows have failed, now or before: they are kept as failed, and a warning says how many
     #[arg(long)]
     allow_failures: bool,
 
@@ -102,6 +103,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     sessions: Option<u16>,
 
+    /// Say nothing on standard error but errors and warnings
+    #[arg(short, long)]
+    quiet: bool,
+
     /// Print the summary as a JSON object
     #[arg(long)]
     json: bool,
@@ -114,9 +119,11 @@ impl Run {
             !self.hash || part != Part::Elastic,
             "--hash is for parts; give --instance-id and --instance-count, or leave it out"
         );
+        if part == Part::Elastic && !self.quiet {
+            say_if_parts_are_named();
+        }
         let handler = Handler::of(&self.way, &self.job.job)?;
-        let display = Arc::new(Display::new(&self.job.job));
-        let seen = Arc::clone(&display);
+        let display = Arc::new(Display::new(&self.job.job, self.quiet));
         let mut batch = self
             .job
             .batch()
@@ -126,8 +133,11 @@ impl Run {
             .retry_failed(self.retry_failed)
             .retry(self.way.retry())
             .lease(self.lease)
-            .accept_source(self.accept_source)
-            .observe(move |progress| seen.show(progress));
+            .accept_source(self.accept_source);
+        if !self.quiet {
+            let seen = Arc::clone(&display);
+            batch = batch.observe(move |progress| seen.show(progress));
+        }
         if self.assume_unique {
             batch = batch.assume_unique();
         }
@@ -151,19 +161,43 @@ impl Run {
         display.end();
         let ran = ran?;
         display::summary(&self.job.job, part, &ran, self.json)?;
-        if ran.failed > 0 {
-            let (job, failed) = (self.job.arguments(), output::count(ran.failed, "row"));
+        let Summary { failed, failed_before, .. } = ran;
+        if failed + failed_before > 0 {
+            let job = self.job.arguments();
+            let rows = match (failed, failed_before) {
+                (_, 0) => format!("{} failed", output::count(failed, "row")),
+                (0, _) => format!("{} failed before", output::count(failed_before, "row")),
+                _ => format!(
+                    "{} failed, {failed_before} failed before",
+                    output::count(failed, "row")
+                ),
+            };
+            let them = if failed + failed_before == 1 { "it" } else { "them" };
             let (weight, code) = match self.allow_failures {
                 true => ("warning", ExitCode::SUCCESS),
                 false => ("error", ExitCode::FAILURE),
             };
             say!(
-                "{weight}: {failed} failed; `anabranch batch failed {job}` lists them, and \
-                       --retry-failed tries them again"
+                "{weight}: {rows}; `anabranch batch failed {job}` lists {them}, and --retry-failed tries {them} \
+                 again"
             );
             return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Workers read these; a batch has names of its own, and would run elastic without a word.
+fn say_if_parts_are_named() {
+    let names = ["PARTITION_KEY", "PARTITION_INDEX", "TOTAL_PARTITIONS"];
+    let set: Vec<&str> = names.into_iter().filter(|name| env::var_os(name).is_some()).collect();
+    if !set.is_empty() {
+        let is = if set.len() == 1 { "is" } else { "are" };
+        say!(
+            "note: {} {is} not read by a batch, which shares all rows by claims; for a part of them set \
+             ANABRANCH_INSTANCE_ID and ANABRANCH_INSTANCE_COUNT",
+            set.join(" and ")
+        );
     }
 }
 

@@ -14,16 +14,20 @@ use std::process::ExitCode;
 ///
 /// Exits with 1 if the sums do not add up: rows share a key or have none, rows are not as many as entries and
 /// rows without one, successes are not as many as the history has. Also if a row was handled well twice (it says
-/// by which sessions, on which machines), a success has no proof, or a session has rows of another's part. Entries whose row is not in the source any
-/// more are counted as gone, with a remark: that is no error.
+/// by which sessions, on which machines), a success has no proof, or a session has rows of another's part. Entries
+/// whose row is not in the source any more are counted as gone, with a remark: that is no error.
 #[derive(Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
     job: Job,
 
-    /// Exit with 1 also if rows are not processed yet
+    /// Exit with 1 also if rows are not processed yet, or have failed
     #[arg(long)]
     complete: bool,
+
+    /// With --complete: take rows that have failed for processed
+    #[arg(long, requires = "complete")]
+    allow_failures: bool,
 
     /// Print one JSON object
     #[arg(long)]
@@ -34,7 +38,10 @@ impl Verify {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.job.target.connect().await?;
         let verified = self.job.batch().verify(&log).await?;
-        let violations = verified.violations(self.complete);
+        let mut violations = verified.violations(self.complete);
+        if self.complete && !self.allow_failures {
+            violations.extend(verified.failures());
+        }
         if self.json {
             let mut object = serde_json::to_value(&verified)?;
             object["violations"] = json!(violations);

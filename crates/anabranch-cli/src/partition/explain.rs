@@ -64,6 +64,8 @@ struct Explanation {
     /// What is hashed; nothing if all events are one sequence.
     hashed: Option<String>,
     rule: HashRule,
+    /// What the rule comes to for this key: by `integer`, what is no integer is hashed.
+    hashed_by: Option<HashRule>,
     slot: Slot,
     partitions: Vec<Place>,
     consumer: Option<Owned>,
@@ -114,6 +116,7 @@ impl Explain {
         }
         let hashed = hashed(&self.key, strategy.unwrap_or_else(|| looks_like(&self.key)))?;
         let slot = hashed.as_deref().map_or(Slot::ZERO, |hashed| rule.slot(hashed));
+        let hashed_by = hashed.as_deref().map(|hashed| really(rule, hashed));
         let totals = self.total.map_or(TOTALS.to_vec(), |total| vec![total]);
         let place = |total| -> anyhow::Result<Place> {
             let partition = FixedPartition::new(slot.get() % total, total)?;
@@ -125,20 +128,28 @@ impl Explain {
             Some((log, name, strategy)) => Some(owned(&log, name, strategy, slot).await?),
             None => None,
         };
-        Ok(Explanation { key: self.key.clone(), hashed, rule, slot, partitions, consumer })
+        let key = self.key.clone();
+        Ok(Explanation { key, hashed, rule, hashed_by, slot, partitions, consumer })
     }
 
     fn print(&self, explanation: &Explanation) -> anyhow::Result<()> {
-        let Explanation { key, hashed, rule, slot, partitions, consumer } = explanation;
+        let Explanation { key, hashed, rule, slot, partitions, consumer, .. } = explanation;
+        let by = explanation.hashed_by.unwrap_or(*rule);
+        let mut why = Vec::new();
+        if by != *rule {
+            why.push(format!("it is no {rule}, so by {by}"));
+        }
+        if hashed.as_ref().is_some_and(|hashed| hashed != key) {
+            why.push("a stream has the slot of its id, without the category".to_owned());
+        }
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
         output::line(format_args!("key        {key}"))?;
         match hashed {
-            Some(hashed) if hashed == key => {
-                output::line(format_args!("slot       {slot} = {rule} of `{key}` % {SLOTS}"))?;
+            Some(hashed) => {
+                output::line(format_args!(
+                    "slot       {slot} = {by} of `{hashed}` % {SLOTS}{why}"
+                ))?;
             }
-            Some(hashed) => output::line(format_args!(
-                "slot       {slot} = {rule} of `{hashed}` % {SLOTS}: a stream has the slot of its id, \
-                 without the category"
-            ))?,
             None => {
                 output::line("slot       0: all events of a consumer by global are one sequence")?
             }
@@ -181,6 +192,14 @@ fn print_places(places: &[Place]) -> anyhow::Result<()> {
         table.row([total.to_string(), index.to_string(), reader.clone().unwrap_or_default()]);
     }
     table.print()
+}
+
+/// The rule that a key really goes by.
+fn really(rule: HashRule, key: &str) -> HashRule {
+    match rule {
+        HashRule::Integer if HashRule::integer(key, u32::from(SLOTS)).is_none() => HashRule::Fnv1a,
+        rule => rule,
+    }
 }
 
 /// What begins every key of a dynamic consistency boundary.

@@ -67,11 +67,11 @@ impl Enqueue {
         }
         let (pool, log) = (&self.pool, self.target.connect().await?);
         let enqueued = Tasks::of(&log, pool).enqueue(task).await?;
-        if self.json {
-            output::json(&json!({ "id": enqueued.id, "is_new": enqueued.is_new }))?;
-        } else {
-            output::line(enqueued.id)?;
-        }
+        let printed = match self.json {
+            true => output::json(&json!({ "id": enqueued.id, "is_new": enqueued.is_new })),
+            false => output::line(enqueued.id),
+        };
+        output::of_work(printed, || format!("the task was enqueued as {}", enqueued.id))?;
         if !enqueued.is_new {
             say!("it was there already, and stays as it is");
         }

@@ -7,6 +7,40 @@ on_both! {
     uneven_parts_are_named,
     what_cannot_run_is_refused,
     the_command_that_lists_what_failed_can_be_typed,
+    parts_of_other_programs_are_not_taken_for_ours,
+    a_quiet_run_says_errors_only,
+}
+
+async fn parts_of_other_programs_are_not_taken_for_ours(rows: Rows) {
+    rows.add(1..=3).await;
+    let source = rows.table("source");
+    let run = |before: &str, more: &str| {
+        let run =
+            format!("anabranch batch run --source {source} --key id --job job --command true");
+        let schema = rows.schema();
+        let output = rows.shell(&format!("{before} {run} --target-schema {schema} {more}"));
+        stdout(&output);
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = run("PARTITION_KEY=1 TOTAL_PARTITIONS=3", "");
+    let names = ["PARTITION_KEY", "ANABRANCH_INSTANCE_ID", "ANABRANCH_INSTANCE_COUNT"];
+    assert!(names.iter().all(|name| said.contains(name)), "{said}");
+    assert!(!run("", "").contains("PARTITION_KEY"));
+    let numbered = "--instance-id 1 --instance-count 3";
+    assert!(!run("PARTITION_KEY=1 TOTAL_PARTITIONS=3", numbered).contains("PARTITION_KEY"));
+    rows.drop().await;
+}
+
+async fn a_quiet_run_says_errors_only(rows: Rows) {
+    rows.add(1..=3).await;
+    let output = rows.batch("run", &["--quiet", "--command", "true"]);
+    assert!(stdout(&output).contains("3 rows, 0 failed"), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    rows.add(4..=4).await;
+    let output = rows.batch("run", &["-q", "--command", "false"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("error: 1 row failed") && said.lines().count() == 1, "{said}");
+    rows.drop().await;
 }
 
 async fn the_command_that_lists_what_failed_can_be_typed(rows: Rows) {

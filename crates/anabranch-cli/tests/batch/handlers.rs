@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 on_both! {
     rows_that_fail_are_listed_and_retried,
     a_program_handles_rows,
+    a_program_ends_though_it_has_left_something_behind,
     a_webhook_handles_rows,
     a_webhook_that_asks_to_wait_is_tried_again,
 }
@@ -90,6 +91,34 @@ async fn a_program_handles_rows(rows: Rows) {
     let page = "sh -c 'tr -cd { | sed s/{/null,/g | sed s/^/[/ | sed s/,$/]/'";
     assert!(again(page, &per_page).is_empty());
     assert!(rows.verify(&["--complete"]).1);
+    rows.drop().await;
+}
+
+/// What it has left in the background holds its output, and may do so for long.
+async fn a_program_ends_though_it_has_left_something_behind(rows: Rows) {
+    rows.add(1..=2).await;
+    let left = |program: &str| format!("sh -c '{program}'");
+    let short = ["--timeout", "20"];
+    let run = |program: &str, more: &[&str]| {
+        let started = std::time::Instant::now();
+        let arguments = ["--retry-failed", "--command", &left(program)];
+        let summary = rows.run(&[&arguments[..], &short, more].concat());
+        assert!(started.elapsed().as_secs() < 15, "it has waited: {summary}");
+        summary
+    };
+    let said = "cat >/dev/null; sleep 60 & echo $! >> left; echo no name >&2; exit 3";
+    assert_eq!(run(said, &[])["failed"], 2);
+    assert_eq!(failed(&rows)[0]["error"], "no name");
+    let page = "sleep 60 & echo $! >> left; tr -cd { | sed s/{/null,/g | sed s/^/[/ | sed s/,$/]/";
+    assert_eq!(run(page, &["--per-page", "--workers", "1"])["succeeded"], 2);
+    rows.add(3..=4).await;
+    // Nor need anybody read what it is told.
+    rows.sql(&format!("UPDATE {} SET name = '{}'", rows.table("source"), "x".repeat(200_000)))
+        .await;
+    let unread = "sleep 60 <&0 & echo $! >> left; exit 0";
+    assert_eq!(run(unread, &[])["succeeded"], 2);
+    assert!(rows.verify(&["--complete"]).1);
+    rows.shell("kill $(cat left)");
     rows.drop().await;
 }
 

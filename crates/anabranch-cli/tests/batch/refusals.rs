@@ -6,6 +6,8 @@ use crate::table::Rows;
 on_both! {
     a_program_that_is_not_there_is_refused,
     a_column_that_is_not_there_is_refused,
+    a_statement_that_can_never_work_is_refused,
+    a_statement_that_fails_for_some_rows_is_not_refused,
     a_log_table_of_somebody_else_is_refused,
 }
 
@@ -56,6 +58,51 @@ async fn a_column_that_is_not_there_is_refused(rows: Rows) {
     // Also where there is no row yet.
     rows.sql(&format!("DELETE FROM {source}")).await;
     assert!(failure(&rows.batch("run", &["--sql", &sql]), 1).contains("has no column `nmae`"));
+    rows.drop().await;
+}
+
+async fn a_statement_that_can_never_work_is_refused(rows: Rows) {
+    rows.add(1..=3).await;
+    let effects = rows.table("effects");
+    for (sql, says) in [
+        (format!("INSERT INTO {effects}x (id, name) VALUES (:id, :name)"), "effectsx"),
+        (format!("insert INTO {effects} (id, nome) VALUES (:id, :name)"), "nome"),
+        (format!("INSERT INT {effects} (id) VALUES (:id)"), "syntax error"),
+        (format!("UPDATE {effects} SET name = no_such_function(:name)"), "no_such_function"),
+        (format!("DELETE FROM {effects} WHERE nr = :id"), "nr"),
+        (format!("INSERT INTO {effects} (id, name) VALUES (:id)"), "columns"),
+        ("WITH a AS (SELECT :id AS id) SELECT * FROM b".to_owned(), "b"),
+    ] {
+        let said = failure(&rows.batch("run", &["--sql", &sql]), 1);
+        let begin = sql.split(" :").next().unwrap().split("(:").next().unwrap();
+        assert!(said.contains("is refused") && said.contains(begin), "{said}");
+        assert!(said.contains(says) && said.contains("--sql"), "{said}");
+        assert!(!said.contains("EXPLAIN"), "that is not theirs: {said}");
+    }
+    is_untouched(&rows).await;
+    assert_eq!(rows.run(&["--sql", &rows.copy()])["succeeded"], 3);
+    rows.drop().await;
+}
+
+/// What the database says of a row is about that row.
+async fn a_statement_that_fails_for_some_rows_is_not_refused(rows: Rows) {
+    rows.add(0..=3).await;
+    let effects = rows.table("effects");
+    let divide = format!("INSERT INTO {effects} (id, name) SELECT 6 / CAST(:id AS bigint), :name");
+    rows.sql(&format!("UPDATE {} SET name = 'bad' WHERE id = 0", rows.table("source"))).await;
+    let summary = rows.run(&["--sql", &divide]);
+    assert_eq!((&summary["succeeded"], &summary["failed"]), (&3.into(), &1.into()));
+    // Nor what it says of rows that are not there.
+    if rows.is_postgres() {
+        let must = rows.table("must_be_named");
+        rows.sql(&format!(
+            "CREATE FUNCTION {must} (name text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF name IS \
+             NULL THEN RAISE 'no name'; END IF; RETURN name || '!'; END $$"
+        ))
+        .await;
+        let sql = format!("INSERT INTO {effects} (id, name) VALUES (:id, {must}(:name))");
+        assert_eq!(rows.run(&["--log-table", "other", "--sql", &sql])["succeeded"], 4);
+    }
     rows.drop().await;
 }
 

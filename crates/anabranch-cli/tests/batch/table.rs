@@ -57,6 +57,15 @@ impl Rows {
         }
     }
 
+    /// Where its tables are, on PostgreSQL.
+    pub fn schema(&self) -> &str {
+        &self.namespace
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        self.url.starts_with("postgres")
+    }
+
     pub async fn sql(&self, sql: &str) -> Vec<Row> {
         let run = vec![Statement::query(sql.to_owned(), vec![])];
         let answers = self.log.store().database().begin().run(run, End::Commit).await;
@@ -211,7 +220,7 @@ impl Running {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let summary: Value = serde_json::from_slice(&output.stdout).expect(&said);
         // Rows that failed are no success for a script.
-        let code = i32::from(summary["failed"] != 0);
+        let code = i32::from(summary["failed"] != 0 || summary["failed_before"] != 0);
         assert_eq!(output.status.code(), Some(code), "{summary} {said}");
         summary
     }

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 pub fn anabranch(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     command.current_dir(directory).env_remove("ANABRANCH_URL").env_remove("RUST_LOG");
+    command.env_remove("DATABASE_URL");
     command
 }
 
