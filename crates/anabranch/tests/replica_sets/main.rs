@@ -16,10 +16,13 @@ mod load;
 mod outages;
 mod outages_joined;
 mod outages_of_others;
+mod outages_said;
 mod proxy;
 mod reasons;
 mod recreate;
 mod rolling_rebuilds;
+#[path = "../consumers/said.rs"]
+mod said;
 mod sets_apart;
 #[path = "../consumers/support.rs"]
 mod support;
