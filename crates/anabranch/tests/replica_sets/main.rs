@@ -4,6 +4,7 @@
 
 mod abilities;
 mod bad_moments;
+mod closing;
 mod crew;
 mod deaths;
 mod different_programs;
