@@ -5,7 +5,7 @@ use crate::target::Target;
 use crate::tasks::number;
 use anabranch::{
     ConsumerStatus, Consumers, CursorStatus, Owner, PoolCounts, Position, Reason, TaskState, Tasks,
-    WorkerStatus,
+    UnrunPool, WorkerStatus,
 };
 use clap::Args;
 use serde::Serialize;
@@ -24,9 +24,10 @@ pub(crate) const POOL: &str = "pool";
 /// Pools have no position in the log: of them it counts tasks. PARKED are the dead, which wait for somebody
 /// (`anabranch tasks list POOL`), and the held: they have not failed, but wait behind a dead task of their
 /// key, or their key is paused. STATE says when a pool is at its limit (`max_parallelism`): more workers do
-/// not help then.
+/// not help then. A pool that has tasks and that no worker has ever run is shown too: its name may be misspelled
+/// where tasks are enqueued.
 ///
-/// With a name also its cursors: which slots are done up to where, who owns them, and by name why one
+/// With a name also whether no event of the log matches what it asks for, and its cursors: which slots are done up to where, who owns them, and by name why one
 /// does not advance: it stands beyond the log (no lag is shown then), no worker runs it or can, it is about
 /// to change hands, its lane is blocked by a backend of the database, its handler fails, keys are parked or
 /// wait for their next attempt, no wakes arrive.
@@ -52,7 +53,22 @@ struct Line<'a> {
     /// Of a pool.
     #[serde(flatten)]
     tasks: Option<OpenTasks>,
+    /// Looked for only if one consumer is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unmatched: Option<String>,
 }
+
+/// A pool that no worker has run, as JSON.
+#[derive(Serialize)]
+struct UnrunLine<'a> {
+    state: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    pool: &'a UnrunPool,
+}
+
+/// How a pool stands that has tasks, and is no consumer yet.
+const UNRUN: &str = "no worker has run it yet";
 
 /// How many tasks of a pool have not ended, wait for somebody, and wait behind those or a paused key.
 #[derive(Clone, Copy, Serialize)]
@@ -93,41 +109,55 @@ impl Status {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.target.connect().await?;
         let consumers = Consumers::of(&log);
-        let all = match &self.consumer {
-            Some(name) => vec![consumers.status(name).await?],
-            None => consumers.list().await?,
-        };
+        let (mut all, mut unrun, mut unmatched) =
+            (Vec::new(), consumers.unrun_pools().await?, None);
+        match &self.consumer {
+            None => all = consumers.list().await?,
+            Some(name) => {
+                unrun.retain(|pool| pool.name == *name);
+                if unrun.is_empty() {
+                    all.push(consumers.status(name).await?);
+                    unmatched = consumers.unmatched(name).await?.map(|found| found.to_string());
+                }
+            }
+        }
         let pools = match all.iter().any(|status| status.kind == POOL) {
             true => Tasks::open_counts(&log).await?,
             false => Vec::new(),
         };
         if self.json {
             all.iter().try_for_each(|status| {
-                let tasks = OpenTasks::of(status, &pools);
-                output::json(&Line { state: state(status), status, tasks })
+                let (tasks, unmatched) = (OpenTasks::of(status, &pools), unmatched.clone());
+                output::json(&Line { state: state(status), status, tasks, unmatched })
             })?;
+            unrun
+                .iter()
+                .try_for_each(|pool| output::json(&UnrunLine { state: UNRUN, kind: POOL, pool }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        if all.is_empty() {
+        if all.is_empty() && unrun.is_empty() {
             say!("there are no consumers yet; one appears when it first runs");
             return Ok(ExitCode::SUCCESS);
         }
-        print(&all, &pools)?;
+        print(&all, &pools, &unrun)?;
         for status in &all {
             if let Some(problem) = &status.problem {
                 output::line(format_args!("problem of {}: {problem}", status.name))?;
             }
         }
-        if self.consumer.is_some() {
+        if let Some(unmatched) = unmatched {
+            output::line(format_args!("nothing to handle: {unmatched}"))?;
+        }
+        if let (Some(_), [status]) = (&self.consumer, &all[..]) {
             output::line("")?;
-            print_cursors(&all[0], &consumers.workers().await?)?;
-            print_runners(&all[0])?;
+            print_cursors(status, &consumers.workers().await?)?;
+            print_runners(status)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn print(all: &[ConsumerStatus], pools: &[PoolCounts]) -> anyhow::Result<()> {
+fn print(all: &[ConsumerStatus], pools: &[PoolCounts], unrun: &[UnrunPool]) -> anyhow::Result<()> {
     let mut table = Table::new([
         "CONSUMER",
         "KIND",
@@ -164,6 +194,22 @@ fn print(all: &[ConsumerStatus], pools: &[PoolCounts]) -> anyhow::Result<()> {
             lag(beyond(status), status.lag_ready),
             keys(status.retrying_keys, status.retrying_events, event),
             parked,
+        ]);
+    }
+    for pool in unrun {
+        let none = || "-".to_owned();
+        table.row([
+            pool.name.clone(),
+            POOL.to_owned(),
+            none(),
+            none(),
+            UNRUN.to_owned(),
+            none(),
+            none(),
+            pool.lag.to_string(),
+            pool.lag_ready.to_string(),
+            none(),
+            none(),
         ]);
     }
     table.print()

@@ -5,7 +5,7 @@
 mod process;
 mod sums;
 
-use process::{failure, postgres};
+use process::{failure, postgres, stdout};
 use sums::Bench;
 
 /// What the bench would call its projection.
@@ -40,6 +40,14 @@ async fn a_scope_is_accepted_with_yes_only() {
         bench.fill(&log, 1..=3, 1).await;
         let set = |scope| anabranch::ReplicaSet::new("s").projection(Scoped(scope));
         set(anabranch::Scope::types(["Nothing"])).catch_up(&log).await.unwrap();
+        let status = stdout(&bench.command(&["status", "scoped"]));
+        let said = "nothing to handle: no event of the log is of type Nothing; there are ";
+        assert!(status.contains(said), "{status}");
+        let status = stdout(&bench.command(&["status", "scoped", "--json"]));
+        assert!(
+            status.contains("\"unmatched\":\"no event of the log is of type Nothing"),
+            "{status}"
+        );
         let accept = ["accept-scope", "scoped"];
         let none = failure(&bench.command(&accept), 1);
         assert!(none.contains("no program asks for another scope"), "{none}");

@@ -175,6 +175,15 @@ async fn a_task_is_enqueued_run_and_shown() {
     assert_eq!(enqueued["is_new"], true);
     let id = enqueued["id"].as_str().unwrap().to_owned();
     assert_eq!(bench.show(&id)["state"], "ready");
+    let status = stdout(&bench.command(&["status"]));
+    let row = words(&status).into_iter().find(|row| row[0] == "payouts").unwrap();
+    assert_eq!(row[4..9], ["no worker has run it yet", "-", "-", "1", "1"], "{status}");
+    assert_eq!(words(&stdout(&bench.command(&["status", "payouts"]))).last(), Some(&row));
+    let shown = &lines(&bench.command(&["status", "--json"]))[0];
+    let expected = ("payouts", "pool", "no worker has run it yet", 1);
+    let of = |name: &str| shown[name].as_str().unwrap();
+    let lag = shown["lag_ready"].as_i64().unwrap();
+    assert_eq!((of("name"), of("kind"), of("state"), lag), expected);
     let later = bench.enqueue(&["cust-7", "1", "--after", "1h30m"]);
     let at = bench.enqueue(&["cust-7", "2", "--at", "2999-11-15T09:16:47Z"]);
     assert_eq!(bench.show(&later)["state"], "scheduled");

@@ -7,7 +7,7 @@
 //! appends one after the other would mean, and one that is refused leaves no trace.
 
 use crate::error::{InputError, InputProblem};
-use crate::event::Body;
+use crate::event::{Body, Difference};
 use crate::{Append, AppendError, Appended, Event, NewEvent, Position, Recorded, StreamId};
 use std::collections::HashMap;
 use uuid::Uuid;
@@ -162,9 +162,7 @@ fn find<'a>(
         let (version, position) = (stored.version(), stored.position());
         return match differs(&stored.body()) {
             None => Ok(Some(Place::Stored(Recorded { id, version, position }))),
-            Some(differs) => {
-                Err(AppendError::IdReused { id, stream: stored.stream(), version, differs })
-            }
+            Some(found) => Err(reused(id, stored.stream(), version, found)),
         };
     }
     let Some(&number) = rows_by_id.get(&id) else {
@@ -177,11 +175,13 @@ fn find<'a>(
             let subject = format!("event id {id}");
             Err(InputError { subject, problem: InputProblem::IdTwice }.into())
         }
-        Some(differs) => {
-            let (stream, version) = (row.stream.clone(), row.version);
-            Err(AppendError::IdReused { id, stream, version, differs })
-        }
+        Some(found) => Err(reused(id, row.stream.clone(), row.version, found)),
     }
+}
+
+fn reused(id: Uuid, stream: StreamId, version: u64, found: Difference) -> AppendError {
+    let Difference { part, was, is } = found;
+    AppendError::IdReused { id, stream, version, differs: part, was, is }
 }
 
 /// The condition fails by what is stored, or by what this batch stores before this append.

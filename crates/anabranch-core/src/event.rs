@@ -39,14 +39,45 @@ pub struct Body<'a> {
     pub tags: Cow<'a, str>,
 }
 
+/// How many characters of a part are shown.
+const SHOWN: usize = 40;
+
+/// The first part in which two bodies differ, and what it is in both, around where they differ.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) part: &'static str,
+    pub(crate) was: String,
+    pub(crate) is: String,
+}
+
+impl Difference {
+    fn new(part: &'static str, was: Option<String>, is: Option<String>) -> Self {
+        let chars = |text: &Option<String>| text.iter().flat_map(|text| text.chars()).collect();
+        let (old, new): (Vec<char>, Vec<char>) = (chars(&was), chars(&is));
+        let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+        // From where they differ, with a little of what stands before it.
+        let skipped = if same > SHOWN / 2 { same - SHOWN / 4 } else { 0 };
+        let shown = |text: &Option<String>, chars: &[char]| match text {
+            None => "none".to_owned(),
+            Some(_) => {
+                let begin = if skipped > 0 { "…" } else { "" };
+                let end = if chars.len() > skipped + SHOWN { "…" } else { "" };
+                let middle: String = chars.iter().skip(skipped).take(SHOWN).collect();
+                format!("{begin}{middle}{end}")
+            }
+        };
+        Self { part, was: shown(&was, &old), is: shown(&is, &new) }
+    }
+}
+
 impl Body<'_> {
-    /// The first part in which two bodies differ.
-    pub(crate) fn difference(&self, other: &Body<'_>) -> Option<&'static str> {
+    /// The first part in which the body of an event differs from that of another one.
+    pub(crate) fn difference(&self, other: &Body<'_>) -> Option<Difference> {
         let same_metadata = match (self.metadata, other.metadata) {
             (Some(a), Some(b)) => json::same_meaning(a, b),
             (a, b) => a == b,
         };
-        [
+        let part = [
             ("stream", self.category == other.category && self.stream_id == other.stream_id),
             ("type", self.event_type == other.event_type),
             ("schema version", self.schema_version == other.schema_version),
@@ -59,7 +90,25 @@ impl Body<'_> {
             ("set of tags", self.tags == other.tags),
         ]
         .into_iter()
-        .find_map(|(part, same)| (!same).then_some(part))
+        .find_map(|(part, same)| (!same).then_some(part))?;
+        Some(Difference::new(part, self.part(part), other.part(part)))
+    }
+
+    /// A part by its name, if there is something.
+    fn part(&self, name: &str) -> Option<String> {
+        let optional = |text: Option<&str>| text.map(ToOwned::to_owned);
+        match name {
+            "stream" => Some(format!("{}:{}", self.category, self.stream_id)),
+            "type" => Some(self.event_type.to_owned()),
+            "schema version" => Some(self.schema_version.to_string()),
+            "data" => Some(self.data.to_owned()),
+            "metadata" => optional(self.metadata),
+            "correlation" => optional(self.correlation),
+            "causation" => optional(self.causation),
+            "tenant" => optional(self.tenant),
+            "customer" => optional(self.customer),
+            _ => Some(self.tags.replace(TAG_SEPARATOR, ", ")).filter(|tags| !tags.is_empty()),
+        }
     }
 }
 
@@ -344,5 +393,30 @@ impl NewEvent {
             customer: self.customer(),
             tags: Cow::Owned(self.tags().join("\n")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_shown_where_it_is() {
+        let shown = |was: Option<&str>, is: Option<&str>| {
+            let text = |text: Option<&str>| text.map(ToOwned::to_owned);
+            let Difference { was, is, .. } = Difference::new("data", text(was), text(is));
+            (was, is)
+        };
+        let both = |was: &str, is: &str| (was.to_owned(), is.to_owned());
+        assert_eq!(shown(Some("1"), Some("99")), both("1", "99"));
+        assert_eq!(shown(None, Some("x")), both("none", "x"));
+        let long =
+            |end: &str| format!("{{\"customer\":\"cust-7\",\"issued_at\":\"2026-11-15T09:{end}");
+        let (was, is) =
+            (long("16:47.123456Z\",\"total\":4000}"), long("17:02.5Z\",\"total\":4000}"));
+        // The seconds are what differs.
+        let (was, is) = shown(Some(&was), Some(&is));
+        assert!(was.contains("16:47.123456Z") && is.contains("17:02.5Z"), "{was} {is}");
+        assert!(was.starts_with('…') && was.chars().count() <= SHOWN + 2, "{was}");
     }
 }

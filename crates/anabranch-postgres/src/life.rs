@@ -181,7 +181,12 @@ async fn keep(inner: Arc<Inner>) {
         }
         match inner.server.open().await {
             Ok(connection) => {
-                backoff.end();
+                if let Some(away) = backoff.end() {
+                    tracing::info!(
+                        at = inner.server.at,
+                        "watches other workers again after {away:.1?}"
+                    );
+                }
                 inner.now.send_modify(|now| now.is_open = true);
                 if was_cut {
                     tokio::time::sleep(SETTLE).await;

@@ -346,7 +346,7 @@ async fn keep(inner: Arc<Inner>) {
             inner.changed.notified().await;
         }
         let opened = Instant::now();
-        if let Err(failure) = keep_once(&inner).await {
+        if let Err(failure) = keep_once(&inner, &mut backoff).await {
             if backoff.complains() {
                 let error = failure.at(&inner.server.at);
                 tracing::warn!(%error, "cannot listen and show life; readers poll meanwhile");
@@ -365,7 +365,7 @@ async fn keep(inner: Arc<Inner>) {
 }
 
 /// Opens the session and keeps it as it should be until it is gone.
-async fn keep_once(inner: &Arc<Inner>) -> Result<(), Failure> {
+async fn keep_once(inner: &Arc<Inner>, backoff: &mut Backoff) -> Result<(), Failure> {
     let woken = {
         let inner: Weak<Inner> = Arc::downgrade(inner);
         move |channel: &str| {
@@ -399,6 +399,12 @@ async fn keep_once(inner: &Arc<Inner>) -> Result<(), Failure> {
             .is_some_and(|open| Arc::ptr_eq(open, &connection));
         if !is_published {
             inner.now.send_modify(|now| now.connection = Some(Arc::clone(&connection)));
+            if let Some(away) = backoff.end() {
+                tracing::info!(
+                    at = inner.server.at,
+                    "listens and shows life again after {away:.1?}"
+                );
+            }
         }
         let again = if is_done { Duration::MAX } else { TRY_AGAIN };
         tokio::select! {

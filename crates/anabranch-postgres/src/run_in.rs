@@ -20,7 +20,7 @@ impl Postgres {
     /// # use anabranch_store::database::Statement;
     /// # async fn f(log: &Postgres, client: &mut tokio_postgres::Client, tasks: Vec<Statement>) -> Result<(), Box<dyn std::error::Error>> {
     /// let tx = client.transaction().await?;
-    /// tx.execute("UPDATE stock SET left = left - 1 WHERE sku = 'sku-9'", &[]).await?;
+    /// tx.execute("UPDATE stock SET units = units - 1 WHERE sku = 'sku-9'", &[]).await?;
     /// log.run_in(&tx, tasks).await?;
     /// tx.commit().await?;
     /// # Ok(()) }

@@ -121,7 +121,7 @@ impl Postgres {
     /// # use anabranch_postgres::{Postgres, tokio_postgres};
     /// # async fn f(log: Postgres, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
     /// let tx = client.transaction().await?;
-    /// tx.execute("UPDATE stock SET left = left - 1 WHERE sku = 'sku-9'", &[]).await?;
+    /// tx.execute("UPDATE stock SET units = units - 1 WHERE sku = 'sku-9'", &[]).await?;
     /// let order = StreamId::new("Order", "ord-123")?;
     /// let placed = NewEvent::new("OrderPlaced", serde_json::json!({ "sku": "sku-9" }));
     /// log.append_in(&tx, Append::new().to(&order, Expected::NoStream, [placed])).await?;
@@ -381,7 +381,13 @@ impl LogStore for Postgres {
     }
 
     fn flush(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.inner.wake.flush())
+        Box::pin(async {
+            self.inner.wake.flush().await;
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.inner.wake.close())
     }
 
     fn wake(&self) -> watch::Receiver<u64> {

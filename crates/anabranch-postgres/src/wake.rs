@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::link::{Ears, Link};
 use anabranch_store::Namespace;
 use anabranch_store::database::Topic;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -37,6 +37,8 @@ pub(crate) struct Wake {
     /// The number of what it asked the link to listen to.
     listens: OnceLock<u64>,
     notifier: OnceLock<Task>,
+    /// Whether nothing is to be said at the end.
+    gave_up: AtomicBool,
 }
 
 impl Wake {
@@ -49,6 +51,7 @@ impl Wake {
             to_notify: Arc::default(),
             listens: OnceLock::new(),
             notifier: OnceLock::new(),
+            gave_up: AtomicBool::new(false),
         }
     }
 
@@ -67,6 +70,7 @@ impl Wake {
     }
 
     fn start_notifying(&self) {
+        self.gave_up.store(false, Ordering::Relaxed);
         self.to_notify.wanted.notify_one();
         self.notifier.get_or_init(|| {
             let (link, namespace) = (Arc::clone(&self.link), self.namespace.clone());
@@ -75,12 +79,21 @@ impl Wake {
         });
     }
 
-    /// Waits until other processes have been told of what was appended or signalled, though not for ever.
-    pub(crate) async fn flush(&self) {
+    /// Waits until other processes have been told of what was appended or signalled, though not for ever. Whether
+    /// they have.
+    pub(crate) async fn flush(&self) -> bool {
         let asked = self.to_notify.asked();
         let mut sent = self.to_notify.sent.subscribe();
         let sent = sent.wait_for(|sent| sent.iter().zip(asked).all(|(sent, asked)| *sent >= asked));
-        let _ = tokio::time::timeout(FLUSH_WAIT, sent).await;
+        tokio::time::timeout(FLUSH_WAIT, sent).await.is_ok_and(|sent| sent.is_ok())
+    }
+
+    /// The same, and what could not be sent is not said at the end either: that would block a thread.
+    pub(crate) async fn close(&self) {
+        if !self.flush().await {
+            tracing::debug!("cannot notify other processes at the end; they poll");
+            self.gave_up.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Changes when there may be new events. The first reader starts the listener.
@@ -124,6 +137,9 @@ impl Drop for Wake {
     fn drop(&mut self) {
         if self.listens.get().is_some() {
             self.channels().for_each(|(channel, ears)| self.link.unlisten(&channel, ears));
+        }
+        if *self.gave_up.get_mut() {
+            return;
         }
         if let (Some(send), _) = self.to_notify.due(&self.namespace) {
             last_word(self.link.server().clone(), send);

@@ -39,11 +39,14 @@ impl Backlog {
     ) -> Result<Self, StoreError> {
         Ok(match follows_log {
             true => Self { keys: tables.parked_up_to(name, position).await?, tasks: None },
-            false => {
-                let keys = tables.held(name).await?;
-                Self { keys, tasks: Some(tables.ready(name).await?) }
-            }
+            false => Self::of_rows(tables, name).await?,
         })
+    }
+
+    /// Of a pool.
+    pub(crate) async fn of_rows(tables: &Tables, name: &str) -> Result<Self, StoreError> {
+        let keys = tables.held(name).await?;
+        Ok(Self { keys, tasks: Some(tables.ready(name).await?) })
     }
 
     /// What is set aside of some slots.

@@ -343,7 +343,10 @@ impl Feed {
             Err(error) => return Err(error),
         };
         if self.outage.is_under_way() {
-            self.outage.end();
+            if let Some(away) = self.outage.end() {
+                let consumer = &self.consumer.name;
+                tracing::info!(consumer, "the feed goes on after {away:.1?}");
+            }
             self.stats.waits_for(None);
         }
         self.deliver(&group, &slots, page, wake_seen);

@@ -332,7 +332,7 @@ impl Holding {
         }
         let failed = match tx.commit(fence).await {
             Ended::Committed => {
-                self.outage.end();
+                self.goes_on();
                 self.setup.stats.does(Doing::Idle, true);
                 self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
                 self.parts.moved(&moves);
@@ -413,9 +413,14 @@ impl Holding {
         Ok(())
     }
 
+    fn goes_on(&mut self) {
+        let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
+        self.setup.stats.goes_on(consumer, lane, &mut self.outage);
+    }
+
     /// Says that the database answers, if it was away.
     pub fn is_back(&mut self) {
-        self.outage.end();
+        self.goes_on();
         if matches!(self.setup.stats.state().doing, Doing::Waiting { .. }) {
             self.setup.stats.does(Doing::Idle, true);
         }

@@ -15,6 +15,7 @@
 //! | [`scope_change`] | [`ScopeChange`]: a scope that is no longer the stored one |
 //! | `identity` | what identifies a consumer: stored, and compared at each start |
 //! | `key_samples` | keys of handled events, computed again at each start |
+//! | [`unmatched`] | [`Unmatched`]: a scope that no event of the log matches |
 //! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
 //! | [`handler`] | what handlers return |
 //! | [`replica_set`] | [`ReplicaSet`]: consumers that scale together |
@@ -25,6 +26,7 @@
 //! | [`replay`] | beginning again: from where, and from where it can |
 //! | [`status`] | how the consumers stand |
 //! | [`reason`] | [`Reason`]: why a cursor does not advance |
+//! | [`unrun_pools`] | [`UnrunPool`]: pools with tasks that no worker has ever run |
 //! | [`offsets`] | [`Offsets`]: how far each partition is, and what a rescale moves |
 //! | [`import`] | [`Import`]: positions of runners that were there before |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
@@ -71,6 +73,8 @@ pub mod subscriber;
 mod tables;
 pub mod tuning;
 pub mod tx;
+pub mod unmatched;
+pub mod unrun_pools;
 pub mod view;
 mod worker;
 
@@ -104,5 +108,7 @@ pub use tables::generations::{Generation, GenerationMember};
 pub use tables::runners::Runner;
 pub use tuning::Tuning;
 pub use tx::{Mark, Tx};
+pub use unmatched::Unmatched;
+pub use unrun_pools::UnrunPool;
 pub use view::{View, ViewColumn, ViewReader};
 pub use worker::host;

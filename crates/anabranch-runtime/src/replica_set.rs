@@ -259,7 +259,20 @@ impl ReplicaSet {
         self.run_until(log, told_to_stop()).await
     }
 
-    /// Runs until a future resolves.
+    /// Runs until a future resolves, then ends as [`run`](Self::run) does.
+    ///
+    /// ```
+    /// # use anabranch_runtime::{ReplicaSet, RunError};
+    /// # async fn f(set: ReplicaSet, log: anabranch_store::Log) -> Result<(), RunError> {
+    /// let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    /// let workers = tokio::spawn(async move {
+    ///     set.run_until(&log, async { drop(stopped.await) }).await
+    /// });
+    /// // What else the program does, until it is to end.
+    /// drop(stop);
+    /// workers.await.expect("it does not panic")?;
+    /// # Ok(()) }
+    /// ```
     pub async fn run_until(
         self,
         log: &Log,

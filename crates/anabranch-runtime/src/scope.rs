@@ -53,6 +53,11 @@ impl Scope {
         &self.query
     }
 
+    /// The categories and the tenants that are asked for; none means any.
+    pub(crate) fn names(&self) -> (&[String], &[String]) {
+        (&self.categories, &self.tenants)
+    }
+
     /// The filter, narrowed to the category that the partition strategy names.
     pub(crate) fn filter(&self, category: Option<&str>) -> Filter {
         let categories = match category {

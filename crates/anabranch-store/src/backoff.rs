@@ -21,14 +21,18 @@ const COMPLAIN: Duration = Duration::from_secs(10);
 /// assert!(waits[0] <= Duration::from_millis(50));
 /// assert!((500..=1000).contains(&waits[8].as_millis()));
 /// assert!(backoff.is_under_way());
-/// backoff.end();
+/// let away = backoff.end().expect("it has complained");
+/// assert!((2_500..6_000).contains(&away.as_millis()), "all the waits: {away:?}");
 /// assert!(!backoff.is_under_way());
 /// assert!(backoff.wait() <= Duration::from_millis(50));
+/// assert_eq!(backoff.end(), None, "nobody has heard of it");
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     last: Option<Duration>,
     complained: Option<Instant>,
+    /// Since when it is away, and until when at least: when it is tried again.
+    away: Option<(Instant, Instant)>,
 }
 
 impl Backoff {
@@ -41,7 +45,11 @@ impl Backoff {
     pub fn wait_up_to(&mut self, longest: Duration) -> Duration {
         let full = self.last.map_or(FIRST, |last| (last * 2).min(longest));
         self.last = Some(full);
-        full / 2 + (full / 2).mul_f64(random())
+        let wait = full / 2 + (full / 2).mul_f64(random());
+        let now = Instant::now();
+        let (since, until) = self.away.unwrap_or((now, now));
+        self.away = Some((since, until.max(now) + wait));
+        wait
     }
 
     /// Whether this failure is worth a line in the log: the first is, and then one now and then.
@@ -59,9 +67,11 @@ impl Backoff {
         self.last.is_some()
     }
 
-    /// It is back.
-    pub fn end(&mut self) {
-        *self = Self::default();
+    /// It is back. Returns for how long it was away, if that was [complained](Self::complains) of: then the end
+    /// of it is worth a line as well. It counts up to the try that worked, however much later this is called.
+    pub fn end(&mut self) -> Option<Duration> {
+        let Self { complained, away, .. } = std::mem::take(self);
+        complained.and(away).map(|(since, until)| until - since)
     }
 }
 

@@ -202,11 +202,29 @@ impl Log {
     /// Waits until other processes have been told of what was appended or enqueued here.
     ///
     /// Nobody has to call it: the last handle tells them when it is dropped, also at the end of the program, if it
-    /// has not been done by then (on PostgreSQL that may take some milliseconds of its thread, a second if the server
-    /// does not answer). Where no handle is dropped it is needed: before `std::process::exit`, for instance. Without
-    /// it others notice at their next poll: subscriptions within a second, consumers within five.
+    /// has not been done by then (see [`close`](Self::close)). Where no handle is dropped it is needed: before
+    /// `std::process::exit`, for instance. Without it others notice at their next poll: subscriptions within a
+    /// second, consumers within five.
+    ///
+    /// On PostgreSQL it waits for two seconds at the most; a server that does not answer by then is given up.
     pub async fn flush(&self) {
         self.store.flush().await;
+    }
+
+    /// Ends the use of a log: [`flush`](Self::flush), and drops this handle. This is the good way to let go of the
+    /// last one where the runtime has other things to do.
+    ///
+    /// A drop cannot wait as a future does. If others are still to be told, the drop of the last handle tells them,
+    /// and on PostgreSQL that *blocks its thread*: for some milliseconds, for a second if the server hangs. After
+    /// `close`, and after a `flush` that got through with nothing appended since, there is nothing to tell.
+    ///
+    /// ```
+    /// # async fn f(log: anabranch_store::Log) {
+    /// log.close().await;
+    /// # }
+    /// ```
+    pub async fn close(self) {
+        self.store.close().await;
     }
 
     /// Which database this is, for messages. Never holds a password.

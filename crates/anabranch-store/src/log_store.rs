@@ -42,6 +42,12 @@ pub trait LogStore: Any + Send + Sync {
     /// Makes sure that other processes have been told of what was appended.
     fn flush(&self) -> BoxFuture<'_, ()>;
 
+    /// The same, before the last handle is dropped: from here on a drop waits for nobody, also if the others could
+    /// not be told, until something is appended again.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.flush()
+    }
+
     /// Changes whenever there may be new events. A wake may be lost, so readers poll as well.
     fn wake(&self) -> watch::Receiver<u64>;
 

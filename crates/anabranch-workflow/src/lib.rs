@@ -44,7 +44,7 @@ pub mod workflows;
 pub use action::{ActionRun, GaveUp, Journal, MemoryJournal};
 pub use commands::Sent;
 pub use error::{LifecycleError, LoadError, SendError};
-pub use event_info::EventInfo;
+pub use event_info::{EventInfo, MaybeText};
 pub use kit::Kit;
 pub use lifecycle::Lifecycle;
 pub use load::Mode;

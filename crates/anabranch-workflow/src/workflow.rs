@@ -114,7 +114,7 @@ pub trait Workflow: Send + Sync + Sized + 'static {
     ///
     /// ```
     /// # use anabranch_workflow::EventInfo;
-    /// # struct Order { customer: String }
+    /// # struct Order { customer: Option<String> }
     /// # enum OrderEvent { Placed }
     /// # struct Orders;
     /// # impl Orders {

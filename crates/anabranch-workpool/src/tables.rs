@@ -44,6 +44,7 @@ pub(crate) struct Tables {
     kind: Kind,
     tasks: String,
     held: String,
+    consumers: String,
     now: &'static str,
     for_update: &'static str,
     /// Whether it is kept what was done about a dead task: older logs have no room for it.
@@ -73,6 +74,7 @@ impl Tables {
             kind: dialect.kind,
             tasks: dialect.table("tasks"),
             held: dialect.table("held_keys"),
+            consumers: dialect.table("consumers"),
             now: dialect.now_us(),
             for_update: dialect.for_update(),
             keeps_instead: database.require_newest_schema().is_ok(),

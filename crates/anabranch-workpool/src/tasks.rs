@@ -11,6 +11,7 @@ use anabranch_store::{Database, Log, Row};
 use jiff::Timestamp;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use uuid::Uuid;
@@ -37,6 +38,8 @@ pub struct Tasks {
     pub(crate) database: Arc<dyn Database>,
     pub(crate) tables: Tables,
     pool: String,
+    /// Whether it has been asked if a worker has ever run the pool. Clones share it.
+    has_asked: Arc<AtomicBool>,
 }
 
 /// Where a task is.
@@ -108,7 +111,8 @@ impl Tasks {
     pub fn of(log: &Log, pool: impl Into<String>) -> Self {
         let database = log.store().database();
         let tables = Tables::of(database.as_ref());
-        Self { log: log.clone(), database, tables, pool: pool.into() }
+        let has_asked = Arc::default();
+        Self { log: log.clone(), database, tables, pool: pool.into(), has_asked }
     }
 
     /// The pool.
@@ -118,6 +122,10 @@ impl Tasks {
     }
 
     /// Enqueues a task. It is stored when this returns.
+    ///
+    /// The first time it is also looked whether a worker has ever run the pool, in the same round trip, and a
+    /// warning is logged if not: its name may be misspelled. `anabranch status` shows such pools, and so does
+    /// [`Consumers::unrun_pools`](anabranch_runtime::Consumers::unrun_pools).
     pub async fn enqueue(&self, task: NewTask) -> Result<Enqueued, TaskError> {
         let mut all = self.enqueue_all(vec![task]).await?;
         Ok(all.remove(0))
@@ -139,16 +147,21 @@ impl Tasks {
             statements.extend(self.statements(page)?);
         }
         let mut session = self.database.begin();
+        let asks = !tasks.is_empty() && !self.has_asked.swap(true, Ordering::Relaxed);
         if !tasks.iter().any(|task| task.id_is_callers || task.unique.is_some()) {
+            statements.extend(asks.then(|| self.tables.was_run(&self.pool)));
             let done = session.run(statements, End::Commit).await;
-            done.map_err(|failed| failed.into_store_error(self.database.at()))?;
+            let answers = done.map_err(|failed| failed.into_store_error(self.database.at()))?;
+            self.warn_of_unrun(answers.last().filter(|_| asks));
             let is_new = |task: &NewTask| Enqueued { id: task.id, is_new: true };
             return Ok(Some(tasks.iter().map(is_new).collect()));
         }
         // Of those that are not new, which are meant?
         statements.push(self.tables.existing(&self.pool, tasks));
+        statements.extend(asks.then(|| self.tables.was_run(&self.pool)));
         let answers = session.run(statements, End::Open { idle: Duration::from_secs(2) }).await;
-        let answers = answers.map_err(|failed| failed.into_store_error(self.database.at()))?;
+        let mut answers = answers.map_err(|failed| failed.into_store_error(self.database.at()))?;
+        let was_run = if asks { answers.pop() } else { None };
         let Some((existing, inserted)) = answers.split_last() else { return Ok(None) };
         let mut new = HashSet::new();
         for row in inserted.iter().flat_map(|answer| &answer.rows) {
@@ -172,7 +185,19 @@ impl Tasks {
         };
         let done = session.run(Vec::new(), End::Commit).await;
         done.map_err(|failed| failed.into_store_error(self.database.at()))?;
+        self.warn_of_unrun(was_run.as_ref());
         Ok(Some(enqueued))
+    }
+
+    /// Warns if it was asked whether a worker has ever run the pool, and none has.
+    fn warn_of_unrun(&self, was_run: Option<&Answer>) {
+        if was_run.is_some_and(|answer| answer.rows.is_empty()) {
+            let pool = &self.pool;
+            tracing::warn!(
+                pool,
+                "no worker has run a pool of this name yet: its tasks wait for the first that does"
+            );
+        }
     }
 
     fn ids(&self, answer: &Answer) -> Result<Vec<(Uuid, Option<String>)>, StoreError> {

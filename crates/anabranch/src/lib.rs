@@ -222,10 +222,11 @@ mod effects_outside {}
 /// What most programs need: `use anabranch::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, Log, NewEvent,
-        NewTask, Options, OutsidePool, Partition, Pool, PoolSet, Position, Projection, Query,
-        ReplicaSet, Result, Rollup, RollupReader, Run, Scope, Settings, StoreError, StreamId,
-        Subscriber, Task, Tasks, Tx, View, ViewColumn, ViewReader, params,
+        Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, HandlerError,
+        Log, NewEvent, NewTask, Options, OutsidePool, Partition, Pool, PoolSet, PoolSettings,
+        Position, Projection, Query, ReplicaSet, Result, Retry, Rollup, RollupReader, Run, Scope,
+        Settings, StoreError, StreamId, Subscriber, Task, Tasks, Tx, View, ViewColumn, ViewReader,
+        params,
     };
     pub use anabranch_workflow::{
         ActionRun, EventInfo, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,

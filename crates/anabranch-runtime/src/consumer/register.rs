@@ -11,6 +11,7 @@ use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::cursors::Locked;
 use crate::tx::{Ended, Tx};
+use crate::unmatched::Unmatched;
 use anabranch_core::{Event, HashRule, Position, Query, StoreError};
 use anabranch_store::database::Statement;
 use anabranch_store::{Filter, Log, PageEnd, ReadRequest, Scope};
@@ -93,6 +94,9 @@ impl Consumer {
         self.ended(tables, "set-up", tx.commit(begin).await)?;
         if is_new && !self.has_rows() && self.settings.start == Start::Beginning {
             self.say_where_it_begins(log).await?;
+        }
+        if is_new && !self.has_rows() {
+            self.say_that_nothing_matches(log, tables, &identity).await?;
         }
         row_watch::prepare(self, tables).await
     }
@@ -210,6 +214,24 @@ impl Consumer {
                 recorded_at = %first.recorded_at(),
                 "begins with the first event that the log has; positions before it were deleted, or \
                  never stored"
+            );
+        }
+        Ok(())
+    }
+
+    /// A new consumer whose names no event has would be as quiet as one that has done everything.
+    async fn say_that_nothing_matches(
+        &self,
+        log: &Log,
+        tables: &Tables,
+        identity: &Identity,
+    ) -> Result<(), StoreError> {
+        if let Some(unmatched) = Unmatched::of(log, tables, &identity.scope).await? {
+            tracing::warn!(
+                consumer = self.name,
+                %unmatched,
+                "there is nothing for it to handle: are its names spelled as in the log? Where its \
+                 events are still to come, all is well"
             );
         }
         Ok(())

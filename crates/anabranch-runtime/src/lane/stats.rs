@@ -76,6 +76,13 @@ impl LaneStats {
         wait
     }
 
+    /// The database is back: says so, if it was said that the lane waits.
+    pub(crate) fn goes_on(&self, consumer: &str, lane: usize, outage: &mut Backoff) {
+        if let Some(away) = outage.end() {
+            tracing::info!(consumer, lane, "a lane goes on after {away:.1?}");
+        }
+    }
+
     /// What the lane waits for, if the database cannot do it now.
     pub(crate) fn waits_for(&self) -> Option<String> {
         let state = self.doing.lock().ok()?;

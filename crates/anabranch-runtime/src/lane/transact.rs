@@ -162,7 +162,8 @@ impl Lane {
         self.handler.settled(committed);
         match ended {
             Ended::Committed => {
-                self.outage.end();
+                let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
+                self.setup.stats.goes_on(consumer, lane, &mut self.outage);
                 self.setup.stats.does(Doing::Idle, !events.is_empty());
                 self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
                 self.handler.after_commit(events).await;

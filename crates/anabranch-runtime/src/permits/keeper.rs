@@ -180,7 +180,9 @@ impl Keeper {
     }
 
     fn take(&mut self, in_use: usize, dealt: Dealt) {
-        self.backoff.end();
+        if let Some(away) = self.backoff.end() {
+            tracing::info!(consumer = self.consumer, "goes on with permits after {away:.1?}");
+        }
         self.waits = dealt.short;
         let mut book = self.tenure.book();
         let more = dealt.held - in_use;

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
 //! | `identity` | what identifies a consumer, and keys of events that it has handled |
+//! | `log_names` | the categories and types that the log has |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
 //! | `row_writers` | for which slot each row of a watched table was written |
 //! | `imports` | positions of runners that were there before |
@@ -29,6 +30,7 @@ pub(crate) mod identity;
 pub(crate) mod imports;
 pub(crate) mod loads;
 mod locked_sets;
+pub(crate) mod log_names;
 pub(crate) mod outages;
 pub(crate) mod parked;
 pub(crate) mod permits;

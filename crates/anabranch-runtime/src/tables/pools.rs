@@ -43,6 +43,22 @@ impl Tables {
         answers.iter().flat_map(|answer| &answer.rows).map(|row| self.held_key(row)).collect()
     }
 
+    /// The pools that have unfinished tasks and are no consumers: one step into the index for each pool, however
+    /// many tasks there are.
+    pub(crate) async fn unrun_pools(&self) -> Result<Vec<String>, StoreError> {
+        let (tasks, consumers) = (self.database.dialect().table("tasks"), &self.consumers);
+        let unfinished = TaskStates::UNFINISHED;
+        let select = format!(
+            "WITH RECURSIVE pools (name) AS (SELECT min(pool) FROM {tasks} WHERE state {unfinished} UNION ALL \
+             SELECT (SELECT min(t.pool) FROM {tasks} AS t WHERE t.state {unfinished} AND t.pool > pools.name) \
+             FROM pools WHERE pools.name IS NOT NULL) \
+             SELECT name FROM pools WHERE name IS NOT NULL \
+             AND NOT EXISTS (SELECT 1 FROM {consumers} AS c WHERE c.name = pools.name)"
+        );
+        let rows = self.query(Statement::query(select, params![])).await?;
+        rows.iter().map(|row| self.column(row, "name")).collect()
+    }
+
     fn held_key(&self, row: &Row) -> Result<ParkedKey, StoreError> {
         let retry_in: Option<i64> = self.column(row, "retry_in")?;
         let error: Option<String> = self.column(row, "error")?;

@@ -13,9 +13,8 @@ const MAX_EVENTS: usize = 10_000;
 const FOR_WHICH: &str = "events are appended for one event of the batch: say which by Tx::at before \
                          Tx::append, so that a replay finds them again";
 
-const OTHER_BODY: &str = "its id follows from the consumer, the event and its number, so that a replay finds \
-                          it: append the same for the same event (no times, no random numbers), or give a \
-                          consumer that appends something else another name";
+const THE_SAME: &str = "append the same for the same event: no times, no random numbers (a consumer that appends \
+                        something else needs another name)";
 
 /// What the ids of appended events are made of.
 pub(crate) struct Origin {
@@ -166,9 +165,14 @@ impl HandlerError {
     pub(crate) fn of(reason: &Reason) -> Self {
         match reason {
             Reason::Append { error, .. } if error.is_conflict() => Self::new(error.to_string()),
-            Reason::Append { error: error @ AppendError::IdReused { .. }, .. } => {
-                Self::for_good(format!("{error} ({OTHER_BODY})"))
-            }
+            // Its id follows from the consumer, the event and its number.
+            Reason::Append {
+                error: AppendError::IdReused { id, stream, version, differs, was, is },
+                ..
+            } if id.get_version_num() == 5 => Self::for_good(format!(
+                "{THE_SAME}; its {differs} was {was} and now is {is} (version {version} of stream {stream}, \
+                 event id {id})"
+            )),
             Reason::Append { error, .. } => Self::for_good(error.to_string()),
             reason => Self::new(reason.to_string()),
         }

@@ -110,7 +110,12 @@ impl Keeper {
                     self.tell_who();
                     tokio::time::sleep(backoff.wait()).await;
                 }
-                done => return done,
+                done => {
+                    if let Some(away) = backoff.end().filter(|_| done.is_ok()) {
+                        tracing::info!("joined after {away:.1?}");
+                    }
+                    return done;
+                }
             }
         }
     }

@@ -46,7 +46,13 @@ pub(super) async fn secure(
             secured = tables.database.secure_sessions() => secured,
         };
         match secured {
-            Ok(()) => return Ok(true),
+            Ok(()) => {
+                if let Some(away) = backoff.end() {
+                    tracing::info!(set, "a worker has its connections after {away:.1?}");
+                }
+                patience.end();
+                return Ok(true);
+            }
             // It has given back what it had meanwhile, so that somebody gets all that it needs.
             Err(error @ (StoreError::TooManyConnections { .. } | StoreError::NoSession { .. })) => {
                 if backoff.complains() {

@@ -37,6 +37,13 @@ impl Patience {
             error => Err(error),
         }
     }
+
+    /// What was waited for is there.
+    pub(super) fn end(&mut self) {
+        if let Some(away) = self.backoff.end() {
+            tracing::info!("the start goes on after {away:.1?}");
+        }
+    }
 }
 
 /// Registers the consumers of a set: says which of them are refused, and with what position it has to catch up.
@@ -49,7 +56,10 @@ pub(super) async fn prepare(
     loop {
         match try_prepare(log, tables, plan).await {
             Err(error) => patience.wait_out(error).await?,
-            done => return done,
+            Ok(prepared) => {
+                patience.end();
+                return Ok(prepared);
+            }
         }
     }
 }

@@ -116,6 +116,12 @@ impl Tables {
         Statement::query(select, vec![])
     }
 
+    /// A row if a worker has ever run a pool.
+    pub(crate) fn was_run(&self, pool: &str) -> Statement {
+        let select = format!("SELECT 1 AS was_run FROM {} WHERE name = $1", self.consumers);
+        Statement::query(select, vec![pool.into()])
+    }
+
     /// How many tasks of each pool stand how: of some states, or of all.
     pub(crate) fn counts(&self, of: Option<TaskStates>) -> Statement {
         // Written out, so that the index of these states serves.

@@ -2,6 +2,7 @@
 
 use crate::gates::*;
 use crate::on_both;
+use crate::said::Said;
 use crate::support::*;
 use anabranch::prelude::*;
 use anabranch::{
@@ -11,7 +12,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tracing_subscriber::util::SubscriberInitExt;
 
 on_both! {
     a_table_that_is_missing_is_no_success,
@@ -313,32 +313,14 @@ async fn a_worker_that_leaves_says_how_far_it_got(db: Db) {
     assert_eq!(parked, 1);
 }
 
-/// What is logged on this thread.
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Heard {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 async fn the_log_says_parked_when_it_is(db: Db) {
-    let heard = Heard::default();
-    let writer = heard.clone();
-    let fmt = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
-    let _guard = fmt.finish().set_default();
+    let (said, _guard) = Said::listen();
     let log = db.log().await;
     fill(&log, 0..5, 1..=4).await;
     let retry = Retry::default().attempts(3).first(Duration::from_millis(20)).factor(1);
     let recorder = failing(&db).settings(Settings::default().retry(retry));
     left_by(ReplicaSet::new("s").projection(recorder), &log).await;
-    let text = String::from_utf8(heard.0.lock().unwrap().clone()).unwrap();
+    let text = said.text();
     let lines: Vec<&str> = text.lines().filter(|line| line.contains("three is broken")).collect();
     assert_eq!(lines.len(), 3, "{text}");
     for (attempt, line) in lines.iter().enumerate() {

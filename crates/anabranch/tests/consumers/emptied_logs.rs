@@ -2,11 +2,11 @@
 //! on as if nothing had happened.
 
 use crate::on_both;
+use crate::said::Said;
 use crate::support::*;
 use anabranch::database::{End, Kind, Statement};
 use anabranch::prelude::*;
 use anabranch::{Consumers, Offset, Reason, ReplayError, ReplayFrom, RunError};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 on_both! {
@@ -293,36 +293,15 @@ async fn a_replay_from_the_middle_minds_only_its_own_beginning(db: Db) {
     assert!(error.contains("no events at position 16 any more"), "{error}");
 }
 
-#[derive(Clone, Default)]
-struct Said(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Said {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 async fn a_new_consumer_says_that_the_beginning_is_gone(db: Db) {
     let (log, first) = without_beginning(&db).await;
-    let said = Said::default();
-    let writer = said.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_max_level(tracing_subscriber::filter::LevelFilter::INFO)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
+    let (said, _guard) = Said::listen();
     let begins = "begins with the first event that the log has";
     for _ in 0..2 {
         let new = ReplicaSet::new("n").projection(db.recorder("late"));
         new.catch_up(&log).await.unwrap();
     }
-    let text = String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
+    let text = said.text();
     let lines: Vec<&str> = text.lines().filter(|line| line.contains(begins)).collect();
     assert_eq!(lines.len(), 1, "once: {text}");
     assert!(lines[0].contains("late") && lines[0].contains("position=11"), "{text}");

@@ -310,17 +310,23 @@ async fn a_pause_by_somebody_wins_over_a_try(db: Db) {
     let on = Arc::new(AtomicBool::new(false));
     let bad = db.recorder("bad").hook(until_on(&on));
     let calls = Arc::clone(&bad.handled);
-    let running = start(&log, set().projection(bad.clone()));
+    // How often the worker has said that it is paused.
+    let looks = Arc::new(AtomicU64::new(0));
+    let looked = Arc::clone(&looks);
+    let watched = set().projection(bad.clone()).observe(move |progress| {
+        looked.fetch_add(progress.consumers[0].paused.into(), Ordering::SeqCst);
+    });
+    let running = start(&log, watched);
     until_tried(&log, "bad", 2).await;
     let consumers = Consumers::of(&log);
     consumers.pause("bad").await.unwrap();
-    // A try that was under way may end; then a while of nothing, in which there would have been many.
-    let still = Arc::new(AtomicU64::new(u64::MAX));
-    until("nothing to be tried for half a second", async || {
-        let before = calls.load(Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        still.store(before, Ordering::SeqCst);
-        (calls.load(Ordering::SeqCst) == before).then_some(())
+    // A try that was under way may end; then nothing, while the worker goes on saying that it is paused. Between
+    // two such words there would have been several tries.
+    until("nothing to be tried", async || {
+        let (before, seen) = (calls.load(Ordering::SeqCst), looks.load(Ordering::SeqCst));
+        let is_later = async || (looks.load(Ordering::SeqCst) >= seen + 4).then_some(());
+        until("more looks", is_later).await;
+        (seen > 0 && calls.load(Ordering::SeqCst) == before).then_some(())
     })
     .await;
     let now = status(&log, "bad").await;

@@ -21,9 +21,12 @@ mod outages;
 mod proxy;
 mod recorded;
 mod refusals;
+#[path = "../consumers/said.rs"]
+mod said;
 mod script;
 mod states;
 #[path = "../consumers/support.rs"]
 mod support;
 mod timers;
 mod transactions;
+mod typos;

@@ -4,6 +4,7 @@
 
 mod abilities;
 mod bad_moments;
+mod closing;
 mod crew;
 mod deaths;
 mod different_programs;
@@ -16,10 +17,13 @@ mod load;
 mod outages;
 mod outages_joined;
 mod outages_of_others;
+mod outages_said;
 mod proxy;
 mod reasons;
 mod recreate;
 mod rolling_rebuilds;
+#[path = "../consumers/said.rs"]
+mod said;
 mod sets_apart;
 #[path = "../consumers/support.rs"]
 mod support;

@@ -13,6 +13,8 @@ mod poolers;
 mod read_only;
 #[path = "../batches/records.rs"]
 mod records;
+#[path = "../consumers/said.rs"]
+mod said;
 mod server;
 mod small;
 mod stopped;

@@ -2,6 +2,7 @@
 //! need what their caller holds.
 
 use crate::budget::{Monitor, options, recorder, url_of, url_of_owner};
+use crate::said::Said;
 use crate::server::Server;
 use crate::support::*;
 use anabranch::database::{End, Statement};
@@ -142,8 +143,10 @@ async fn whoever_holds_the_last_session_is_told_so() {
     drop(taken);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// On one thread, whose log is heard.
+#[tokio::test]
 async fn a_server_without_a_connection_left_is_named_with_its_limit() {
+    let (heard, _guard) = Said::listen();
     let server = Server::start(&["max_connections=20"]);
     let url = url_of_owner(&server);
     let log = anabranch::connect_with(&url, &options("small")).await.unwrap();
@@ -162,7 +165,8 @@ async fn a_server_without_a_connection_left_is_named_with_its_limit() {
     // A worker waits, owns nothing, and says why; then it runs.
     let running = start(&log, ReplicaSet::new("s").projection(recorder("waits")));
     let set_up = async || until_table(&log, "waits_rows").await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let waits = "a worker waits for connections, and owns nothing yet";
+    until("it waits", async || (!heard.lines(waits).is_empty()).then_some(())).await;
     assert!(!running.has_ended());
     assert_eq!(set_up().await, 0);
     drop(taken);

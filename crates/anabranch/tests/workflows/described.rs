@@ -12,6 +12,7 @@ on_both!(
     events_carry_what_the_workflow_says,
     a_repeated_command_is_found_beside_other_metadata,
     what_cannot_be_carried_is_refused_by_name,
+    what_is_empty_is_refused_by_name,
     react_sees_the_state_right_after_its_event,
 );
 
@@ -149,6 +150,18 @@ async fn what_cannot_be_carried_is_refused_by_name(db: Db) {
     assert!(matches!(error, SendError::Unwritable { .. }), "{error}");
     let said = error.to_string();
     assert!(said.contains("`Renewed`: the field `command_events` of its metadata"), "{said}");
+    assert!(events(&log).await.is_empty());
+}
+
+/// `describe` sees the state after each event, and before the first that names a customer there is none.
+async fn what_is_empty_is_refused_by_name(db: Db) {
+    let log = db.log().await;
+    let subscriptions = Workflows::new(&log, Subscriptions::default());
+    let error = subscriptions.send("7", Command::Renew(1)).await.unwrap_err();
+    assert!(matches!(error, SendError::Unwritable { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("`Renewed`: its customer, by `describe`, is empty"), "{said}");
+    assert!(said.contains("`None`"), "{said}");
     assert!(events(&log).await.is_empty());
 }
 

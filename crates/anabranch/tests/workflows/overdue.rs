@@ -45,18 +45,35 @@ async fn outage(log: &Log, shop: &Workflows<Shop>, stops: &[&str], ready: (&str,
     }
 }
 
-fn slowly() -> Shop {
-    Shop::new("shop").act(|_, action, _| {
-        tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(300)));
+/// A shop whose letter takes until the gate is open.
+fn gated() -> (Shop, Arc<AtomicBool>) {
+    let gate = Arc::new(AtomicBool::new(false));
+    let open = Arc::clone(&gate);
+    let shop = Shop::new("shop").act(move |_, action, _| {
+        while action == "letter" && !open.load(Ordering::SeqCst) {
+            tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(5)));
+        }
         Ok(vec![Command::Note(format!("did {action}"))])
+    });
+    (shop, gate)
+}
+
+async fn until_put_off(commands: &Tasks) {
+    until("a timer that was put off", async || {
+        let done = commands.list(TaskState::Done, 9).await.unwrap();
+        done.iter().any(|task| task.result == Some("put_off".into())).then_some(())
     })
+    .await;
 }
 
 async fn an_action_that_waited_comes_before_the_timer_that_guards_it(db: Db) {
     let log = db.log().await;
-    let shop = Workflows::new(&log, slowly());
+    let (shop, gate) = gated();
+    let shop = Workflows::new(&log, shop);
     outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
+    until_put_off(&Tasks::of(&log, "shop.commands")).await;
+    gate.store(true, Ordering::SeqCst);
     until("the timer", async || (shown(&shop, "a").await.len() == 4).then_some(())).await;
     assert_eq!(shown(&shop, "a").await, ["placed", "thanks a", "did letter", "too late"]);
     worker.stop().await;
@@ -87,23 +104,12 @@ async fn an_action_that_was_tried_holds_up_no_timer(db: Db) {
 
 async fn a_timer_that_is_cancelled_while_it_waits_never_fires(db: Db) {
     let log = db.log().await;
-    let gate = Arc::new(AtomicBool::new(false));
-    let open = Arc::clone(&gate);
-    let shop = Shop::new("shop").act(move |_, action, _| {
-        while action == "letter" && !open.load(Ordering::SeqCst) {
-            tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(5)));
-        }
-        Ok(vec![Command::Note(format!("did {action}"))])
-    });
+    let (shop, gate) = gated();
     let shop = Workflows::new(&log, shop);
     outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
     let commands = Tasks::of(&log, "shop.commands");
-    until("a timer that was put off", async || {
-        let done = commands.list(TaskState::Done, 9).await.unwrap();
-        done.iter().any(|task| task.result == Some("put_off".into())).then_some(())
-    })
-    .await;
+    until_put_off(&commands).await;
     shop.send("a", Command::Pay).await.unwrap();
     until("its end", async || {
         let ended = commands.list(TaskState::Cancelled, 9).await.unwrap();
