@@ -13,6 +13,7 @@ use anabranch_runtime::Result;
 use anabranch_workpool::{NewTask, ReadyOfKey, Task, Tasks};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
@@ -27,9 +28,11 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// How many actions at the front of the line are looked at, and how often: all late timers look at the same.
 const LINE: usize = 1000;
 const LOOK: Duration = Duration::from_millis(500);
-/// It looks again at the next full second that is not nearer than this. All timers of an instance look at the same
-/// time, so that they keep their order.
+/// It looks again at the next full second that is not nearer than this, and later where so many actions are before
+/// its own: thousands of late timers would else look each second. All timers of an instance look at the same time, so
+/// that they keep their order.
 const NEXT: Duration = Duration::from_millis(100);
+const SECONDS: [(usize, i64); 3] = [(1000, 16), (100, 4), (0, 1)];
 
 /// What a timer knows that was put off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,8 +103,10 @@ impl PutOff {
 
     fn turn(&self, actions: &ReadyOfKey, commands: &ReadyOfKey) -> Turn {
         if actions.untried > 0 && actions.now < self.until {
-            let next = actions.now.checked_add(NEXT).unwrap_or(actions.now).as_second() + 1;
-            return Turn::At(Timestamp::from_second(next).unwrap_or(self.until));
+            let ahead = self.ahead.map_or(0, |ahead| ahead.count);
+            let step = SECONDS.iter().find(|(many, _)| ahead >= *many).map_or(1, |(_, step)| *step);
+            let next = actions.now.checked_add(NEXT).unwrap_or(actions.now).as_second() / step + 1;
+            return Turn::At(Timestamp::from_second(next * step).unwrap_or(self.until));
         }
         match commands.tasks > 0 && !self.is_behind {
             true => Turn::Behind,
@@ -116,13 +121,29 @@ pub(super) struct Overdue {
     actions: Tasks,
     /// The line of actions, as it was a moment ago.
     line: Mutex<Option<(Instant, Arc<[i64]>)>>,
+    /// When the late timers of an instance look again.
+    looks: std::sync::Mutex<HashMap<String, Timestamp>>,
 }
 
 impl Overdue {
     pub(super) fn of<W: Workflow>(workflows: &Workflows<W>) -> Self {
         let (log, name) = (workflows.log(), workflows.workflow().name());
         let commands = Tasks::of(log, command_pool(name));
-        Self { commands, actions: Tasks::of(log, action_pool(name)), line: Mutex::default() }
+        let actions = Tasks::of(log, action_pool(name));
+        Self { commands, actions, line: Mutex::default(), looks: std::sync::Mutex::default() }
+    }
+
+    /// When a timer looks again that would at this time: not before or after another one of its instance.
+    fn look(&self, key: &str, time: Timestamp, now: Timestamp) -> Timestamp {
+        let Ok(mut looks) = self.looks.lock() else { return time };
+        let known = looks.get(key).copied().filter(|known| *known > now);
+        if known.is_none() {
+            if looks.len() >= looks.capacity() {
+                looks.retain(|_, look| *look > now);
+            }
+            looks.insert(key.to_owned(), time);
+        }
+        known.unwrap_or(time)
     }
 
     async fn line(&self) -> Result<Arc<[i64]>> {
@@ -166,7 +187,7 @@ impl Overdue {
         let (is_behind, at) = match put_off.turn(&actions, &commands) {
             Turn::Now => return Ok(None),
             Turn::Behind => (true, None),
-            Turn::At(time) => (false, Some(time)),
+            Turn::At(time) => (false, Some(self.look(task.key(), time, actions.now))),
         };
         let put_off = PutOff { is_behind, ..put_off };
         let job = Job::Late { command: command.clone(), put_off };
@@ -233,6 +254,12 @@ mod tests {
         // Far behind, the end of what is looked at moves.
         let far = looked(PutOff::new(time(0), Duration::ZERO), &[1, 2, 3], 0);
         assert_eq!(looked(far, &[1, 3, 4], 500).until, time(1100));
+        // Far behind it looks seldom.
+        let many: Vec<i64> = (-1000..0).collect();
+        for (before, second) in [(5, 101), (100, 104), (1000, 112)] {
+            let far = looked(PutOff::new(time(100), Duration::ZERO), &many[..before], 100);
+            assert_eq!(far.turn(&ready(1, 1, 100), &ready(0, 0, 100)), Turn::At(time(second)));
+        }
         // Not for ever, though one goes now and then.
         let day = 24 * 3600;
         assert_eq!(looked(far, &[1, 3, 4], day - 5).until, time(day));
