@@ -399,8 +399,8 @@ impl Tasks {
         })
     }
 
-    /// The places of the first tasks that wait for their first attempt, or are in it: a task that is not the first
-    /// of its key has none. Places rise with the time at which tasks were enqueued, and never change.
+    /// The places of the first tasks that wait for their first attempt, or are in it. Places rise in the order in
+    /// which tasks were enqueued, and never change.
     ///
     /// ```
     /// # use anabranch_workpool::{Task, TaskError, Tasks};
