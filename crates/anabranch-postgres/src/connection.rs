@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::hosts::Hosts;
 use crate::room::{self, Room, Seen};
-use crate::session::{Bare, Connection};
+use crate::session::{Bare, Begun, Connection};
 use crate::{tls, url};
 use anabranch_core::StoreError;
 use anabranch_store::{Durability, Home};
@@ -123,7 +123,7 @@ impl Server {
         let look = room::LOOK;
         let set_up = format!(
             "{}; SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby, \
-             (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS started, room.* \
+             current_setting('role') AS role, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS started, room.* \
              FROM ({look}) AS room",
             self.session
         );
@@ -142,7 +142,9 @@ impl Server {
             used: number("used"),
         });
         let started = row.and_then(|row| row.get("started")?.parse().ok()).unwrap_or_default();
-        Ok(Connection::new(bare, self.session, number("pid"), started))
+        let role = row.and_then(|row| row.get("role")).unwrap_or("none").to_owned();
+        let begun = Begun { pid: number("pid"), role, started };
+        Ok(Connection::new(bare, self.session, begun))
     }
 
     /// Waits for an answer, though not for ever.

@@ -56,9 +56,11 @@ impl Ready {
             }
             (Work::Sql(sql, _), _) => prepare(session, sql).await.map(Self::Plain),
             (Work::Begun, _) => {
+                // A handler may have written as somebody else: what comes next is ours.
+                let role = session.role.replace('\'', "''");
                 let sql = format!(
                     "SELECT CASE WHEN current_setting('{OURS}', true) = 'yes' THEN 1 \
-                     ELSE current_setting('{ENDED}')::int END"
+                     ELSE current_setting('{ENDED}')::int END, set_config('role', '{role}', true)"
                 );
                 prepare(session, &sql).await.map(Self::Plain)
             }

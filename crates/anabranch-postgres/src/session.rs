@@ -21,10 +21,15 @@ const APPENDING: &str = "SET plan_cache_mode = force_generic_plan";
 const SCANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_sort = off; \
                         SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off";
 
+/// Takes back whatever a statement may have done to its session that outlives the transaction. Statements of
+/// ours stay prepared; so would those of others, which are refused (`anabranch_store::control`).
+const CLEAR: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; \
+                     SELECT pg_advisory_unlock_all(); DISCARD TEMP";
+
 /// What a session is set up for. A session changes its purpose when it is lent to another use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Statements of users among others: what they set is taken back before another use.
+    /// Statements of users among others: what they did to it is taken back when they end.
     Effects,
     Read,
     Scan,
@@ -48,6 +53,13 @@ pub(crate) struct Bare {
     pub(crate) closed: watch::Receiver<bool>,
 }
 
+/// What a session says of itself when it begins.
+pub(crate) struct Begun {
+    pub(crate) pid: i32,
+    pub(crate) role: String,
+    pub(crate) started: i64,
+}
+
 /// A session of the server.
 pub(crate) struct Connection {
     client: Client,
@@ -59,15 +71,18 @@ pub(crate) struct Connection {
     settings: &'static str,
     /// The server's process, as it was when the session began.
     pub(crate) pid: i32,
+    /// The role that it began with.
+    pub(crate) role: String,
     /// When the server was started, in microseconds: another server, or another start of it.
     pub(crate) started: i64,
 }
 
 impl Connection {
-    pub(crate) fn new(bare: Bare, settings: &'static str, pid: i32, started: i64) -> Self {
+    pub(crate) fn new(bare: Bare, settings: &'static str, begun: Begun) -> Self {
         let Bare { client, driver, closed } = bare;
         let (statements, purpose) = (Mutex::default(), Mutex::new(Purpose::Effects));
-        Self { client, driver, closed, statements, purpose, settings, pid, started }
+        let Begun { pid, role, started } = begun;
+        Self { client, driver, closed, statements, purpose, settings, pid, role, started }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -84,12 +99,30 @@ impl Connection {
             return;
         }
         *lock(&self.purpose) = purpose;
-        let settings = [self.settings, purpose.settings()].join(";");
-        let set = format!("RESET ALL; {settings}");
+        let set = format!("RESET ALL; {}", self.set_up());
         let set = self.client.batch_execute(&set);
         tokio::pin!(set);
         // The first poll sends it. If it fails, the connection is gone and the next statement says so.
         let _ = futures_util::poll!(&mut set);
+    }
+
+    /// What it is set up with, for its purpose.
+    fn set_up(&self) -> String {
+        [self.settings, self.purpose().settings()].join(";")
+    }
+
+    /// Makes it as good as new, after a transaction with statements of users.
+    pub(crate) async fn clear(&self) -> Result<(), Error> {
+        self.client.batch_execute(&format!("{CLEAR}; {}", self.set_up())).await
+    }
+
+    /// Rolls back, and makes it as good as new if statements of users ran.
+    pub(crate) async fn roll_back(&self, is_users: bool) -> Result<(), Error> {
+        self.client.batch_execute("ROLLBACK").await?;
+        match is_users {
+            true => self.clear().await,
+            false => Ok(()),
+        }
     }
 
     /// A statement, kept for the next time.

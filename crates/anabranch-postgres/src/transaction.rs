@@ -83,6 +83,8 @@ pub(crate) struct PostgresSession {
     /// How a transaction begins.
     begin: String,
     open: Option<Lease>,
+    /// Whether statements of users run in it: its session is made as good as new at the end.
+    is_users: bool,
     /// The topics to signal once it is committed. That is done afterwards, since a NOTIFY takes a lock of
     /// the whole server, and there may be many.
     topics: [bool; Topic::ALL.len()],
@@ -105,12 +107,13 @@ impl PostgresSession {
         }
         let signal = wake.signal_statement(Topic::Workers);
         let (open, appending) = (None, Arc::clone(appending));
-        let (topics, events) = ([false; Topic::ALL.len()], false);
-        Self { server, source, wake, who, signal, begin, open, topics, events, appending }
+        let (topics, events, is_users) = ([false; Topic::ALL.len()], false, false);
+        Self { server, source, wake, who, signal, begin, open, is_users, topics, events, appending }
     }
 
-    /// It writes nothing: the server sees to that.
+    /// It is a user's, and writes nothing: the server sees to that.
     pub(crate) fn only_reads(&mut self) {
+        self.is_users = true;
         self.begin += "; SET TRANSACTION READ ONLY";
     }
 
@@ -124,6 +127,7 @@ impl PostgresSession {
             signal: self.signal.clone(),
             begin: self.begin.clone(),
             open: self.open.take(),
+            is_users: self.is_users,
             topics: std::mem::take(&mut self.topics),
             events: std::mem::take(&mut self.events),
             appending: Arc::clone(&self.appending),
@@ -141,7 +145,8 @@ impl PostgresSession {
             (answers, taken)
         });
         let (answers, mut taken) = sent.await;
-        (self.open, self.topics, self.events) = (taken.open.take(), taken.topics, taken.events);
+        (self.open, self.is_users) = (taken.open.take(), taken.is_users);
+        (self.topics, self.events) = (taken.topics, taken.events);
         answers
     }
 
@@ -166,7 +171,14 @@ impl PostgresSession {
             }
         }
         self.events |= statements.iter().any(is_append);
-        let own = Own { signal: &self.signal, begin: &self.begin, appending: &self.appending };
+        // One that stays open has somebody who reads in it; one that does not ends with this mark. A link
+        // serves nobody's statements, and holds what must not be taken back.
+        self.is_users |= matches!(self.source, Source::Pool(..))
+            && (matches!(end, End::Open { .. })
+                || statements.iter().any(|statement| matches!(statement.work, Work::Begun)));
+        let is_users = self.is_users;
+        let own =
+            Own { signal: &self.signal, begin: &self.begin, appending: &self.appending, is_users };
         let work = in_pieces(session, own, &statements, begun, end);
         // A heartbeat runs nobody's statements.
         let patience = if check.is_some() { self.server.silence } else { PATIENCE };
@@ -174,7 +186,7 @@ impl PostgresSession {
             return Err(Failed::store(Failure::Silent(patience).at(at)));
         };
         match result {
-            Ok(mut answers) => {
+            Ok(Done { mut answers, is_clear }) => {
                 if let Some(check) = check {
                     let answer = answers.pop().unwrap_or_default();
                     let checked = check.answered(&answer, &self.server.room);
@@ -182,7 +194,11 @@ impl PostgresSession {
                 }
                 match end {
                     End::Commit => {
-                        lease.give_back();
+                        // A session that somebody has left his marks on serves nobody else.
+                        match is_clear {
+                            true => lease.give_back(),
+                            false => drop(lease),
+                        }
                         let topics = std::mem::take(&mut self.topics);
                         let told = Topic::ALL.into_iter().zip(topics).filter(|(_, tell)| *tell);
                         told.for_each(|(topic, _)| self.wake.announce(topic));
@@ -195,7 +211,7 @@ impl PostgresSession {
                 Ok(answers)
             }
             Err(FirstError { statement, what: What::Refused(reason) }) => {
-                if self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok() {
+                if self.server.in_time(session.roll_back(is_users)).await.is_ok() {
                     lease.give_back();
                 }
                 Err(Failed { statement, reason })
@@ -212,7 +228,7 @@ impl PostgresSession {
                 // A session that the server spoke to, or that a statement never reached, is sound
                 // once it has rolled back; of others we do not know where they stand.
                 if (failure.leaves_session_sound() || is_local)
-                    && self.server.in_time(session.batch_execute("ROLLBACK")).await.is_ok()
+                    && self.server.in_time(session.roll_back(is_users)).await.is_ok()
                 {
                     lease.give_back();
                 }
@@ -253,9 +269,9 @@ impl Drop for PostgresSession {
     /// What is open is rolled back, and its session is as good as before.
     fn drop(&mut self) {
         let (Some(lease), Ok(runtime)) = (self.open.take(), Handle::try_current()) else { return };
-        let server = self.server.clone();
+        let (server, is_users) = (self.server.clone(), self.is_users);
         runtime.spawn(async move {
-            if server.in_time(lease.session().batch_execute("ROLLBACK")).await.is_ok() {
+            if server.in_time(lease.session().roll_back(is_users)).await.is_ok() {
                 lease.give_back();
             }
         });
@@ -293,6 +309,15 @@ struct Own<'a> {
     signal: &'a str,
     begin: &'a str,
     appending: &'a Appending,
+    /// Whether there are others among them.
+    is_users: bool,
+}
+
+/// What came of a batch.
+struct Done {
+    answers: Vec<Answer>,
+    /// Whether its session is as good as new, if it is committed.
+    is_clear: bool,
 }
 
 /// A batch in pieces: what follows a change of tables can be prepared only after it, and what is appended is
@@ -303,7 +328,7 @@ async fn in_pieces(
     statements: &[Statement],
     begun: bool,
     end: End,
-) -> Result<Vec<Answer>, FirstError> {
+) -> Result<Done, FirstError> {
     let last = statements.len().saturating_sub(1);
     let parts =
         |(place, one): (usize, &Statement)| is_append(one) || (place < last && changes_tables(one));
@@ -317,16 +342,17 @@ async fn in_pieces(
     let open = End::Open { idle: PATIENCE };
     let mut answers = match &statements[place].work {
         Work::Appends(appends) => {
-            let mut answers = batch(session, own, &statements[..place], begun, open).await?;
+            let mut answers = batch(session, own, &statements[..place], begun, open).await?.answers;
             let appended = append_all(session, own.appending, appends).await;
             answers.push(appended.map_err(|what| FirstError { statement: Some(place), what })?);
             answers
         }
-        _ => batch(session, own, &statements[..=place], begun, open).await?,
+        _ => batch(session, own, &statements[..=place], begun, open).await?.answers,
     };
     let rest = Box::pin(in_pieces(session, own, &statements[place + 1..], true, end)).await;
-    answers.extend(rest.map_err(shifted)?);
-    Ok(answers)
+    let Done { answers: rest, is_clear } = rest.map_err(shifted)?;
+    answers.extend(rest);
+    Ok(Done { answers, is_clear })
 }
 
 /// Appends in the open transaction of a session.
@@ -350,7 +376,7 @@ async fn batch(
     statements: &[Statement],
     begun: bool,
     end: End,
-) -> Result<Vec<Answer>, FirstError> {
+) -> Result<Done, FirstError> {
     let begin = match (begun, end) {
         (true, _) => None,
         (false, End::Commit) => Some(own.begin.to_owned()),
@@ -371,7 +397,13 @@ async fn batch(
             End::Open { .. } => Ok(()),
         }
     };
-    pin_mut!(begin, commit);
+    let clear = async {
+        match end {
+            End::Commit if own.is_users => session.clear().await,
+            _ => Ok(()),
+        }
+    };
+    pin_mut!(begin, commit, clear);
     // The first poll of each sends it; so the order of the polls is the order on the wire. Preparing
     // may wait for somebody's lock: then it is known by then who waits.
     let mut begun = poll!(&mut begin);
@@ -408,6 +440,7 @@ async fn batch(
     let is_whole =
         sent.len() == statements.len() && !matches!(sent.last(), Some((_, Poll::Ready(Err(_)))));
     let committed = if is_whole { poll!(&mut commit) } else { Poll::Pending };
+    let cleared = if is_whole { poll!(&mut clear) } else { Poll::Pending };
 
     let first_of = |polled: Poll<Result<(), Error>>| match polled {
         Poll::Ready(done) => Some(done),
@@ -434,7 +467,11 @@ async fn batch(
         Some(done) => done?,
         None => commit.await?,
     }
-    Ok(answers)
+    let is_clear = match first_of(cleared) {
+        Some(done) => done.is_ok(),
+        None => clear.await.is_ok(),
+    };
+    Ok(Done { answers, is_clear })
 }
 
 /// Whether a statement makes, changes or drops something that a later one may name.

@@ -129,7 +129,8 @@ impl Consumers {
             let beyond = RunError::BeyondLog { consumer, position: beyond, drawn };
             return Err(StoreError::Other { at: self.log.at().to_owned(), source: beyond.into() });
         }
-        let backlog = Backlog::of(&self.tables, name, &registered.kind).await?;
+        let lowest = cursors.iter().map(|cursor| cursor.position).min().unwrap_or_default();
+        let backlog = Backlog::of(&self.tables, name, &registered.kind, lowest).await?;
         Ok(Look { name: name.to_owned(), cursors, workers, head, backlog })
     }
 }
@@ -159,7 +160,7 @@ impl Look {
     fn sum(&self, parts: Vec<Offset>) -> Offsets {
         let minimum = parts.iter().filter_map(|part| part.extent.lowest).min().unwrap_or_default();
         let (consumer, head) = (self.name.clone(), self.head);
-        let lag = self.backlog.lag(&SlotSet::all(), behind(minimum, head));
+        let lag = self.backlog.lag(&SlotSet::all(), minimum, behind(minimum, head));
         Offsets { consumer, head, minimum, lag: lag.all, lag_ready: lag.ready, parts }
     }
 
@@ -171,8 +172,8 @@ impl Look {
                 owners.push(owner);
             }
         }
-        let behind = extent.lowest.map_or(0, |lowest| behind(lowest, self.head));
-        let lag = self.backlog.lag(slots, behind);
+        let lowest = extent.lowest.unwrap_or(self.head);
+        let lag = self.backlog.lag(slots, lowest, behind(lowest, self.head));
         Offset { part, extent, lag: lag.all, lag_ready: lag.ready, owners }
     }
 

@@ -46,9 +46,9 @@ pub struct ConsumerStatus {
     /// 0 means that everything is handled; never for one that stands beyond the log
     /// ([`Reason::BeyondLog`]).
     pub lag: u64,
-    /// What more workers could do: the positions between `position` and `head`, and the
-    /// [`retrying_events`](Self::retrying_events). Of a pool, the tasks that could be run. Scale by this
-    /// one: no worker helps with what is parked.
+    /// What more workers could do: the positions between `position` and `head`, but for those of parked events,
+    /// and the [`retrying_events`](Self::retrying_events) up to `position`. Of a pool, the tasks that could be
+    /// run. Scale by this one: no worker helps with what is parked.
     pub lag_ready: u64,
     /// How many keys have failed and wait for somebody to retry or skip them.
     pub parked_keys: usize,
@@ -262,7 +262,10 @@ impl Situation {
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
         let position = cursors.iter().map(at).min().unwrap_or_default();
-        let backlog = Backlog::of(tables, &registered.name, &registered.kind).await?;
+        // Slots without a cursor are handled by nobody: nothing of theirs is known to be done.
+        let lost = covers(&cursors, &registered.slots).err();
+        let lowest = if lost.is_some() { Position::START } else { position };
+        let backlog = Backlog::of(tables, &registered.name, &registered.kind, lowest).await?;
         // Beyond the log it is as far from its end, the other way: never 0.
         let behind = |position: Position| match position > drawn {
             true => position.get() - head.get(),
@@ -270,7 +273,7 @@ impl Situation {
         };
         let cursor = |cursor: &Cursor| {
             let behind = behind(at(cursor));
-            let lag = backlog.lag(&cursor.slots, behind);
+            let lag = backlog.lag(&cursor.slots, at(cursor), behind);
             CursorStatus {
                 slots: cursor.slots.to_string(),
                 slot_count: cursor.slots.len(),
@@ -284,8 +287,6 @@ impl Situation {
             }
         };
         let all = SlotSet::all();
-        // Slots without a cursor are handled by nobody: nothing of theirs is known to be done.
-        let lost = covers(&cursors, &registered.slots).err();
         let farthest = match &lost {
             Some(_) => head.get(),
             None => cursors.iter().map(|cursor| behind(at(cursor))).max().unwrap_or_default(),
@@ -297,7 +298,7 @@ impl Situation {
                  --from-start` makes its cursors anew"
             )
         });
-        let (lag, aside) = (backlog.lag(&all, farthest), backlog.aside(&all));
+        let (lag, aside) = (backlog.lag(&all, lowest, farthest), backlog.aside(&all));
         Ok(ConsumerStatus {
             outage: Outage::of(&registered),
             lag: lag.all,

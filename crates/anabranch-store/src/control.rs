@@ -1,13 +1,15 @@
 //! Statements that begin or end transactions: a handler's statement must not, since its effects
 //! commit together with the cursor. And statements that only ask.
 
-/// The words with which such statements begin. With `PREPARE` only `PREPARE TRANSACTION` is one.
-const WORDS: [&str; 9] =
-    ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE"];
+/// The words with which such statements begin.
+const WORDS: [&str; 8] =
+    ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"];
 
-/// The words of statements that change the session for whoever gets it next. `SET LOCAL` and
-/// `SET CONSTRAINTS` end with the transaction.
-const SESSION_WORDS: [&str; 3] = ["SET", "RESET", "DISCARD"];
+/// The words of statements that change the session beyond the transaction: it serves others then. `SET LOCAL`
+/// and `SET CONSTRAINTS` end with the transaction, but for `SET LOCAL SESSION AUTHORIZATION`: the cursor would
+/// be moved by somebody else. (A database takes back what it can of what no text shows.)
+const SESSION_WORDS: [&str; 7] =
+    ["SET", "RESET", "DISCARD", "PREPARE", "DEALLOCATE", "LISTEN", "UNLISTEN"];
 
 /// The word by which a statement would begin, end or divide the transaction that it runs in, or change
 /// the session beyond it.
@@ -59,13 +61,17 @@ fn control_in(mut words: Words<'_>) -> Option<&'static str> {
     let first = words.next()?;
     let is = |word: &&str| word.eq_ignore_ascii_case(first);
     let found = WORDS.into_iter().chain(SESSION_WORDS).find(is)?;
-    let mut is_next = |wanted: &[&str]| {
+    let mut next_of = |wanted: &[&'static str]| {
         let next = words.next().unwrap_or_default();
-        wanted.iter().any(|word| word.eq_ignore_ascii_case(next))
+        wanted.iter().copied().find(|word| word.eq_ignore_ascii_case(next))
     };
     match found {
-        "PREPARE" => is_next(&["TRANSACTION"]).then_some("PREPARE TRANSACTION"),
-        "SET" => (!is_next(&["LOCAL", "CONSTRAINTS"])).then_some("SET (without LOCAL)"),
+        "PREPARE" => next_of(&["TRANSACTION"]).map(|_| "PREPARE TRANSACTION").or(Some(found)),
+        "SET" => match next_of(&["LOCAL", "CONSTRAINTS"]) {
+            None => Some("SET (without LOCAL)"),
+            Some("LOCAL") => next_of(&["SESSION"]).map(|_| "SET LOCAL SESSION AUTHORIZATION"),
+            Some(_) => None,
+        },
         found => Some(found),
     }
 }
@@ -160,6 +166,11 @@ mod tests {
             ("SET search_path TO x", "SET (without LOCAL)"),
             ("reset all", "RESET"),
             ("DISCARD ALL", "DISCARD"),
+            ("PREPARE x AS SELECT 1", "PREPARE"),
+            ("deallocate all", "DEALLOCATE"),
+            ("LISTEN x", "LISTEN"),
+            ("UNLISTEN *", "UNLISTEN"),
+            ("set local session authorization x", "SET LOCAL SESSION AUTHORIZATION"),
         ] {
             assert_eq!(transaction_control(sql), Some(word), "{sql}");
         }
@@ -175,13 +186,13 @@ mod tests {
             "SELECT 'COMMIT'",
             "INSERT INTO commit VALUES (1)",
             "WITH end_of AS (SELECT 1) SELECT * FROM end_of",
-            "PREPARE x AS SELECT 1",
             "COMMITTED",
             "UPDATE t SET a = 1 -- COMMIT",
             "commit_log",
             "/* /* COMMIT */ */ SELECT 1",
             "/* a /* b",
             "set local x = 1",
+            "SET LOCAL ROLE x",
             "SET CONSTRAINTS ALL DEFERRED",
         ] {
             assert_eq!(transaction_control(sql), None, "{sql}");

@@ -58,6 +58,8 @@ pub struct ReadyOfKey {
     pub tasks: u64,
     /// How many of them have never failed: they wait for their first attempt, or are in it.
     pub untried: u64,
+    /// The place in the [line](Tasks::line) of the first of them all, if that one has never failed.
+    pub place: Option<i64>,
     /// The time, by the database's clock.
     pub now: Timestamp,
 }
@@ -412,11 +414,30 @@ impl Tasks {
         let corrupt = |what: String| StoreError::Corrupt { at: at.to_owned(), what };
         let row = row.ok_or_else(|| corrupt("a count without a row".to_owned()))?;
         let now = Timestamp::from_microsecond(column(at, row, "now_us")?);
+        let first: Option<i64> = column(at, row, "first")?;
+        let untried: Option<i64> = column(at, row, "first_untried")?;
         Ok(ReadyOfKey {
+            place: untried.filter(|_| first == untried),
             tasks: column(at, row, "tasks")?,
             untried: column(at, row, "untried")?,
             now: now.map_err(|error| corrupt(error.to_string()))?,
         })
+    }
+
+    /// The places of the first tasks that wait for their first attempt, or are in it. Places rise in the order in
+    /// which tasks were enqueued, and never change.
+    ///
+    /// ```
+    /// # use anabranch_workpool::{Task, TaskError, Tasks};
+    /// # async fn f(payouts: Tasks) -> Result<(), TaskError> {
+    /// let line = payouts.line(100).await?;
+    /// println!("the first of {} tasks has the place {:?}", line.len(), line.first());
+    /// # Ok(()) }
+    /// ```
+    pub async fn line(&self, limit: usize) -> Result<Vec<i64>, TaskError> {
+        let answers = self.run(vec![self.tables.line(&self.pool, limit)]).await?;
+        let rows = answers.iter().flat_map(|answer| &answer.rows);
+        Ok(rows.map(|row| column(self.database.at(), row, "seq")).collect::<Result<_, _>>()?)
     }
 
     /// Whether something of a key has not ended.

@@ -27,6 +27,9 @@ pub(crate) struct ParkedKey {
     pub(crate) asked: Option<Asked>,
     /// How many events wait, where that was counted.
     pub(crate) events: u64,
+    /// How many of them every cursor of the consumer has passed. A slower cursor counts the others with the
+    /// positions before it.
+    pub(crate) passed: u64,
     /// The first of them.
     pub(crate) first: Option<Position>,
 }
@@ -109,25 +112,30 @@ pub(crate) struct Attempt<'a> {
 impl Tables {
     /// The keys of a consumer that are set aside, the first to fail first.
     pub(crate) async fn parked(&self, consumer: &str) -> Result<Vec<ParkedKey>, StoreError> {
-        self.parked_up_to(consumer, Position::END).await
+        self.parked_up_to(consumer, Position::END, Position::END).await
     }
 
-    /// The same, with their events up to a position.
+    /// The same, with their events up to a position, and how many of these the lowest cursor has passed.
     pub(crate) async fn parked_up_to(
         &self,
         consumer: &str,
         up_to: Position,
+        lowest: Position,
     ) -> Result<Vec<ParkedKey>, StoreError> {
         let (keys, events, now) = (&self.parked_keys, &self.parked_events, self.now);
         let select = format!(
             "SELECT key, slot, attempts, error, since_us, retry_us - {now} AS retry_in, asked, \
              (SELECT count(*) FROM {events} AS e \
               WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $2) AS events, \
+             (SELECT count(*) FROM {events} AS e \
+              WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $3) AS passed, \
              (SELECT min(position) FROM {events} AS e \
               WHERE e.consumer = k.consumer AND e.key = k.key) AS first \
              FROM {keys} AS k WHERE consumer = $1 ORDER BY since_us, key"
         );
-        let rows = self.query(Statement::query(select, params![consumer, up_to])).await?;
+        let rows = self
+            .query(Statement::query(select, params![consumer, up_to, lowest.min(up_to)]))
+            .await?;
         rows.iter().map(|row| self.parked_key(row)).collect()
     }
 
@@ -155,6 +163,7 @@ impl Tables {
             retry_in: retry_in.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs())),
             asked: asked.as_deref().and_then(Asked::of),
             events: self.column(row, "events")?,
+            passed: self.column(row, "passed")?,
             first: self.column(row, "first")?,
         })
     }

@@ -71,6 +71,7 @@ impl Tables {
             retry_in: retry_in.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs())),
             asked: None,
             events: self.column(row, "tasks")?,
+            passed: self.column(row, "tasks")?,
             first: None,
         })
     }

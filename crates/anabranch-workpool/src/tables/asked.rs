@@ -80,8 +80,8 @@ impl Tables {
         Statement::query(select, params![pool, limit])
     }
 
-    /// How much of a key waits for its turn besides one task, and how much of it was never tried: of what was
-    /// enqueued by a time, or until now.
+    /// How much of a key waits for its turn besides one task, how much of it was never tried, and which is the
+    /// first, where that is one of these: of what was enqueued by a time, or until now.
     pub(crate) fn ready_of_key(
         &self,
         pool: &str,
@@ -91,12 +91,23 @@ impl Tables {
     ) -> Statement {
         let select = format!(
             "SELECT count(*) AS tasks, CAST(coalesce(sum(CASE WHEN attempts = 0 THEN 1 ELSE 0 END), 0) AS BIGINT) \
-             AS untried, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 AND state {UNFINISHED} \
+             AS untried, min(seq) AS first, min(CASE WHEN attempts = 0 THEN seq END) AS first_untried, \
+             {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 AND state {UNFINISHED} \
              AND state = {READY} AND id <> $3 AND enqueued_us <= coalesce(CAST($4 AS BIGINT), {now})",
             self.tasks,
             now = self.now
         );
         Statement::query(select, params![pool, key, except, by_us])
+    }
+
+    /// The first tasks of a pool that wait for their first attempt, or are in it. (To leave out those behind a task of
+    /// their key took seconds where the planner knew nothing of the table yet.)
+    pub(crate) fn line(&self, pool: &str, limit: usize) -> Statement {
+        let select = format!(
+            "SELECT seq FROM {} WHERE pool = $1 AND state = {READY} AND attempts = 0 ORDER BY seq LIMIT $2",
+            self.tasks
+        );
+        Statement::query(select, params![pool, limit])
     }
 
     /// Whether something of a key is open.

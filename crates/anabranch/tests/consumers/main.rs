@@ -5,6 +5,7 @@
 mod appended_events;
 mod attempts;
 mod catch_ups;
+mod clean_sessions;
 mod emptied_logs;
 mod ended_transactions;
 mod exactly_once;

@@ -1,12 +1,13 @@
 //! How far each partition is, and what going to another number of them moves: nothing but owners.
 
 use crate::on_both;
-use crate::support::{Db, fill, start, until};
+use crate::support::{Db, fill, start, status, until};
 use anabranch::prelude::*;
-use anabranch::{Consumers, FixedPartition, Import, Owner};
+use anabranch::{Consumers, CursorStatus, FixedPartition, HandlerError, Import, Owner};
 
 on_both! {
     each_partition_has_its_own_positions,
+    an_event_that_one_partition_has_set_aside_is_counted_once,
     a_rescale_says_what_moves_and_who_still_runs,
     odd_numbers_and_names_are_refused,
 }
@@ -46,6 +47,28 @@ async fn each_partition_has_its_own_positions(db: Db) {
     ReplicaSet::new("s").projection(table).lanes(2).catch_up(&log).await.unwrap();
     let done = consumers.offsets("orders", Some(3)).await.unwrap();
     assert_eq!((done.minimum.get(), done.lag), (100, 0));
+}
+
+/// One partition is at the end with keys that are retrying, one has not begun.
+async fn an_event_that_one_partition_has_set_aside_is_counted_once(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..20, 1..=5).await;
+    let later = std::time::Duration::from_secs(3_600);
+    let fails = db.recorder("orders").hook(move |_| Err(HandlerError::try_after(later, "not now")));
+    let set = ReplicaSet::new("s").projection(fails);
+    let worker = start(&log, set.partition(FixedPartition::new(0, 2).unwrap()));
+    let now = until("keys that are set aside", async || {
+        let now = status(&log, "orders").await;
+        let is_done = |cursor: &CursorStatus| cursor.position == now.head;
+        (now.retrying_events > 0 && now.cursors.iter().any(is_done)).then_some(now)
+    })
+    .await;
+    assert_eq!((now.head.get(), now.position.get(), now.lag, now.lag_ready), (100, 0, 100, 100));
+    let offsets = Consumers::of(&log).offsets("orders", Some(1)).await.unwrap();
+    assert_eq!((offsets.lag, offsets.parts[0].lag), (100, 100));
+    let halves = Consumers::of(&log).offsets("orders", Some(2)).await.unwrap();
+    assert_eq!((halves.parts[0].lag, halves.parts[1].lag), (now.retrying_events, 100));
+    worker.stop().await;
 }
 
 async fn a_rescale_says_what_moves_and_who_still_runs(db: Db) {

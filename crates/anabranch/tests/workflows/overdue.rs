@@ -5,7 +5,7 @@ use crate::running::{set, shown, until_logged};
 use crate::shop::*;
 use crate::support::{Db, query, start, until};
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, TaskState};
+use anabranch::{Consumers, HandlerError, TaskState, TaskStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,12 +13,20 @@ use std::time::Duration;
 on_both!(
     an_action_that_waited_comes_before_the_timer_that_guards_it,
     what_an_action_led_to_comes_before_the_timer,
+    an_action_that_waits_behind_others_comes_before_its_timer,
     an_action_that_was_tried_holds_up_no_timer,
     a_timer_that_is_cancelled_while_it_waits_never_fires,
 );
 
-/// An order whose timer came due while nobody ran. `stops` are the pools that did nothing before that.
-async fn outage(log: &Log, shop: &Workflows<Shop>, stops: &[&str], ready: (&str, usize)) {
+/// Orders whose timers came due while nobody ran. `stops` are the pools that did nothing before that, and `ready`
+/// is how many tasks of one of them each order then has.
+async fn outage(
+    log: &Log,
+    shop: &Workflows<Shop>,
+    orders: &[&str],
+    stops: &[&str],
+    ready: (&str, usize),
+) {
     let consumers = Consumers::of(log);
     // Registers them.
     start(log, set(shop)).stop().await;
@@ -26,14 +34,17 @@ async fn outage(log: &Log, shop: &Workflows<Shop>, stops: &[&str], ready: (&str,
         consumers.pause(pool).await.unwrap();
     }
     let worker = start(log, set(shop));
-    shop.send("a", Command::Place { pay_within_ms: 3_600_000 }).await.unwrap();
     let (pool, count) = ready;
-    until("what waits", async || {
-        let ready = Tasks::of(log, pool).list(TaskState::Ready, 9).await.unwrap();
-        let timers = Tasks::of(log, "shop.commands").list(TaskState::Scheduled, 9).await.unwrap();
-        (ready.len() == count && timers.len() == 1).then_some(())
-    })
-    .await;
+    for (number, order) in (1..).zip(orders) {
+        shop.send(order, Command::Place { pay_within_ms: 3_600_000 }).await.unwrap();
+        until("what waits", async || {
+            let ready = Tasks::of(log, pool).list(TaskState::Ready, 9).await.unwrap();
+            let commands = Tasks::of(log, "shop.commands");
+            let timers = commands.list(TaskState::Scheduled, 9).await.unwrap();
+            (ready.len() == number * count && timers.len() == number).then_some(())
+        })
+        .await;
+    }
     worker.stop().await;
     let late = format!(
         "UPDATE {} SET due_us = 1 WHERE pool = 'shop.commands' AND due_us > 0",
@@ -70,7 +81,7 @@ async fn an_action_that_waited_comes_before_the_timer_that_guards_it(db: Db) {
     let log = db.log().await;
     let (shop, gate) = gated();
     let shop = Workflows::new(&log, shop);
-    outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
     until_put_off(&Tasks::of(&log, "shop.commands")).await;
     gate.store(true, Ordering::SeqCst);
@@ -82,10 +93,44 @@ async fn an_action_that_waited_comes_before_the_timer_that_guards_it(db: Db) {
 async fn what_an_action_led_to_comes_before_the_timer(db: Db) {
     let log = db.log().await;
     let shop = Workflows::new(&log, Shop::new("shop"));
-    outage(&log, &shop, &["shop.commands"], ("shop.commands", 2)).await;
+    outage(&log, &shop, &["a"], &["shop.commands"], ("shop.commands", 2)).await;
     let worker = start(&log, set(&shop));
     until("the timer", async || (shown(&shop, "a").await.len() == 4).then_some(())).await;
     assert_eq!(shown(&shop, "a").await, ["placed", "thanks a", "did letter", "too late"]);
+    worker.stop().await;
+}
+
+/// The first action hangs, so its timer comes. The second one has not begun, so its timer waits, though it was found
+/// at the same time.
+async fn an_action_that_waits_behind_others_comes_before_its_timer(db: Db) {
+    let log = db.log().await;
+    let gate = Arc::new(AtomicBool::new(false));
+    let open = Arc::clone(&gate);
+    let shop = Shop { in_flight: 1, ..Shop::new("shop") }.act(move |_, action, _| {
+        while !open.load(Ordering::SeqCst) {
+            tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(5)));
+        }
+        Ok(vec![Command::Note(format!("did {action}"))])
+    });
+    let shop = Workflows::new(&log, shop);
+    let stops = ["shop.actions", "shop.commands"];
+    outage(&log, &shop, &["a", "b"], &stops, ("shop.actions", 1)).await;
+    let worker = start(&log, ReplicaSet::new("shop").workflow(&shop).lanes(1));
+    until("the timer of the first", async || {
+        (shown(&shop, "a").await == ["placed", "thanks a", "too late"]).then_some(())
+    })
+    .await;
+    let looks = async || {
+        let done = Tasks::of(&log, "shop.commands").list(TaskState::Done, 1000).await.unwrap();
+        let is_look = |task: &&TaskStatus| task.key == "b" && task.result == Some("put_off".into());
+        done.iter().filter(is_look).count()
+    };
+    let before = looks().await;
+    until("the second timer looks on", async || (looks().await >= before + 2).then_some(())).await;
+    gate.store(true, Ordering::SeqCst);
+    until("the timer of the second", async || (shown(&shop, "b").await.len() == 4).then_some(()))
+        .await;
+    assert_eq!(shown(&shop, "b").await, ["placed", "thanks b", "did letter", "too late"]);
     worker.stop().await;
 }
 
@@ -94,7 +139,7 @@ async fn an_action_that_was_tried_holds_up_no_timer(db: Db) {
     let hour = Duration::from_secs(3_600);
     let shop = Shop::new("shop").act(move |_, _, _| Err(HandlerError::try_after(hour, "not now")));
     let shop = Workflows::new(&log, shop);
-    outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
     until_logged(&shop, "a", &["placed", "thanks a", "too late"]).await;
     let actions = Tasks::of(&log, "shop.actions").list(TaskState::Ready, 9).await.unwrap();
@@ -106,7 +151,7 @@ async fn a_timer_that_is_cancelled_while_it_waits_never_fires(db: Db) {
     let log = db.log().await;
     let (shop, gate) = gated();
     let shop = Workflows::new(&log, shop);
-    outage(&log, &shop, &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
     let commands = Tasks::of(&log, "shop.commands");
     until_put_off(&commands).await;

@@ -76,13 +76,15 @@ pub struct Shop {
     pub calls: Arc<Mutex<Vec<(String, String, String)>>>,
     pub hears: bool,
     pub cron: Option<&'static str>,
+    /// How many actions at the same time.
+    pub in_flight: usize,
 }
 
 impl Shop {
     pub fn new(name: &str) -> Self {
         let note = |_: &str, action: &str, _| Ok(vec![Command::Note(format!("did {action}"))]);
         let (act, calls): (Act, _) = (Arc::new(note), Arc::default());
-        Self { name: name.to_owned(), act, calls, hears: false, cron: None }
+        Self { name: name.to_owned(), act, calls, hears: false, cron: None, in_flight: 64 }
     }
 
     pub fn act(
@@ -165,6 +167,10 @@ impl Workflow for Shop {
             "hopeless" => GaveUp::Park,
             other => GaveUp::GoOn(vec![Command::Note(format!("gave up {other}: {error}"))]),
         }
+    }
+
+    fn in_flight_per_process(&self) -> usize {
+        self.in_flight
     }
 
     fn hears(&self) -> Option<Scope> {
