@@ -5,18 +5,22 @@ use crate::ledger::counted;
 use crate::limits::{LONG, Limited, all_done, keys_of, part, permits};
 use crate::on_both;
 use crate::support::*;
-use anabranch::TaskState;
 use anabranch::database::Kind;
 use anabranch::prelude::*;
+use anabranch::{Consumers, Holding, RowConsumer, RunError, SlotSet, TaskState};
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 on_both!(
     a_permit_comes_back_though_giving_it_back_has_failed,
     a_long_task_writes_nothing_while_it_runs,
     a_task_takes_one_permit_and_no_second,
     a_busy_pool_need_not_ask_for_each_task,
+    a_broken_consumer_gives_its_permit_back_and_ends_nobody,
+    a_pool_that_is_forgotten_leaves_no_permits,
 );
 
 /// What a worker writes into its log.
@@ -236,4 +240,90 @@ async fn a_busy_pool_need_not_ask_for_each_task(db: Db) {
     let (written, ran) = (writes.count(&log).await, pool.ran());
     assert!(written * 5 < 1000, "{written} writes for {ran} tasks");
     worker.stop().await;
+}
+
+/// Takes the one permit that there is, and keeps it until it breaks. It breaks once, and wants nothing then.
+#[derive(Clone, Default)]
+struct Brittle {
+    has_permit: Arc<AtomicBool>,
+    is_broken: Arc<AtomicBool>,
+    breaks: Arc<Notify>,
+}
+
+impl RowConsumer for Brittle {
+    fn name(&self) -> &str {
+        "brittle"
+    }
+
+    fn max_parallelism(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    async fn look_after(&self, holding: &mut Holding) -> std::result::Result<(), RunError> {
+        let mut permits = holding.permits();
+        permits.wants(usize::from(!self.is_broken.load(Ordering::SeqCst)));
+        let (mut waiting, mut permit) = (Box::pin(permits.next()), None);
+        while !holding.is_stopping() {
+            holding.let_go(&SlotSet::empty()).await?;
+            tokio::select! {
+                got = &mut waiting, if permit.is_none() => {
+                    permit = Some(got);
+                    self.has_permit.store(true, Ordering::SeqCst);
+                }
+                () = holding.news() => {}
+                () = self.breaks.notified() => {
+                    self.is_broken.store(true, Ordering::SeqCst);
+                    return Err(holding.refuse("its table is gone"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The database refuses to take it back at first. What else the worker runs goes on.
+async fn a_broken_consumer_gives_its_permit_back_and_ends_nobody(db: Db) {
+    let log = db.log().await;
+    let pauses = quick().probes(Duration::from_millis(20), Duration::from_millis(80));
+    let set = |rows: &Brittle, of| {
+        ReplicaSet::new("work").rows(rows.clone()).partition(part(of)).tuning(pauses)
+    };
+    let has = async |rows: &Brittle| {
+        until("a permit", async || rows.has_permit.load(Ordering::SeqCst).then_some(())).await;
+    };
+    let (one, other) = (Brittle::default(), Brittle::default());
+    let first = Apart::start(&db, set(&one, 0).outside_pool(Steps));
+    has(&one).await;
+    let second = start(&db.log().await, set(&other, 1));
+    until("one that waits", async || {
+        status(&log, "brittle").await.limit.filter(|limit| limit.waiting == 1)
+    })
+    .await;
+    let refused = Refused::on(&db, &log, "DELETE").await;
+    one.breaks.notify_one();
+    until("a give-back that fails", async || {
+        assert!(!first.has_ended(), "the others go on");
+        (first.has_said("cannot give its permits back") > 0).then_some(())
+    })
+    .await;
+    let steps = Tasks::of(&log, "steps");
+    let id = steps.enqueue(NewTask::new(&keys_of(&log, 0, 1)[0], &1)).await.unwrap().id;
+    assert_eq!(steps.wait(id, LONG).await.unwrap().state, TaskState::Done);
+    assert!(!other.has_permit.load(Ordering::SeqCst));
+    refused.allow(&log).await;
+    has(&other).await;
+    first.stop().await;
+    second.stop().await;
+}
+
+async fn a_pool_that_is_forgotten_leaves_no_permits(db: Db) {
+    let log = db.log().await;
+    let pool = Limited { takes: LONG, ..Limited::new(2) };
+    let worker = pool.join(&db, 1).await;
+    until_shared(&log, "limited", 1).await;
+    Tasks::of(&log, "limited").enqueue_all(counted(1, 1)).await.unwrap();
+    until("a permit", async || (permits(&log).await.len() == 1).then_some(())).await;
+    worker.crash();
+    Consumers::of(&log).forget("limited").await.unwrap();
+    assert_eq!(permits(&log).await, []);
 }
