@@ -66,8 +66,8 @@ impl Backlog {
     /// Of a pool.
     pub(crate) async fn of_rows(tables: &Tables, name: &str) -> Result<Self, StoreError> {
         let (keys, tasks) = (tables.held(name).await?, Some(tables.ready(name).await?));
-        // It has no positions: everything it has set aside counts.
-        Ok(Self { keys, tasks, lowest: Position::START })
+        // It has no positions that some of it could lie before.
+        Ok(Self { keys, tasks, lowest: Position::END })
     }
 
     /// What is set aside of some slots.

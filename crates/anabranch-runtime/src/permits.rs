@@ -4,13 +4,24 @@
 //! its lanes use them: so an uncontended limit costs a transaction now and then. Where others wait for what it
 //! holds, each permit goes back when its use is over. They are leased under the worker's lease, so they need no
 //! renewal, and end with it.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `shares` | who may hold how many: pure |
+//! | `asking` | when a process asks the database: pure |
+//! | `desk` | what it says of its permits, and what an answer changes: no I/O |
+//! | `keeper` | asks, waits and listens |
 
+mod asking;
+mod desk;
 mod keeper;
 pub(crate) mod shares;
+#[cfg(test)]
+mod simulation;
 
 pub(crate) use keeper::keep;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
@@ -23,15 +34,13 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 /// let mut permits = holding.permits();
 /// permits.wants(1); // a row is ready
 /// let permit = permits.next().await;
-/// permits.wants(0);
 /// // … the row is done, and that is stored …
 /// drop(permit);
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct Permits {
-    leased: Option<Arc<Leased>>,
-    wants: usize,
+    of: Option<(Arc<Leased>, Lane)>,
 }
 
 /// One row may be in work, until this is dropped.
@@ -45,15 +54,25 @@ pub struct Permit {
 #[derive(Debug)]
 pub(crate) struct Leased {
     limit: usize,
-    /// How many more its lanes want.
-    wanted: AtomicUsize,
-    /// How many are in use, those of former tenures too.
-    in_use: AtomicUsize,
+    lanes: Mutex<Lanes>,
     tenure: watch::Sender<Arc<Tenure>>,
     /// Under which worker's lease.
     worker: watch::Sender<String>,
     /// Told whenever lanes want or return some.
     changed: Notify,
+}
+
+/// The number of one that wants permits, and uses them.
+type Lane = u64;
+
+/// What the lanes of a process want and use.
+#[derive(Debug, Default)]
+struct Lanes {
+    /// How many more each of them wants.
+    wanted: BTreeMap<Lane, usize>,
+    /// How many are in use, those of former tenures too.
+    in_use: usize,
+    next: Lane,
 }
 
 /// The permits of one worker's lease: they are lost with it.
@@ -77,12 +96,16 @@ impl Leased {
     pub(crate) fn new(limit: usize, worker: &str) -> Arc<Self> {
         Arc::new(Self {
             limit: limit.max(1),
-            wanted: AtomicUsize::new(0),
-            in_use: AtomicUsize::new(0),
+            lanes: Mutex::default(),
             tenure: watch::Sender::new(Tenure::new()),
             worker: watch::Sender::new(worker.to_owned()),
             changed: Notify::new(),
         })
+    }
+
+    /// Locked after a tenure's book, if both are.
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The process goes on as another worker.
@@ -107,40 +130,63 @@ impl Tenure {
     }
 }
 
-impl Permits {
-    pub(crate) fn new(leased: Option<Arc<Leased>>) -> Self {
-        Self { leased, wants: 0 }
+impl Lanes {
+    fn wanted(&self) -> usize {
+        self.wanted.values().sum()
     }
 
-    /// Says for how many rows, beyond those in work, it would take a permit now.
-    pub fn wants(&mut self, rows: usize) {
-        let Some(leased) = &self.leased else { return };
-        if rows == self.wants {
-            return;
+    /// One that a lane wanted is in use.
+    fn begin(&mut self, lane: Lane) {
+        if let Some(wanted) = self.wanted.get_mut(&lane) {
+            *wanted = wanted.saturating_sub(1);
         }
-        leased.wanted.fetch_add(rows, Ordering::SeqCst);
-        leased.wanted.fetch_sub(self.wants, Ordering::SeqCst);
-        self.wants = rows;
-        leased.changed.notify_one();
+    }
+}
+
+impl Permits {
+    pub(crate) fn new(leased: Option<Arc<Leased>>) -> Self {
+        let number = |leased: Arc<Leased>| {
+            let mut lanes = leased.lanes();
+            lanes.next += 1;
+            let lane = lanes.next;
+            drop(lanes);
+            (leased, lane)
+        };
+        Self { of: leased.map(number) }
+    }
+
+    /// Says for how many rows, beyond those in work, it would take a permit now. Each permit that it gets makes
+    /// that one less.
+    pub fn wants(&mut self, rows: usize) {
+        let Some((leased, lane)) = &self.of else { return };
+        if leased.lanes().wanted.insert(*lane, rows).unwrap_or(0) != rows {
+            leased.changed.notify_one();
+        }
     }
 
     /// Waits for a permit; those who wait in this process get them one after the other. The future can be kept
     /// while the lane does other things; dropped, it loses its place.
     pub fn next(&self) -> impl Future<Output = Permit> + Send + use<> {
-        let leased = self.leased.clone();
+        let of = self.of.clone();
         async move {
-            let Some(leased) = leased else { return Permit { of: None, permit: None } };
+            let Some((leased, lane)) = of else { return Permit { of: None, permit: None } };
             let mut tenures = leased.tenure.subscribe();
             loop {
                 let tenure = Arc::clone(&tenures.borrow_and_update());
                 if let Ok(permit) = Arc::clone(&tenure.free).acquire_owned().await {
-                    leased.in_use.fetch_add(1, Ordering::SeqCst);
-                    let permit = Permit {
-                        of: Some((Arc::clone(&leased), Arc::clone(&tenure))),
-                        permit: Some(permit),
-                    };
                     // One that was lost while it was on its way here is none.
-                    if !tenure.book().is_lost {
+                    let is_lost = {
+                        let book = tenure.book();
+                        let mut lanes = leased.lanes();
+                        lanes.in_use += 1;
+                        if !book.is_lost {
+                            lanes.begin(lane);
+                        }
+                        book.is_lost
+                    };
+                    let of = Some((Arc::clone(&leased), tenure));
+                    let permit = Permit { of, permit: Some(permit) };
+                    if !is_lost {
                         return permit;
                     }
                 }
@@ -154,7 +200,10 @@ impl Permits {
 
 impl Drop for Permits {
     fn drop(&mut self) {
-        self.wants(0);
+        if let Some((leased, lane)) = &self.of {
+            leased.lanes().wanted.remove(lane);
+            leased.changed.notify_one();
+        }
     }
 }
 
@@ -172,8 +221,8 @@ impl Drop for Permit {
         } else {
             drop(permit);
         }
+        leased.lanes().in_use -= 1;
         drop(book);
-        leased.in_use.fetch_sub(1, Ordering::SeqCst);
         leased.changed.notify_one();
     }
 }

@@ -103,7 +103,6 @@ impl<P: Pool> Lane<'_, P> {
                     // A lane that waits for its turn releases slots, too.
                     () = self.holding.news() => continue,
                 };
-                self.turns.wants(0);
                 let batch = match self.holding.is_trying() {
                     true => self.queue.take_untried(),
                     false => self.queue.take(self.inside.settings.batch_size),

@@ -27,7 +27,7 @@ impl Turns {
         Self { here: Arc::clone(here), permits: holding.permits(), waiting: None }
     }
 
-    /// So many tasks could run, beyond those that do.
+    /// So many tasks could run, beyond those that do. Each turn makes that one less.
     pub(crate) fn wants(&mut self, tasks: usize) {
         if tasks == 0 {
             self.waiting = None;

@@ -34,6 +34,11 @@ fn block(limit: usize) -> usize {
     (limit / 12).max(1)
 }
 
+/// So many permits, and the rest of the last block.
+pub(crate) fn in_blocks(limit: usize, permits: usize) -> usize {
+    permits.next_multiple_of(block(limit))
+}
+
 /// Deals to one that asks. The sum of what all hold stays within the limit, except for what was in use when
 /// the limit became lower: that runs to its end.
 ///
@@ -45,9 +50,7 @@ pub(crate) fn deal(limit: usize, asks: &Claim, others: &[Claim]) -> Dealt {
     let share = match limit.checked_sub(demand) {
         // What it takes beyond its demand nobody wants.
         Some(spare) if asks.demand() > 0 => {
-            let block = block(limit);
-            let rounded = asks.demand().div_ceil(block) * block;
-            rounded.min(asks.demand() + spare)
+            in_blocks(limit, asks.demand()).min(asks.demand() + spare)
         }
         Some(_) => 0,
         None => share_of(limit, asks, others),

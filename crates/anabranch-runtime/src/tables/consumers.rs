@@ -206,6 +206,7 @@ impl Tables {
             of(&self.parked_events, "consumer"),
             of(&self.key_samples, "consumer"),
             of(&self.row_writers, "consumer"),
+            of(&self.permits, "pool"),
             of(&self.consumers, "name"),
         ]
     }

@@ -26,9 +26,9 @@ pub(crate) struct Ask<'a> {
 
 /// A row, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stored {
-    claim: Claim,
-    most: usize,
+pub(crate) struct Stored {
+    pub(crate) claim: Claim,
+    pub(crate) most: usize,
 }
 
 /// The permits of a consumer, as one worker sees them.
@@ -42,7 +42,51 @@ pub(crate) struct Seen {
     most: usize,
 }
 
+/// What becomes of an ask.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    pub(crate) dealt: Dealt,
+    /// The worker's row from now on.
+    pub(crate) mine: Stored,
+    /// The rows of others that have more from now on.
+    pub(crate) grown: Vec<Claim>,
+    /// Whether others have to hear of it.
+    pub(crate) tells: bool,
+}
+
 impl Seen {
+    /// From rows, each with whether its worker has a lease.
+    pub(crate) fn new(rows: impl IntoIterator<Item = (Stored, bool)>, ask: Ask<'_>) -> Self {
+        let (mut mine, mut others, mut dead, mut most) = (None, Vec::new(), Vec::new(), ask.most);
+        for (stored, is_alive) in rows {
+            match is_alive {
+                _ if stored.claim.worker == ask.worker => mine = Some(stored),
+                true => {
+                    most = most.min(stored.most);
+                    others.push(stored.claim);
+                }
+                false => dead.push(stored.claim.worker),
+            }
+        }
+        Self { mine, others, dead, most }
+    }
+
+    /// Deals to the worker, and hands what is free then to those who wait.
+    pub(crate) fn decide(&self, ask: Ask<'_>, now_us: i64) -> Decision {
+        let Self { mine, others, most, .. } = self;
+        let since = mine.as_ref().filter(|mine| !ask.had_turn && mine.claim.wanted > 0);
+        let asks = ask.claim(since.map_or(now_us, |mine| mine.claim.since_us));
+        let dealt = deal(*most, &asks, others);
+        let claim = Claim { held: dealt.held, wanted: dealt.short, ..asks };
+        let is_new = dealt.short > 0 && mine.as_ref().is_none_or(|mine| mine.claim.wanted == 0);
+        let is_still = dealt.short > 0 && mine.as_ref().is_some_and(|m| dealt.held > m.claim.held);
+        let mut grown = hand_out(*most, others.iter().chain([&claim]).cloned().collect());
+        grown.retain(|grown| grown.worker != ask.worker);
+        // Those who hold some hear of one that waits when it begins to, and when what it got was not enough.
+        let tells = !grown.is_empty() || ((is_new || is_still) && !others.is_empty());
+        Decision { dealt, mine: Stored { claim, most: ask.most }, grown, tells }
+    }
+
     /// What the worker holds, and how many more it is known to want.
     pub(crate) fn mine(&self) -> (usize, usize) {
         self.mine.as_ref().map_or((0, 0), |mine| (mine.claim.held, mine.claim.wanted))
@@ -77,24 +121,14 @@ impl Tables {
         };
         let Some(lease) = lease.rows.first() else { return Ok(None) };
         let now_us: i64 = self.column(lease, "now_us")?;
-        let Seen { mine, others, dead, most } = self.seen(&permits.rows, ask)?;
-        let since = mine.as_ref().filter(|mine| !ask.had_turn && mine.claim.wanted > 0);
-        let asks = ask.claim(since.map_or(now_us, |mine| mine.claim.since_us));
-        let dealt = deal(most, &asks, &others);
+        let seen = self.seen(&permits.rows, ask)?;
+        let Decision { dealt, mine, grown, tells } = seen.decide(ask, now_us);
         let mut statements: Vec<Statement> = Vec::new();
-        for worker in &dead {
+        for worker in &seen.dead {
             statements.extend(self.take_permits_of(ask.consumer, worker));
         }
-        let claim = Claim { held: dealt.held, wanted: dealt.short, ..asks };
-        let is_new = dealt.short > 0 && mine.as_ref().is_none_or(|mine| mine.claim.wanted == 0);
-        let is_still = dealt.short > 0 && mine.as_ref().is_some_and(|m| dealt.held > m.claim.held);
-        let claims = others.iter().chain([&claim]).cloned().collect();
-        let mut grown = hand_out(most, claims);
-        grown.retain(|grown| grown.worker != ask.worker);
-        // Those who hold some hear of one that waits when it begins to, and when what it got was not enough.
-        let tells = !grown.is_empty() || ((is_new || is_still) && !others.is_empty());
         statements.extend(grown.iter().map(|grown| self.hand_to(ask.consumer, grown)));
-        statements.extend(self.write_permits(ask.consumer, mine, Stored { claim, most: ask.most }));
+        statements.extend(self.write_permits(ask.consumer, seen.mine, mine));
         if tells {
             statements.push(Statement::signal(Topic::Permits));
         }
@@ -112,6 +146,10 @@ impl Tables {
         &self,
         consumer: &str,
     ) -> Result<Option<LimitStatus>, StoreError> {
+        if self.database.require_newest_schema().is_err() {
+            // A log of the last version has none.
+            return Ok(None);
+        }
         let rows = self.query(self.select_permits(consumer)).await?;
         let mut status: Option<LimitStatus> = None;
         for row in &rows {
@@ -128,19 +166,9 @@ impl Tables {
     }
 
     fn seen(&self, rows: &[Row], ask: Ask<'_>) -> Result<Seen, StoreError> {
-        let (mut mine, mut others, mut dead, mut most) = (None, Vec::new(), Vec::new(), ask.most);
-        for row in rows {
-            let stored = self.stored_permits(row)?;
-            match self.column::<bool>(row, "is_alive")? {
-                _ if stored.claim.worker == ask.worker => mine = Some(stored),
-                true => {
-                    most = most.min(stored.most);
-                    others.push(stored.claim);
-                }
-                false => dead.push(stored.claim.worker),
-            }
-        }
-        Ok(Seen { mine, others, dead, most })
+        let stored = |row| Ok((self.stored_permits(row)?, self.column(row, "is_alive")?));
+        let stored: Vec<_> = rows.iter().map(stored).collect::<Result<_, StoreError>>()?;
+        Ok(Seen::new(stored, ask))
     }
 
     fn hand_to(&self, consumer: &str, to: &Claim) -> Statement {
@@ -151,15 +179,15 @@ impl Tables {
         Statement::new(update, params![consumer, &to.worker, to.held, to.wanted])
     }
 
-    /// What a worker held of a consumer that it runs no longer.
+    /// A worker runs a consumer no longer: what it held of it is handed to those who wait. Whatever it had asked
+    /// for before is done, since this waits for the same lock.
     pub(crate) async fn give_back_permits(
         &self,
         consumer: &str,
         worker: &str,
     ) -> Result<(), StoreError> {
-        let delete = format!("DELETE FROM {} WHERE pool = $1 AND worker = $2", self.permits);
-        let delete = Statement::new(delete, params![consumer, worker]);
-        self.commit(vec![delete, Statement::signal(Topic::Permits)]).await.map(drop)
+        let (most, in_use, wanted, had_turn) = (usize::MAX, 0, 0, false);
+        self.deal(Ask { consumer, worker, most, in_use, wanted, had_turn }).await.map(drop)
     }
 
     fn select_permits(&self, consumer: &str) -> Statement {

@@ -39,6 +39,8 @@ pub(super) struct Broken {
     again: Instant,
     /// Whether its lanes have ended, and nothing is owned any more.
     is_released: bool,
+    /// When its permits are given back, unless they are.
+    gives_back: Option<Instant>,
     registering: Option<JoinHandle<Result<Arc<Consumer>, RunError>>>,
 }
 
@@ -94,8 +96,9 @@ impl Keeper {
         let since = Instant::now();
         let again = since + tuning.pause_after(running.tries);
         let (is_released, registering) = (false, None);
+        let gives_back = running.consumer.max_parallelism().map(|_| since);
         // Others are told in a moment, or when it joins.
-        let broken = Broken { error, since, again, is_released, registering };
+        let broken = Broken { error, since, again, is_released, gives_back, registering };
         running.trouble = Some(Trouble::Broken(broken));
         running.tries = running.tries.saturating_add(1);
         running.want(&SlotSet::empty(), &Weights::even(), false);
@@ -165,21 +168,27 @@ impl Keeper {
             return Ok(());
         }
         if !broken.is_released {
-            running.feed_task.abort_all();
+            running.feed_task.shutdown().await;
             // What a lane that failed has left behind.
             match tables.release(&consumer.name, worker).await {
                 Err(error) if error.is_worth_waiting() => return Ok(()),
                 Err(error) => tracing::debug!(consumer = consumer.name, %error, "owns nothing"),
-                Ok(()) if consumer.max_parallelism().is_some() => {
-                    match tables.give_back_permits(&consumer.name, worker).await {
-                        Err(error) if error.is_worth_waiting() => return Ok(()),
-                        done => done?,
-                    }
-                }
                 Ok(()) => {}
             }
             broken.is_released = true;
             running.stats.iter().for_each(|lane| lane.ended());
+        }
+        if broken.gives_back.is_some_and(|at| at <= Instant::now()) {
+            match tables.give_back_permits(&consumer.name, worker).await {
+                Ok(()) => broken.gives_back = None,
+                Err(error) if error.is_worth_waiting() => return Ok(()),
+                Err(error) => {
+                    // It goes on meanwhile: if it runs again, it begins with what it left behind.
+                    tracing::warn!(consumer = consumer.name, %error, "cannot give its permits back");
+                    let pause = self.plan.tuning.pause_after(running.tries);
+                    broken.gives_back = Some(Instant::now() + pause);
+                }
+            }
         }
         if self.plan.catch_up {
             // What it was to do is not done: its error is the answer.

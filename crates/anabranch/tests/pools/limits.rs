@@ -23,11 +23,11 @@ on_both!(
     a_pool_without_a_limit_writes_no_permits,
 );
 
-const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// How many run at the same time, in all workers of a test.
 #[derive(Clone, Default)]
-struct Gauge {
+pub struct Gauge {
     now: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
 }
@@ -42,7 +42,7 @@ impl Gauge {
         Counted(Arc::clone(&self.now))
     }
 
-    fn most(&self) -> usize {
+    pub fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }
 }
@@ -55,28 +55,28 @@ impl Drop for Counted {
 
 /// Tasks that take a while outside, and are counted while they do.
 #[derive(Clone)]
-struct Limited {
-    limit: usize,
-    gauge: Gauge,
-    takes: Duration,
+pub struct Limited {
+    pub limit: usize,
+    pub gauge: Gauge,
+    pub takes: Duration,
     /// Which worker this is.
-    who: usize,
+    pub who: usize,
     /// How many each worker has run.
-    by: Arc<Mutex<BTreeMap<usize, usize>>>,
+    pub by: Arc<Mutex<BTreeMap<usize, usize>>>,
 }
 
 impl Limited {
-    fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         let takes = Duration::from_millis(4);
         Self { limit, gauge: Gauge::default(), takes, who: 0, by: Arc::default() }
     }
 
-    async fn join(&self, db: &Db, who: usize) -> Running {
+    pub async fn join(&self, db: &Db, who: usize) -> Running {
         let set = ReplicaSet::new("work").outside_pool(Self { who, ..self.clone() });
         start(&db.log().await, set.lanes(2).tuning(quick()))
     }
 
-    fn ran(&self) -> usize {
+    pub fn ran(&self) -> usize {
         self.by.lock().unwrap().values().sum()
     }
 }
@@ -100,7 +100,7 @@ impl OutsidePool for Limited {
     }
 }
 
-async fn all_done(tasks: &Tasks, ids: &[anabranch::Enqueued]) {
+pub async fn all_done(tasks: &Tasks, ids: &[anabranch::Enqueued]) {
     for id in ids {
         assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
     }
@@ -178,12 +178,12 @@ async fn one_at_a_time_and_every_worker_has_its_turn(db: Db) {
 }
 
 /// Keys of the two halves of all slots.
-fn keys_of(log: &Log, part: u16, count: usize) -> Vec<String> {
+pub fn keys_of(log: &Log, part: u16, count: usize) -> Vec<String> {
     let is_of = |key: &String| log.hash_rule().slot(key).get() % 2 == part;
     (0..).map(|n| format!("key-{n}")).filter(is_of).take(count).collect()
 }
 
-fn part(part: u16) -> anabranch::FixedPartition {
+pub fn part(part: u16) -> anabranch::FixedPartition {
     format!("{part}/2").parse().unwrap()
 }
 
@@ -216,7 +216,7 @@ async fn one_that_has_much_to_do_starves_nobody(db: Db) {
     }
 }
 
-async fn permits(log: &Log) -> Vec<(String, i64)> {
+pub async fn permits(log: &Log) -> Vec<(String, i64)> {
     let table = log.store().database().dialect().table("permits");
     let rows = query(log, &format!("SELECT worker, held FROM {table}"), vec![]).await;
     rows.iter().map(|row| (row.get(0).unwrap(), row.get(1).unwrap())).collect()

@@ -17,6 +17,7 @@ mod last_wake;
 mod ledger;
 mod limits;
 mod outages;
+mod permits;
 #[path = "../replica_sets/proxy.rs"]
 mod proxy;
 mod recorded;
