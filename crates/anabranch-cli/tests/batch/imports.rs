@@ -98,6 +98,9 @@ async fn what_cannot_be_imported_is_refused(rows: Rows) {
     assert!(refused(&wrong).contains("no_such_table"));
     let said = refused(&import(&theirs, "stat = 'done'"));
     assert!(said.contains("--where"), "{said}");
+    // SQLite would take it for a text, and the condition would hold for every row.
+    let said = refused(&import(&theirs, "\"stte\" <> 'failed'"));
+    assert!(said.contains("stte") && said.contains("--where"), "{said}");
     rows.sql(&format!("INSERT INTO {theirs} VALUES (NULL, 'done')")).await;
     let said = refused(&import(&theirs, "state = 'done'"));
     assert!(said.contains("1 of its rows has no key"), "{said}");

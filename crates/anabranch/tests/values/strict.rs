@@ -59,6 +59,17 @@ async fn another_table_takes_what_comes() {
     );
 }
 
+/// So docs/values.md advises whole cents.
+#[tokio::test]
+async fn amounts_in_text_compare_as_text() {
+    let db = Db::sqlite();
+    let log = db.log().await;
+    let (less, more) = (rust_decimal::Decimal::new(995, 2), rust_decimal::Decimal::new(2000, 2));
+    let compare = "SELECT $1 > $2 AS text, CAST($3 AS INTEGER) > CAST($4 AS INTEGER) AS cents";
+    let row = log.query_first(compare, params![less, more, 995, 2000]).await.unwrap().unwrap();
+    assert_eq!((row.get("text"), row.get("cents")), (Ok(true), Ok(false)));
+}
+
 #[tokio::test]
 async fn a_strict_table_keeps_every_kind_of_value() {
     let db = Db::sqlite();
