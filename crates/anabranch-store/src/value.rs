@@ -199,11 +199,47 @@ impl FromIterator<Value> for Value {
     }
 }
 
+/// What [`params!`] takes: whatever a [`Value`] can be made of. Implement `From<YourType> for Value`.
+///
+/// ```
+/// use anabranch_store::{Value, params, value::IntoValue};
+/// struct OrderId(i64);
+/// impl From<OrderId> for Value {
+///     fn from(id: OrderId) -> Self {
+///         Self::Int(id.0)
+///     }
+/// }
+/// assert_eq!(OrderId(7).into_value(), Value::Int(7));
+/// assert_eq!(params![OrderId(7), Some(OrderId(8))], [Value::Int(7), Value::Int(8)]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a value of a statement",
+    label = "no `Value` can be made of it",
+    note = "types of `chrono`, `time` and `rust_decimal` need the feature of that name: \
+            anabranch = {{ …, features = [\"rust_decimal\"] }}",
+    note = "for a type of your own, implement `From<YourType>` for `Value`"
+)]
+pub trait IntoValue {
+    /// The value.
+    fn into_value(self) -> Value;
+}
+
+// Else the compiler would speak of `From`, which has no such note.
+#[diagnostic::do_not_recommend]
+impl<T> IntoValue for T
+where
+    Value: From<T>,
+{
+    fn into_value(self) -> Value {
+        Value::from(self)
+    }
+}
+
 /// The values of a statement: `params![order, total, Some(7)]`.
 #[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
-        ::std::vec![$($crate::value::Value::from($value)),*]
+        ::std::vec![$($crate::value::IntoValue::into_value($value)),*]
     };
 }
 
