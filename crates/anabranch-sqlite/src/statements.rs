@@ -1,6 +1,7 @@
 //! Statements on a connection: prepared, with their values, and what is said if they are refused.
 
 use crate::error::store_error;
+use crate::strict;
 use crate::value::{Bound, value_of};
 use anabranch_core::StoreError;
 use anabranch_store::control::ONLY_READS;
@@ -89,7 +90,7 @@ fn said(error: &rusqlite::Error, statement: &Statement) -> String {
         rusqlite::Error::InvalidParameterName(names) => {
             format!("{names} stand beside each other; {AS_NUMBERS}")
         }
-        other => other.to_string(),
+        other => strict::said(other, statement).unwrap_or_else(|| other.to_string()),
     }
 }
 
@@ -178,7 +179,8 @@ pub(crate) fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Re
     let mut changed = 0;
     for (number, row) in insert.rows.iter().enumerate() {
         ready.bind(row).map_err(|error| in_row(number + 1, error))?;
-        changed += ready.statement.raw_execute()? as u64;
+        let executed = ready.statement.raw_execute();
+        changed += executed.map_err(|error| strict::in_row(error, insert, number))? as u64;
     }
     Ok(Answer { changed, rows: Vec::new() })
 }

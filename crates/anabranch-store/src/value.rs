@@ -57,7 +57,8 @@ pub enum Value {
     Json(String),
     /// A UUID.
     Uuid(Uuid),
-    /// A time, in microseconds since 1970.
+    /// A time, in microseconds since 1970; [`ENDLESS`] and [`BEGINLESS`] are PostgreSQL's `infinity` and
+    /// `-infinity`.
     Time(i64),
     /// Several values: an array on PostgreSQL, a JSON array (for `json_each`) on SQLite.
     Array(Vec<Value>),
@@ -112,6 +113,11 @@ impl Value {
     }
 }
 
+/// The [`Value::Time`] that is later than all others.
+pub const ENDLESS: i64 = i64::MAX;
+/// The [`Value::Time`] that is earlier than all others.
+pub const BEGINLESS: i64 = i64::MIN;
+
 /// How much of a text is shown.
 const MAX_SHOWN: usize = 40;
 
@@ -133,6 +139,8 @@ impl fmt::Display for Value {
             Self::Uuid(id) => write!(f, "the UUID {id}"),
             Self::Time(micros) => match time_text(*micros) {
                 Some(text) => write!(f, "the time {text}"),
+                None if *micros == ENDLESS => f.write_str("the time infinity"),
+                None if *micros == BEGINLESS => f.write_str("the time -infinity"),
                 None => write!(f, "the time {micros} µs after 1970"),
             },
             Self::Array(values) => write!(f, "an array of {}", values.len()),
