@@ -371,7 +371,7 @@ impl Claimer<'_> {
 
     async fn ask_all(&self, statements: Vec<Statement>) -> Result<Vec<Answer>, StoreError> {
         let answers = self.database.begin().run(statements, End::Commit).await;
-        answers.map_err(|failed| failed.into_store_error(self.database.at()))
+        answers.map_err(|failed| failed.with_statement(self.database.at()))
     }
 
     fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {

@@ -114,7 +114,7 @@ impl Batch {
                     away = Some(failed.into_store_error(database.at()));
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(failed) => return Err(failed.into_store_error(database.at()).into()),
+                Err(failed) => return Err(failed.with_statement(database.at()).into()),
             }
         }
         if let Some(error) = away {

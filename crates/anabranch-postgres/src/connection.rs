@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio_postgres::{AsyncMessage, Error, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{AsyncMessage, Config, Error, SimpleQueryMessage, SimpleQueryRow};
 
 /// How long to wait for the server, unless the URL says otherwise.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
@@ -20,6 +20,9 @@ const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long a server may say nothing before it counts as gone, unless the URL says otherwise by
 /// `tcp_user_timeout`. The waits for locks are shorter.
 const SILENCE: Duration = Duration::from_secs(20);
+
+/// After how long a silent connection is asked for life, unless the URL says otherwise.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A server, and how its sessions are opened.
 #[derive(Clone)]
@@ -40,20 +43,29 @@ pub(crate) struct Server {
     pub(crate) room: Arc<Room>,
 }
 
+/// Adds what a URL does not say, and says how long the server may be silent.
+fn complete(config: &mut Config) -> Duration {
+    if config.get_hosts().is_empty() {
+        config.host("localhost");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_WAIT);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("anabranch");
+    }
+    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(KEEPALIVE);
+    }
+    let silence = *config.get_tcp_user_timeout().unwrap_or(&SILENCE);
+    config.tcp_user_timeout(silence);
+    silence
+}
+
 impl Server {
     pub(crate) fn parse(url: &str, durability: Durability) -> Result<Self, StoreError> {
         let mut config = url::parse(url)?;
-        if config.get_hosts().is_empty() {
-            config.host("localhost");
-        }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_WAIT);
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("anabranch");
-        }
-        let silence = *config.get_tcp_user_timeout().unwrap_or(&SILENCE);
-        config.keepalives_idle(Duration::from_secs(30)).tcp_user_timeout(silence);
+        let silence = complete(&mut config);
         let at = url::describe(&config);
         let tls = tls::connector(config.get_ssl_mode())
             .map_err(|error| StoreError::Other { at: at.clone(), source: error.into() })?;
@@ -170,4 +182,20 @@ pub(crate) fn rows(answers: &[SimpleQueryMessage]) -> impl Iterator<Item = &Simp
 /// A number of a row that is text.
 pub(crate) fn int(row: &SimpleQueryRow, name: &str) -> Option<i32> {
     row.get(name)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_url_says_counts() {
+        let times = |url: &str| {
+            let mut config = url.parse().unwrap();
+            let silence = complete(&mut config);
+            (config.get_keepalives_idle().as_secs(), silence.as_secs())
+        };
+        assert_eq!(times("postgres://db/shop"), (30, 20));
+        assert_eq!(times("postgres://db/shop?keepalives_idle=7&tcp_user_timeout=9"), (7, 9));
+    }
 }

@@ -126,8 +126,7 @@ impl Database for Effects {
                 Ok(answers) => Ok(answers.into_iter().next().unwrap_or_default().rows),
                 // It is the transaction that is read-only, not the server.
                 Err(Failed { statement, reason: Reason::Store(StoreError::ReadOnly { .. }) }) => {
-                    let said = ONLY_READS.to_owned();
-                    Err(Failed { statement, reason: Reason::Refused { said } })
+                    Err(Failed { statement, reason: Reason::refused(ONLY_READS) })
                 }
                 Err(failed) => Err(failed),
             }

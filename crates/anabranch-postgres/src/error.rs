@@ -299,6 +299,12 @@ fn without_code(at: String, error: &Arc<Error>) -> StoreError {
     }
     if error.is_closed() || text.contains("closed") {
         StoreError::ConnectionLost { at, source }
+    } else if text.contains("password missing") {
+        let source =
+            "it asks for a password: the URL has none, and PGPASSWORD and .pgpass are not read \
+                      (ANABRANCH_URL keeps it out of the arguments of the command line)"
+                .into();
+        StoreError::LoginRefused { at, source }
     } else if text.contains("password") || text.contains("authentication") {
         StoreError::LoginRefused { at, source }
     } else {

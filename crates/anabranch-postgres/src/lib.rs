@@ -63,6 +63,7 @@ mod life;
 mod link;
 mod look_alikes;
 mod pool;
+mod question_marks;
 mod read;
 mod ready;
 mod refusal;

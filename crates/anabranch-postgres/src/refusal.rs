@@ -1,9 +1,10 @@
 //! What is said about a statement that the server, or the driver before it, refused.
 
 use crate::error::Failure;
+use crate::question_marks::has_question_marks;
 use anabranch_core::StoreError;
-use anabranch_store::database::{Reason, Statement};
-use anabranch_store::misfit::{Misfit, in_statement};
+use anabranch_store::database::{Reason, Statement, Work};
+use anabranch_store::misfit::{AS_NUMBERS, Misfit};
 use std::error::Error;
 use tokio_postgres::error::DbError;
 
@@ -15,31 +16,32 @@ pub(crate) fn reason(at: &str, failure: &Failure, statement: Option<&Statement>)
     match failure.at(at) {
         StoreError::Other { source, .. } => {
             let said = source.to_string();
-            Reason::Refused {
-                said: match statement {
-                    Some(statement) => about(failure, said, statement),
-                    None => said,
-                },
+            match statement {
+                Some(statement) => Reason::refused_in(statement, about(failure, said, statement)),
+                None => Reason::refused(said),
             }
         }
         other => Reason::Store(other),
     }
 }
 
-/// What is wrong with a value is said together with the statement.
+/// What is wrong with a value is said together with its place.
 fn about(failure: &Failure, said: String, statement: &Statement) -> String {
     let Failure::Query(error) = failure else { return said };
     if let Some(misfit) = error.source().and_then(|cause| cause.downcast_ref::<Misfit>()) {
-        return misfit.in_statement(statement);
+        return misfit.said_in(statement);
     }
-    match error.as_db_error() {
-        // The driver: too few values, or a column that it cannot read.
-        None => in_statement(&said, statement),
-        Some(refused) if refused.code().code().starts_with(ABOUT_VALUES) => {
-            let place = parameter(refused).map(|place| format!("{place}: ")).unwrap_or_default();
-            in_statement(&format!("{place}{said}"), statement)
+    // Else it is the driver: too few values, or a column that it cannot read.
+    let Some(refused) = error.as_db_error() else { return said };
+    if refused.code().code().starts_with(ABOUT_VALUES) {
+        let place = parameter(refused).map(|place| format!("{place}: ")).unwrap_or_default();
+        return format!("{place}{said}");
+    }
+    match &statement.work {
+        Work::Sql(sql, _) if has_question_marks(refused.code(), sql) => {
+            format!("{said}; {AS_NUMBERS}")
         }
-        Some(_) => said,
+        _ => said,
     }
 }
 

@@ -8,10 +8,17 @@ use tokio_postgres::config::Host;
 
 const ENCODED: &str = "write these characters of the password (and of the user) percent-encoded: \
     @ as %40, / as %2F, : as %3A, ? as %3F, # as %23, % as %25";
-const OPTIONS: &str = "has an option that we do not know; there are user, password, dbname, options, \
+const OPTIONS: &str = "there are user, password, dbname, options, \
     application_name, sslmode, sslnegotiation, host, hostaddr, port, connect_timeout, \
     tcp_user_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_retries, \
     target_session_attrs, channel_binding and load_balance_hosts; & in a password is %26";
+
+const SSL_MODE: &str = "sslmode is disable, prefer (the default: encrypted if the server can, whatever its \
+    certificate) or require (encrypted, and the certificate and the host that it is for are verified, which \
+    others call verify-full); authorities are the system's, or those in the file that SSL_CERT_FILE names";
+const ROOT: &str = "`sslrootcert` is not read: name the file with the authority in the environment, as \
+    SSL_CERT_FILE, and write sslmode=require";
+const CLIENT: &str = "is not read: certificates of clients are not supported";
 
 /// Reads a URL. Its errors repeat nothing of it.
 pub(crate) fn parse(url: &str) -> Result<Config, InputError> {
@@ -38,9 +45,27 @@ pub(crate) fn parse(url: &str) -> Result<Config, InputError> {
     url.parse().map_err(|error: tokio_postgres::Error| {
         let cause = std::error::Error::source(&error);
         let cause = cause.map_or_else(|| error.to_string(), ToString::to_string);
-        // The driver repeats the option's name, which is what follows a & of the password.
-        refuse(if cause.starts_with("unknown option") { OPTIONS } else { &cause })
+        match cause.strip_prefix("unknown option `").and_then(|name| name.strip_suffix('`')) {
+            Some(name) => refuse(&unknown(name, url)),
+            None if cause.contains("`sslmode`") => refuse(SSL_MODE),
+            None => refuse(&cause),
+        }
     })
+}
+
+/// What is said of an option that is not read. The name of one may be what follows an & of the password, where
+/// that is an option too.
+fn unknown(name: &str, url: &str) -> String {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let options = url.split_once('?').map_or("", |(_, options)| options);
+    match name {
+        "sslrootcert" => ROOT.to_owned(),
+        "sslcert" | "sslkey" => format!("`{name}` {CLIENT}"),
+        name if is_plain && !options.contains("password") => {
+            format!("has the option `{name}`, which is not read; {OPTIONS}")
+        }
+        _ => format!("has an option that is not read; {OPTIONS}"),
+    }
 }
 
 fn refuse(problem: &str) -> InputError {
@@ -55,6 +80,7 @@ pub(crate) fn describe(config: &Config) -> String {
     let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
         let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
         match host {
+            Host::Tcp(host) if host.contains(':') => format!("[{host}]:{port}"),
             Host::Tcp(host) => format!("{host}:{port}"),
             #[cfg(unix)]
             Host::Unix(path) => format!("{}:{port}", path.display()),
@@ -180,6 +206,35 @@ mod tests {
             assert!(error.contains(problem), "{error}");
             assert!(error.contains("@ as %40, / as %2F, : as %3A, ? as %3F"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_option_that_is_not_read_is_named_with_what_to_do() {
+        for (option, said) in [
+            ("sslmode=verify-full", "sslmode is disable, prefer (the default"),
+            ("sslmode=verify-ca&sslrootcert=ca.pem", "require (encrypted, and the certificate"),
+            ("sslrootcert=ca.pem", "`sslrootcert` is not read: name the file with the authority"),
+            ("sslmode=require&sslkey=a", "`sslkey` is not read: certificates of clients"),
+            ("schema=public", "`schema`, which is not read; there are user, password"),
+            ("sslmode=disable&pgbouncer=true", "`pgbouncer`, which is not read"),
+            ("connect_timeout=soon", "invalid value for option `connect_timeout`"),
+            ("target_session_attrs=primary", "invalid value for option `target_session_attrs`"),
+        ] {
+            let url = format!("postgres://app:pass@db/shop?{option}");
+            let error = parse(&url).unwrap_err().to_string();
+            assert!(error.contains(said), "{url}: {error}");
+        }
+        // What may be a part of a password is not repeated.
+        for option in ["password=a&schema=public", "schema", "Sch%C3%A4ma=1", "a b=1"] {
+            let error = parse(&format!("postgres://app@db/shop?{option}")).unwrap_err().to_string();
+            assert!(!error.contains("schema") && !error.contains("ma="), "{error}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_version_6_stand_in_brackets() {
+        let config = parse("postgres://app:x@[::1]:36003,db,127.0.0.1:7/shop").unwrap();
+        assert_eq!(describe(&config), "postgres://app@[::1]:36003,db:5432,127.0.0.1:7/shop");
     }
 
     #[test]

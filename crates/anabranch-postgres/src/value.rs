@@ -2,7 +2,7 @@
 
 use anabranch_store::Value;
 use anabranch_store::misfit::Misfit;
-use anabranch_store::value::time_text;
+use anabranch_store::value::{BEGINLESS, ENDLESS, time_text};
 use std::error::Error;
 use tokio_postgres::Row;
 use tokio_postgres::types::private::BytesMut;
@@ -12,6 +12,9 @@ type Cause = Box<dyn Error + Send + Sync>;
 
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 pub(crate) const EPOCH_2000_US: i64 = 946_684_800_000_000;
+
+/// Why a time cannot be told in microseconds since 1970, or not in those since 2000.
+const TOO_FAR: &str = "the time is too far away";
 
 /// A value on its way to the server, and which of the statement's values it is.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ impl ToSql for Bound<'_> {
 
 fn json_array(array: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
     if *kind != Type::JSON && *kind != Type::JSONB {
-        return Err(OF_ANOTHER_KIND.into());
+        return Err(format!("no array goes there; there are {kind}[] and jsonb").into());
     }
     array.fits_text()?;
     text(&array.to_json().to_string(), kind, out)
@@ -117,7 +120,11 @@ fn scalar(value: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Caus
         (Value::Bytes(bytes), &Type::BYTEA) => bytes.to_sql(kind, out),
         (Value::Uuid(id), &Type::UUID) => id.to_sql(kind, out),
         (Value::Time(micros), &Type::TIMESTAMPTZ | &Type::TIMESTAMP) => {
-            micros.saturating_sub(EPOCH_2000_US).to_sql(&Type::INT8, out)
+            let raw = match *micros {
+                ENDLESS | BEGINLESS => *micros,
+                micros => micros.checked_sub(EPOCH_2000_US).ok_or(TOO_FAR)?,
+            };
+            raw.to_sql(&Type::INT8, out)
         }
         (Value::Text(text) | Value::Json(text), _) => self::text(text, kind, out),
         (Value::Int(number), _) => text(&number.to_string(), kind, out),
@@ -252,7 +259,10 @@ impl<'a> FromSql<'a> for Found {
                 Value::Json(std::str::from_utf8(text)?.to_owned())
             }
             Type::TIMESTAMPTZ | Type::TIMESTAMP => {
-                Value::Time(i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_2000_US))
+                Value::Time(match i64::from_be_bytes(raw.try_into()?) {
+                    end @ (ENDLESS | BEGINLESS) => end,
+                    raw => raw.checked_add(EPOCH_2000_US).ok_or(TOO_FAR)?,
+                })
             }
             Type::DATE => Value::Text(date(i32::from_be_bytes(raw.try_into()?))?),
             Type::TIME => {

@@ -56,6 +56,8 @@ async fn wrong_logins_and_databases_are_told_apart() {
     let [login, host, _] = parts_of_url();
     let error = refused(&url_with(login.split(':').next().unwrap())).await;
     assert!(matches!(error, StoreError::LoginRefused { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains("the URL has none, and PGPASSWORD and .pgpass are not read"), "{said}");
 
     let error = refused(&format!("postgres://{login}@{host}/no_such_database")).await;
     assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");

@@ -80,7 +80,7 @@ pub(crate) async fn select(
     let database = log.store().database();
     let answers = database.begin().run(vec![Statement::query(select, values)], End::Commit).await;
     let answers =
-        answers.map_err(|failed| -> StoreError { failed.into_store_error(database.at()) })?;
+        answers.map_err(|failed| -> StoreError { failed.with_statement(database.at()) })?;
     Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
 }
 

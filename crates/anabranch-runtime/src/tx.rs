@@ -306,7 +306,7 @@ impl Tx<'_> {
              batch ends, and its session is used by others after it; leave it out"
         );
         let error = HandlerError::new(said.clone());
-        let failed = Failed { statement: None, reason: Reason::Refused { said } };
+        let failed = Failed { statement: None, reason: Reason::refused(said) };
         self.failure.get_or_insert(Failure { event: self.current, failed });
         Err(error)
     }
@@ -364,7 +364,7 @@ impl Tx<'_> {
         } else {
             return;
         };
-        let reason = Reason::Refused { said };
+        let reason = Reason::refused(said);
         self.failure = Some(Failure { event, failed: Failed { statement: None, reason } });
     }
 

@@ -4,6 +4,7 @@ use crate::error::{is_busy, store_error};
 use crate::files::Files;
 use anabranch_core::StoreError;
 use anabranch_store::Durability;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -58,12 +59,22 @@ impl Place {
             let path = self.path.as_deref().unwrap_or(memory);
             let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let mut connection = Connection::open_with_flags(path, flags)?;
-            connection.busy_handler(Some(wait_for_writer))?;
-            connection.set_prepared_statement_cache_capacity(STATEMENTS);
+            set_up(&mut connection)?;
             Ok(connection)
         };
         open().map_err(|error| store_error(&self.at, error))
     }
+}
+
+/// What all connections have. (Versions of the driver differ on whether that changes it.)
+fn set_up(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait_for_writer))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Else a column that is not there, in double quotes, is taken for a text: a misspelt condition holds for
+    // all rows, or for none.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
+    Ok(())
 }
 
 /// Turns on WAL. The first one to do so needs the file alone, and SQLite does not ask the busy handler

@@ -1,7 +1,7 @@
 //! What SQLite's errors mean for the log.
 
 use anabranch_core::StoreError;
-use rusqlite::{ErrorCode, ffi};
+use rusqlite::ErrorCode;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -50,10 +50,4 @@ pub(crate) fn is_busy(error: &rusqlite::Error) -> bool {
 /// Whether a unique index refused a row.
 pub(crate) fn is_constraint(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
-}
-
-/// Whether a value is of a type that its column or function does not take.
-pub(crate) fn is_about_value(error: &rusqlite::Error) -> bool {
-    let code = error.sqlite_error().map(|error| error.extended_code);
-    matches!(code, Some(ffi::SQLITE_CONSTRAINT_DATATYPE | ffi::SQLITE_MISMATCH))
 }

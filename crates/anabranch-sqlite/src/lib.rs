@@ -38,6 +38,7 @@ mod row_watch;
 mod schema;
 mod statements;
 mod store;
+mod strict;
 mod value;
 mod watch;
 

@@ -1,11 +1,12 @@
 //! Statements on a connection: prepared, with their values, and what is said if they are refused.
 
-use crate::error::{is_about_value, store_error};
+use crate::error::store_error;
+use crate::strict;
 use crate::value::{Bound, value_of};
 use anabranch_core::StoreError;
 use anabranch_store::control::ONLY_READS;
 use anabranch_store::database::{Answer, Expect, InsertRows, Reason, Statement, Work};
-use anabranch_store::misfit::{Misfit, in_statement};
+use anabranch_store::misfit::{AS_NUMBERS, Misfit};
 use anabranch_store::{Row, Value};
 use rusqlite::{CachedStatement, Connection};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub(crate) fn read(
     let Work::Sql(sql, values) = &query.work else { return Ok(Vec::new()) };
     let mut ready = Ready::of(connection, sql).map_err(failed)?;
     if !ready.statement.readonly() {
-        return Err(Reason::Refused { said: ONLY_READS.to_owned() });
+        return Err(Reason::refused(ONLY_READS));
     }
     Ok(one(Ok(&mut ready), values, Expect::Rows).map_err(failed)?.rows)
 }
@@ -70,23 +71,26 @@ impl<'c, 's> Prepared<'c, 's> {
 pub(crate) fn reason(at: &str, error: rusqlite::Error, statement: &Statement) -> Reason {
     let said = said(&error, statement);
     match store_error(at, error) {
-        StoreError::Other { .. } => Reason::Refused { said },
+        StoreError::Other { .. } => Reason::refused_in(statement, said),
         other => Reason::Store(other),
     }
 }
 
-/// What is wrong with a value is said together with the statement.
 fn said(error: &rusqlite::Error, statement: &Statement) -> String {
     match error {
         rusqlite::Error::ToSqlConversionFailure(cause) => match cause.downcast_ref::<Misfit>() {
-            Some(misfit) => misfit.in_statement(statement),
-            None => in_statement(&cause.to_string(), statement),
+            Some(misfit) => misfit.said_in(statement),
+            None => cause.to_string(),
         },
         rusqlite::Error::InvalidParameterCount(has, wants) => {
-            in_statement(&format!("it has {has} values and takes {wants}"), statement)
+            format!("it has {has} values and takes {wants}")
         }
-        other if is_about_value(other) => in_statement(&other.to_string(), statement),
-        other => other.to_string(),
+        // It would hold the whole statement.
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        rusqlite::Error::InvalidParameterName(names) => {
+            format!("{names} stand beside each other; {AS_NUMBERS}")
+        }
+        other => strict::said(other, statement).unwrap_or_else(|| other.to_string()),
     }
 }
 
@@ -132,11 +136,16 @@ impl<'c> Ready<'c> {
     /// `$3` is the third value wherever it stands; SQLite numbers such names as it meets them.
     fn of(connection: &'c Connection, sql: &str) -> rusqlite::Result<Self> {
         let statement = connection.prepare_cached(sql)?;
-        let number = |place: usize| {
-            let name = statement.parameter_name(place);
-            name.and_then(|name| name[1..].parse::<usize>().ok()).unwrap_or(place)
-        };
-        let places: Vec<usize> = (1..=statement.parameter_count()).map(number).collect();
+        let places = 1..=statement.parameter_count();
+        // SQLite counts them apart: `VALUES ($2, ?)` would store the second value twice.
+        let name = |place| statement.parameter_name(place).unwrap_or("?");
+        let (numbered, others): (Vec<_>, Vec<_>) = places.clone().map(name).partition(is_number);
+        if let (Some(number), Some(other)) = (numbered.first(), others.first()) {
+            let names = format!("`{number}` and `{other}`");
+            return Err(rusqlite::Error::InvalidParameterName(names));
+        }
+        let number = |place| name(place)[1..].parse().unwrap_or(place);
+        let places: Vec<usize> = places.map(number).collect();
         let count = places.iter().copied().max().unwrap_or(0);
         Ok(Self { statement, places, count })
     }
@@ -155,6 +164,11 @@ impl<'c> Ready<'c> {
     }
 }
 
+/// Whether a value is written as `$1`.
+fn is_number(name: &&str) -> bool {
+    name.strip_prefix('$').is_some_and(|number| number.parse::<usize>().is_ok())
+}
+
 /// A row at a time: there is no network to save.
 pub(crate) fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Result<Answer> {
     let places: Vec<String> = (1..=insert.columns.len()).map(|n| format!("?{n}")).collect();
@@ -165,7 +179,8 @@ pub(crate) fn many(connection: &Connection, insert: &InsertRows) -> rusqlite::Re
     let mut changed = 0;
     for (number, row) in insert.rows.iter().enumerate() {
         ready.bind(row).map_err(|error| in_row(number + 1, error))?;
-        changed += ready.statement.raw_execute()? as u64;
+        let executed = ready.statement.raw_execute();
+        changed += executed.map_err(|error| strict::in_row(error, insert, number))? as u64;
     }
     Ok(Answer { changed, rows: Vec::new() })
 }

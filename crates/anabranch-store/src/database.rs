@@ -4,8 +4,10 @@
 //! it for every backend.
 
 mod dialect;
+mod failed;
 
 pub use dialect::{Dialect, Kind};
+pub use failed::{Failed, Reason};
 
 use crate::sql_text::Sql;
 use crate::value::{Row, Value};
@@ -14,7 +16,6 @@ use futures_util::future::BoxFuture;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
-use thiserror::Error;
 use tokio::sync::watch;
 
 /// A database that runs statements.
@@ -370,84 +371,5 @@ impl Answer {
             changed += appended.events().len() as u64;
         }
         Ok(Self { changed, rows: Vec::new() })
-    }
-}
-
-/// Why a batch of statements failed.
-#[derive(Debug, Error)]
-#[error("{reason}")]
-pub struct Failed {
-    /// Which statement of the batch, if one is to blame.
-    pub statement: Option<usize>,
-    /// What happened.
-    #[source]
-    pub reason: Reason,
-}
-
-/// What happened to a batch of statements.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum Reason {
-    /// A statement changed another number of rows than it must.
-    #[error("the statement did not match what it must change")]
-    Unmatched,
-    /// A statement ended the transaction before its end: what it wrote may be stored, or be gone, but
-    /// no fence matches in another transaction.
-    #[error(
-        "a statement ended the transaction that the cursor commits in; leave COMMIT and ROLLBACK to \
-         the runtime, which commits the effects of a batch together with its cursor"
-    )]
-    TransactionEnded,
-    /// The database refused a statement.
-    #[error("{said}")]
-    Refused {
-        /// What the database said.
-        said: String,
-    },
-    /// An append of a [`Work::Appends`] was refused.
-    #[error("{error}")]
-    Append {
-        /// Which of them.
-        number: usize,
-        /// Why.
-        #[source]
-        error: AppendError,
-    },
-    /// The database could not be reached, or could not do it now.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl Failed {
-    /// A failure that no statement is to blame for.
-    pub fn store(error: impl Into<StoreError>) -> Self {
-        Self { statement: None, reason: Reason::Store(error.into()) }
-    }
-
-    /// Whether the same batch may succeed later without anybody changing anything.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
-        matches!(&self.reason, Reason::Store(error) if error.is_transient())
-    }
-
-    /// Whether somebody may cure it while this program runs, as [`StoreError::is_worth_waiting`] says.
-    #[must_use]
-    pub fn is_worth_waiting(&self) -> bool {
-        matches!(&self.reason, Reason::Store(error) if error.is_worth_waiting())
-    }
-
-    /// Whether a fence did not match.
-    #[must_use]
-    pub fn is_unmatched(&self) -> bool {
-        matches!(self.reason, Reason::Unmatched)
-    }
-
-    /// The failure as an error of the store, for callers whose statements nobody else wrote.
-    #[must_use]
-    pub fn into_store_error(self, at: &str) -> StoreError {
-        match self.reason {
-            Reason::Store(error) => error,
-            other => StoreError::Other { at: at.to_owned(), source: other.to_string().into() },
-        }
     }
 }

@@ -156,7 +156,7 @@ impl Log {
             return Err(StoreError::Other { at: at.to_owned(), source: ONLY_READS.into() });
         }
         let rows = self.store.database().query(Statement::query(sql, values)).await;
-        rows.map_err(|failed| failed.into_store_error(at))
+        rows.map_err(|failed| failed.with_statement(at))
     }
 
     /// Reads the first row, if there is one; see [`query`](Self::query).

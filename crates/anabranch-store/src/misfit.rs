@@ -1,13 +1,13 @@
-//! What is said about a value that does not fit a statement: which value it is, what was wanted, and in
-//! which statement. All backends say it alike.
+//! What is said about a value that does not fit a statement: which value it is, and what was wanted. All
+//! backends say it alike.
 
 use crate::database::{InsertRows, Statement, Work};
 use crate::value::Value;
 use std::fmt;
 use thiserror::Error;
 
-/// How much of a statement is shown.
-const MAX_SHOWN: usize = 80;
+/// What is said where values are written in another way.
+pub const AS_NUMBERS: &str = "values are written $1, $2, …";
 
 /// A value that does not fit a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -46,37 +46,21 @@ impl Misfit {
         }
     }
 
-    fn told(&self, statement: Option<&Statement>) -> String {
+    fn said(&self, statement: Option<&Statement>) -> String {
         let Self { wanted, value, problem, .. } = self;
         let wanted = wanted.as_ref().map(|wanted| format!(" ({wanted})")).unwrap_or_default();
         format!("{}{wanted}: {value} does not fit: {problem}", self.place(statement))
     }
 
-    /// The whole message.
+    /// What is said of it in a statement, which knows its columns.
     #[must_use]
-    pub fn in_statement(&self, statement: &Statement) -> String {
-        in_statement(&self.told(Some(statement)), statement)
+    pub fn said_in(&self, statement: &Statement) -> String {
+        self.said(Some(statement))
     }
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told(None))
-    }
-}
-
-/// What was said, and about which statement.
-#[must_use]
-pub fn in_statement(said: &str, statement: &Statement) -> String {
-    let sql = match &statement.work {
-        Work::Sql(sql, _) => sql.split_whitespace().collect::<Vec<_>>().join(" "),
-        Work::Rows(InsertRows { table, columns, .. }) => {
-            format!("insert_rows into {table} ({})", columns.join(", "))
-        }
-        Work::Appends(_) | Work::Begun | Work::Signal(_) => return said.to_owned(),
-    };
-    match sql.char_indices().nth(MAX_SHOWN) {
-        Some((end, _)) => format!("{said}; in: {}…", &sql[..end]),
-        None => format!("{said}; in: {sql}"),
+        f.write_str(&self.said(None))
     }
 }

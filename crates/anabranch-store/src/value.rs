@@ -57,7 +57,8 @@ pub enum Value {
     Json(String),
     /// A UUID.
     Uuid(Uuid),
-    /// A time, in microseconds since 1970.
+    /// A time, in microseconds since 1970; [`ENDLESS`] and [`BEGINLESS`] are PostgreSQL's `infinity` and
+    /// `-infinity`.
     Time(i64),
     /// Several values: an array on PostgreSQL, a JSON array (for `json_each`) on SQLite.
     Array(Vec<Value>),
@@ -112,6 +113,11 @@ impl Value {
     }
 }
 
+/// The [`Value::Time`] that is later than all others.
+pub const ENDLESS: i64 = i64::MAX;
+/// The [`Value::Time`] that is earlier than all others.
+pub const BEGINLESS: i64 = i64::MIN;
+
 /// How much of a text is shown.
 const MAX_SHOWN: usize = 40;
 
@@ -133,6 +139,8 @@ impl fmt::Display for Value {
             Self::Uuid(id) => write!(f, "the UUID {id}"),
             Self::Time(micros) => match time_text(*micros) {
                 Some(text) => write!(f, "the time {text}"),
+                None if *micros == ENDLESS => f.write_str("the time infinity"),
+                None if *micros == BEGINLESS => f.write_str("the time -infinity"),
                 None => write!(f, "the time {micros} µs after 1970"),
             },
             Self::Array(values) => write!(f, "an array of {}", values.len()),
@@ -199,11 +207,47 @@ impl FromIterator<Value> for Value {
     }
 }
 
+/// What [`params!`] takes: whatever a [`Value`] can be made of. Implement `From<YourType> for Value`.
+///
+/// ```
+/// use anabranch_store::{Value, params, value::IntoValue};
+/// struct OrderId(i64);
+/// impl From<OrderId> for Value {
+///     fn from(id: OrderId) -> Self {
+///         Self::Int(id.0)
+///     }
+/// }
+/// assert_eq!(OrderId(7).into_value(), Value::Int(7));
+/// assert_eq!(params![OrderId(7), Some(OrderId(8))], [Value::Int(7), Value::Int(8)]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a value of a statement",
+    label = "no `Value` can be made of it",
+    note = "types of `chrono`, `time` and `rust_decimal` need the feature of that name: \
+            anabranch = {{ …, features = [\"rust_decimal\"] }}",
+    note = "for a type of your own, implement `From<YourType>` for `Value`"
+)]
+pub trait IntoValue {
+    /// The value.
+    fn into_value(self) -> Value;
+}
+
+// Else the compiler would speak of `From`, which has no such note.
+#[diagnostic::do_not_recommend]
+impl<T> IntoValue for T
+where
+    Value: From<T>,
+{
+    fn into_value(self) -> Value {
+        Value::from(self)
+    }
+}
+
 /// The values of a statement: `params![order, total, Some(7)]`.
 #[macro_export]
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
-        ::std::vec![$($crate::value::Value::from($value)),*]
+        ::std::vec![$($crate::value::IntoValue::into_value($value)),*]
     };
 }
 

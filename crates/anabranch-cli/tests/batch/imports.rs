@@ -106,6 +106,9 @@ async fn what_cannot_be_imported_is_refused(rows: Rows) {
     let said = refused(&import(&theirs, "stat = 'done'"));
     assert!(said.contains("--where `stat = 'done'`") && said.contains("stat"), "{said}");
     assert!(!said.contains("batch_finished_keys"), "it is no statement of theirs: {said}");
+    // SQLite would take it for a text, and the condition would hold for every row.
+    let said = refused(&import(&theirs, "\"stte\" <> 'failed'"));
+    assert!(said.contains("stte") && said.contains("--where"), "{said}");
     rows.sql(&format!("INSERT INTO {theirs} VALUES (NULL, 'done')")).await;
     let said = refused(&import(&theirs, "state = 'done'"));
     assert!(said.contains("1 of its rows has no key"), "{said}");

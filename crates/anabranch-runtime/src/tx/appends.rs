@@ -75,7 +75,7 @@ impl Appends {
     fn named(&mut self, append: Append, item: Option<usize>) -> Result<Queued, Reason> {
         let Some(origin) = &self.origin else { return Ok(Queued { append, item, number: 0 }) };
         let Some((item, id)) = item.and_then(|item| Some((item, origin.items.get(item)?))) else {
-            return Err(Reason::Refused { said: FOR_WHICH.to_owned() });
+            return Err(Reason::refused(FOR_WHICH));
         };
         let next = self.numbers.entry(item).or_default();
         let (number, cause) = (*next, Uuid::new_v5(id, origin.name.as_bytes()));

@@ -5,6 +5,24 @@ use anabranch_core::Position;
 use uuid::Uuid;
 
 /// What a value can be read as.
+///
+/// ```
+/// use anabranch_store::value::{FromValue, Value};
+/// struct Cents(i64);
+/// impl FromValue for Cents {
+///     fn from_value(value: &Value) -> Result<Self, String> {
+///         i64::from_value(value).map(Self)
+///     }
+/// }
+/// assert_eq!(Cents::from_value(&Value::Int(995)).unwrap().0, 995);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a value of a row cannot be read as `{Self}`",
+    label = "not something that a row holds",
+    note = "types of `chrono`, `time` and `rust_decimal` need the feature of that name: \
+            anabranch = {{ …, features = [\"rust_decimal\"] }}",
+    note = "for a type of your own, implement `FromValue`"
+)]
 pub trait FromValue: Sized {
     /// The value, or what is wrong with it.
     fn from_value(value: &Value) -> Result<Self, String>;

@@ -10,7 +10,7 @@ from! {
     // What no database has room for stays out of range, and is refused there.
     OffsetDateTime => |value| {
         let micros = value.unix_timestamp_nanos().div_euclid(1_000);
-        Self::Time(i64::try_from(micros).unwrap_or(i64::MAX))
+        Self::Time(i64::try_from(micros).unwrap_or(super::BEGINLESS + 1))
     };
     PrimitiveDateTime => |value| Self::Text(format!("{}T{}", date(value.date()), time(value.time())));
     Date => |value| Self::Text(date(value));

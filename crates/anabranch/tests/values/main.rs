@@ -4,6 +4,7 @@
 
 mod misfits;
 mod queries;
+mod refusals;
 mod strict;
 #[path = "../consumers/support.rs"]
 mod support;

@@ -17,6 +17,7 @@ on_postgres! {
     a_value_of_a_row_is_named,
     what_the_server_finds_is_told_with_the_statement,
     a_column_that_cannot_be_read_is_told_with_the_statement,
+    a_time_without_end_is_called_so,
 }
 
 async fn refused(log: &Log, statement: Statement) -> String {
@@ -57,7 +58,7 @@ async fn a_value_of_another_type_is_named(db: Db) {
         (
             "amount",
             vec![1i64].into(),
-            "$2 (int8): an array of 1 does not fit: it is of another kind",
+            "$2 (int8): an array of 1 does not fit: no array goes there; there are int8[] and jsonb",
         ),
         (
             "day",
@@ -79,13 +80,13 @@ async fn a_value_of_another_type_is_named(db: Db) {
         assert!(said.starts_with(expected) && said.ends_with(&of), "{said}\n{expected}{of}");
     }
     // A long statement is cut, and so is a long value.
-    let many = "x".repeat(200);
+    let many = "x".repeat(300);
     let sql = format!("UPDATE {name} SET amount = $1 WHERE id = '{many}'");
     let said = refused(&log, Statement::new(sql.clone(), params![many.as_str()])).await;
     let expected = format!(
         "$1 (int8): the text \"{}…\" does not fit: invalid digit found in string; in: {}…",
         &many[..40],
-        &sql[..80]
+        &sql[..200]
     );
     assert_eq!(said, expected);
     // So a failing handler says it.
@@ -122,6 +123,28 @@ async fn a_column_that_cannot_be_read_is_told_with_the_statement(db: Db) {
     let said = refused(&db.log().await, Statement::query("SELECT 1, now() - now()", vec![])).await;
     let expected = "cannot read the type interval; cast it to text; in: SELECT 1, now() - now()";
     assert_eq!(said, expected);
+}
+
+/// It is no time, and stays what it is where nobody asks for one.
+async fn a_time_without_end_is_called_so(db: Db) {
+    let log = db.log().await;
+    for end in ["infinity", "-infinity"] {
+        let select = format!("SELECT '{end}'::timestamptz AS x");
+        let row = log.query_first(&select, vec![]).await.unwrap().unwrap();
+        let said = row.get::<jiff::Timestamp>("x").unwrap_err().to_string();
+        assert_eq!(said, format!("column x: is the time {end}, not a time"));
+        let again = params![row.get::<Value>("x").unwrap()];
+        let row = log.query_first("SELECT $1::timestamptz::text", again).await.unwrap().unwrap();
+        assert_eq!(row.get(0), Ok(end.to_owned()));
+    }
+    let last = "SELECT '294276-12-31'::timestamptz";
+    let said = log.query(last, vec![]).await.unwrap_err().to_string();
+    assert!(said.ends_with(&format!("the time is too far away; in: {last}")), "{said}");
+    let said = refused(
+        &log,
+        Statement::query("SELECT $1::timestamptz", params![Value::Time(i64::MIN + 1)]),
+    );
+    assert!(said.await.contains("does not fit: the time is too far away"));
 }
 
 async fn too_few_values_are_told_with_the_statement(db: Db) {
