@@ -82,6 +82,9 @@ fn said(error: &rusqlite::Error, statement: &Statement) -> String {
             Some(misfit) => misfit.in_statement(statement),
             None => in_statement(&cause.to_string(), statement),
         },
+        rusqlite::Error::FromSqlConversionFailure(_, _, cause) => {
+            in_statement(&cause.to_string(), statement)
+        }
         rusqlite::Error::InvalidParameterCount(has, wants) => {
             in_statement(&format!("it has {has} values and takes {wants}"), statement)
         }
@@ -104,7 +107,7 @@ pub(crate) fn one(
         while let Some(row) = found.next()? {
             // Asked once it runs: a table that has changed since it was prepared may have others.
             let columns: &Arc<[String]> = columns.get_or_insert_with(|| names(row));
-            let values = (0..columns.len()).map(|column| Ok(value_of(row.get_ref(column)?)));
+            let values = (0..columns.len()).map(|column| value_of(row, column));
             rows.push(Row::new(Arc::clone(columns), values.collect::<rusqlite::Result<_>>()?));
         }
         return Ok(Answer { changed: rows.len() as u64, rows });

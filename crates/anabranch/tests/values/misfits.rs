@@ -19,21 +19,21 @@ on_postgres! {
     a_column_that_cannot_be_read_is_told_with_the_statement,
 }
 
-async fn refused(log: &Log, statement: Statement) -> String {
+pub async fn refused(log: &Log, statement: Statement) -> String {
     let mut session = log.store().database().begin();
     let failed = session.run(vec![statement], End::Commit).await.unwrap_err();
     assert_eq!(failed.statement, Some(0));
     failed.to_string()
 }
 
-async fn with_table(db: &Db, columns: &str) -> (Log, String) {
+pub async fn with_table(db: &Db, columns: &str) -> (Log, String) {
     let (log, name) = (db.log().await, db.table("t"));
     let create = Statement::new(format!("CREATE TABLE {name} ({columns})"), vec![]);
     log.store().database().begin().run(vec![create], End::Commit).await.unwrap();
     (log, name)
 }
 
-fn rows(table: &str, columns: &'static [&'static str], rows: Vec<Vec<Value>>) -> Statement {
+pub fn rows(table: &str, columns: &'static [&'static str], rows: Vec<Vec<Value>>) -> Statement {
     let (table, conflict) = (Cow::Owned(table.to_owned()), Cow::Borrowed(""));
     let insert = InsertRows { table, columns: Cow::Borrowed(columns), conflict, rows };
     Statement { work: Work::Rows(insert), expect: Expect::Nothing }
