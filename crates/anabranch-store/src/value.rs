@@ -142,7 +142,8 @@ impl fmt::Display for Value {
             Self::Bool(truth) => write!(f, "{truth}"),
             Self::Int(number) => write!(f, "{number}"),
             Self::Unsigned(number) => write!(f, "{number}"),
-            Self::Float(number) => write!(f, "{number}"),
+            // `1e300`, without its zeros.
+            Self::Float(number) => write!(f, "{number:?}"),
             Self::Text(text) => write!(f, "the text {:?}", shown(text)),
             Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
             Self::Json(text) => write!(f, "the JSON {}", shown(text)),
