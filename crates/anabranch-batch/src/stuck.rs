@@ -1,5 +1,5 @@
 //! Rows that look unclaimed and cannot be claimed, pass after pass: their keys do not come back from the log as
-//! they are in the source, such as text that is not UTF-8.
+//! they are in the source.
 
 /// How many keys are kept of a pass.
 const MOST: usize = 10;

@@ -1,7 +1,7 @@
 //! Statements that are ready to be sent: prepared, and fenced where they must change what they say.
 
 use crate::session::{Connection, prepare};
-use crate::value::{Bound, as_text, values_of};
+use crate::value::{Bound, values_of};
 use anabranch_store::database::{Answer, Expect, InsertRows, Statement, Topic, Work};
 use anabranch_store::{Row, Value};
 use futures_util::TryStreamExt;
@@ -38,8 +38,8 @@ impl Unmet {
 /// A statement that is ready to be sent without a round trip before it.
 pub(crate) enum Ready {
     Plain(Prepared),
-    /// With one array for each column, and which columns hold arrays themselves.
-    Columns(Prepared, Vec<bool>),
+    /// With one array for each column, and the types of those columns that hold arrays themselves.
+    Columns(Prepared, Vec<Option<Type>>),
     /// Nothing to insert.
     Nothing,
 }
@@ -71,12 +71,12 @@ impl Ready {
             }
             (Work::Rows(insert), _) if insert.rows.is_empty() => Ok(Self::Nothing),
             (Work::Rows(insert), _) => {
-                let (sql, of_arrays) = set_wise(session, insert).await?;
+                let (sql, arrays) = set_wise(session, insert).await?;
                 let sql = match statement.expect {
                     Expect::Changes(_) => fenced(&sql, insert.columns.len()),
                     _ => sql,
                 };
-                prepare(session, &sql).await.map(|prepared| Self::Columns(prepared, of_arrays))
+                prepare(session, &sql).await.map(|prepared| Self::Columns(prepared, arrays))
             }
         }
     }
@@ -93,9 +93,9 @@ impl Ready {
         let (prepared, values) = match (self, &statement.work) {
             (Self::Plain(prepared), Work::Sql(_, values)) => (prepared, values.as_slice()),
             (Self::Plain(prepared), _) => (prepared, [].as_slice()),
-            (Self::Columns(prepared, of_arrays), Work::Rows(insert)) => {
-                let columns = columns(insert, of_arrays);
-                let bound = Bound::all(columns.iter().chain(&expected));
+            (Self::Columns(prepared, arrays), Work::Rows(insert)) => {
+                let columns = columns(insert);
+                let bound = Bound::columns(columns.iter().chain(&expected), arrays);
                 let changed = session.execute_raw(prepared, bound).await?;
                 return Ok(Answer { changed, rows: Vec::new() });
             }
@@ -130,12 +130,16 @@ fn fenced(sql: &str, values: usize) -> String {
 }
 
 /// `INSERT … SELECT` from one array for each column: one statement for any number of rows. There are no
-/// arrays of arrays of any length, so those go as text. Says which columns do.
-async fn set_wise(session: &Connection, insert: &InsertRows) -> Result<(String, Vec<bool>), Error> {
+/// arrays of arrays of any length, so those go as text. Says which columns do, with their types.
+async fn set_wise(
+    session: &Connection,
+    insert: &InsertRows,
+) -> Result<(String, Vec<Option<Type>>), Error> {
     let (table, columns) = (&insert.table, insert.columns.join(", "));
     let shape = session.prepare_cached(&format!("SELECT {columns} FROM {table}")).await?;
     let kinds: Vec<&Type> = shape.columns().iter().map(tokio_postgres::Column::type_).collect();
-    let of_arrays: Vec<bool> = kinds.iter().map(|kind| is_array(kind)).collect();
+    let arrays_of = kinds.iter().map(|kind| is_array(kind).then(|| (*kind).clone()));
+    let arrays_of: Vec<Option<Type>> = arrays_of.collect();
     let numbered = || kinds.iter().enumerate().map(|(number, kind)| (number + 1, *kind));
     let array = |(number, kind)| match is_array(kind) {
         true => format!("${number}::text[]"),
@@ -146,7 +150,7 @@ async fn set_wise(session: &Connection, insert: &InsertRows) -> Result<(String, 
         false => format!("c{number}"),
     };
     let arrays = numbered().map(array).collect::<Vec<_>>().join(", ");
-    let rows = match of_arrays.contains(&true) {
+    let rows = match arrays_of.iter().any(Option::is_some) {
         false => format!("SELECT * FROM unnest({arrays})"),
         true => {
             let names: Vec<String> = numbered().map(|(number, _)| format!("c{number}")).collect();
@@ -156,7 +160,7 @@ async fn set_wise(session: &Connection, insert: &InsertRows) -> Result<(String, 
         }
     };
     let conflict = &insert.conflict;
-    Ok((format!("INSERT INTO {table} ({columns}) {rows} {conflict}"), of_arrays))
+    Ok((format!("INSERT INTO {table} ({columns}) {rows} {conflict}"), arrays_of))
 }
 
 fn is_array(kind: &Type) -> bool {
@@ -170,13 +174,7 @@ fn type_name(kind: &Type) -> String {
     }
 }
 
-fn columns(insert: &InsertRows, of_arrays: &[bool]) -> Vec<Value> {
-    let column = |number: usize| {
-        let values = insert.rows.iter().map(|row| &row[number]);
-        match of_arrays.get(number) {
-            Some(true) => values.map(as_text).collect(),
-            _ => values.cloned().collect(),
-        }
-    };
+fn columns(insert: &InsertRows) -> Vec<Value> {
+    let column = |number: usize| insert.rows.iter().map(|row| row[number].clone()).collect();
     (0..insert.columns.len()).map(column).collect()
 }

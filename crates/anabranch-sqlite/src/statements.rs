@@ -82,6 +82,9 @@ fn said(error: &rusqlite::Error, statement: &Statement) -> String {
             Some(misfit) => misfit.said_in(statement),
             None => cause.to_string(),
         },
+        rusqlite::Error::FromSqlConversionFailure(_, _, cause) => {
+            in_statement(&cause.to_string(), statement)
+        }
         rusqlite::Error::InvalidParameterCount(has, wants) => {
             format!("it has {has} values and takes {wants}")
         }
@@ -108,7 +111,7 @@ pub(crate) fn one(
         while let Some(row) = found.next()? {
             // Asked once it runs: a table that has changed since it was prepared may have others.
             let columns: &Arc<[String]> = columns.get_or_insert_with(|| names(row));
-            let values = (0..columns.len()).map(|column| Ok(value_of(row.get_ref(column)?)));
+            let values = (0..columns.len()).map(|column| value_of(row, column));
             rows.push(Row::new(Arc::clone(columns), values.collect::<rusqlite::Result<_>>()?));
         }
         return Ok(Answer { changed: rows.len() as u64, rows });

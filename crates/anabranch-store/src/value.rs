@@ -10,10 +10,12 @@ mod row;
 mod rust_decimal;
 #[cfg(feature = "time")]
 mod time;
+pub mod times;
 
 pub use arrays::Element;
 pub use from_value::FromValue;
 pub use row::{Column, ColumnError, Row};
+pub use times::time_text;
 
 use anabranch_core::{Event, Position, StreamId};
 use std::fmt;
@@ -47,6 +49,8 @@ pub enum Value {
     Bool(bool),
     /// A whole number.
     Int(i64),
+    /// A whole number that is larger than those: a `numeric` of PostgreSQL. SQLite refuses it.
+    Unsigned(u64),
     /// A number with a fraction.
     Float(f64),
     /// Text. Amounts of money are best kept as text too: `"19.95"` is a `numeric`.
@@ -57,8 +61,7 @@ pub enum Value {
     Json(String),
     /// A UUID.
     Uuid(Uuid),
-    /// A time, in microseconds since 1970; [`ENDLESS`] and [`BEGINLESS`] are PostgreSQL's `infinity` and
-    /// `-infinity`.
+    /// A time, in microseconds since 1970.
     Time(i64),
     /// Several values: an array on PostgreSQL, a JSON array (for `json_each`) on SQLite.
     Array(Vec<Value>),
@@ -76,22 +79,35 @@ impl Value {
         }
     }
 
-    /// The value as JSON, for databases that have no arrays.
+    /// The value as JSON. What JSON has no form for is text: numbers beyond 64 bits with a sign, `NaN` and `Infinity`,
+    /// bytes (`"00ff"`), times (`"2026-11-15T09:16:47.445123Z"`).
+    ///
+    /// ```
+    /// # use anabranch_store::Value;
+    /// assert_eq!(Value::from(vec![0u8, 255]).to_json(), "00ff");
+    /// assert_eq!(Value::from(f64::NAN).to_json(), "NaN");
+    /// ```
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         match self {
             Self::Null => serde_json::Value::Null,
             Self::Bool(value) => (*value).into(),
             Self::Int(value) => (*value).into(),
+            Self::Unsigned(value) => value.to_string().into(),
+            Self::Float(value) if value.is_nan() => "NaN".into(),
+            Self::Float(f64::INFINITY) => "Infinity".into(),
+            Self::Float(f64::NEG_INFINITY) => "-Infinity".into(),
             Self::Float(value) => (*value).into(),
             Self::Text(text) => text.clone().into(),
-            Self::Json(text) => serde_json::from_str(text).unwrap_or_default(),
+            // As text what is none that can be read: a number beyond all floats, say.
+            Self::Json(text) => serde_json::from_str(text).unwrap_or_else(|_| text.clone().into()),
             Self::Uuid(id) => id.to_string().into(),
-            // A number where there is no text: `infinity` of PostgreSQL, or a year with five digits.
             Self::Time(micros) => {
-                time_text(*micros).map_or_else(|| (*micros).into(), serde_json::Value::from)
+                time_text(*micros).unwrap_or_else(|| format!("{micros} µs after 1970")).into()
             }
-            Self::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            Self::Bytes(bytes) => {
+                bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+            }
             Self::Array(values) => values.iter().map(Self::to_json).collect(),
         }
     }
@@ -100,9 +116,7 @@ impl Value {
     pub fn fits_text(&self) -> Result<(), String> {
         match self {
             Self::Float(number) if !number.is_finite() => Err("it has no JSON".to_owned()),
-            Self::Time(micros) if ::jiff::Timestamp::from_microsecond(*micros).is_err() => {
-                Err("years are from -9999 to 9999".to_owned())
-            }
+            Self::Time(micros) if times::utc_of(*micros).is_none() => Err(times::YEARS.to_owned()),
             Self::Json(text) => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error.to_string()),
@@ -112,11 +126,6 @@ impl Value {
         }
     }
 }
-
-/// The [`Value::Time`] that is later than all others.
-pub const ENDLESS: i64 = i64::MAX;
-/// The [`Value::Time`] that is earlier than all others.
-pub const BEGINLESS: i64 = i64::MIN;
 
 /// How much of a text is shown.
 const MAX_SHOWN: usize = 40;
@@ -132,27 +141,20 @@ impl fmt::Display for Value {
             Self::Null => f.write_str("null"),
             Self::Bool(truth) => write!(f, "{truth}"),
             Self::Int(number) => write!(f, "{number}"),
-            Self::Float(number) => write!(f, "{number}"),
+            Self::Unsigned(number) => write!(f, "{number}"),
+            // `1e300`, without its zeros.
+            Self::Float(number) => write!(f, "{number:?}"),
             Self::Text(text) => write!(f, "the text {:?}", shown(text)),
             Self::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
             Self::Json(text) => write!(f, "the JSON {}", shown(text)),
             Self::Uuid(id) => write!(f, "the UUID {id}"),
             Self::Time(micros) => match time_text(*micros) {
                 Some(text) => write!(f, "the time {text}"),
-                None if *micros == ENDLESS => f.write_str("the time infinity"),
-                None if *micros == BEGINLESS => f.write_str("the time -infinity"),
                 None => write!(f, "the time {micros} µs after 1970"),
             },
             Self::Array(values) => write!(f, "an array of {}", values.len()),
         }
     }
-}
-
-/// A time as text that sorts as the times do: `2026-11-15T09:16:47.445123Z`. There is none where the year
-/// has more than four digits.
-#[must_use]
-pub fn time_text(micros: i64) -> Option<String> {
-    ::jiff::Timestamp::from_microsecond(micros).ok().map(|time| format!("{time:.6}"))
 }
 
 /// Values from types.
@@ -176,8 +178,7 @@ from! {
     u8 => |value| Self::Int(value.into());
     u16 => |value| Self::Int(value.into());
     u32 => |value| Self::Int(value.into());
-    // Larger numbers than databases count with stay exact as text, which fits a `numeric`.
-    u64 => |value| i64::try_from(value).map_or_else(|_| Self::Text(value.to_string()), Self::Int);
+    u64 => |value| i64::try_from(value).map_or(Self::Unsigned(value), Self::Int);
     usize => |value| Self::from(value as u64);
     f32 => |value| Self::Float(value.into());
     f64 => |value| Self::Float(value);
@@ -269,6 +270,6 @@ mod tests {
             Value::Int(3),
         ];
         assert_eq!(values, expected);
-        assert_eq!(Value::from(u64::MAX), Value::Text(u64::MAX.to_string()));
+        assert_eq!(Value::from(u64::MAX), Value::Unsigned(u64::MAX));
     }
 }

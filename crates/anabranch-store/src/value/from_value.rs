@@ -53,6 +53,7 @@ impl FromValue for i64 {
         match value {
             Value::Int(number) => Ok(*number),
             Value::Bool(truth) => Ok((*truth).into()),
+            Value::Unsigned(number) => Err(format!("is {number}, which does not fit i64")),
             // A sum of `bigint` is a `numeric` on PostgreSQL.
             Value::Text(text) => text.parse().or_else(|_| wrong(value, "a whole number")),
             value => wrong(value, "a whole number"),
@@ -64,10 +65,13 @@ macro_rules! narrow {
     ($($kind:ty)*) => {
         $(impl FromValue for $kind {
             fn from_value(value: &Value) -> Result<Self, String> {
-                // Larger numbers than databases count with are text.
-                if let Value::Text(text) = value
-                    && let Ok(number) = text.parse()
-                {
+                // Larger numbers than databases count with are text when they are read.
+                let larger = match value {
+                    Value::Text(text) => text.parse().ok(),
+                    Value::Unsigned(number) => number.to_string().parse().ok(),
+                    _ => None,
+                };
+                if let Some(number) = larger {
                     return Ok(number);
                 }
                 let number = i64::from_value(value)?;
@@ -95,6 +99,7 @@ impl FromValue for f64 {
         match value {
             Value::Float(number) => Ok(*number),
             Value::Int(number) => Ok(*number as Self),
+            Value::Unsigned(number) => Ok(*number as Self),
             Value::Text(text) => text.parse().or_else(|_| wrong(value, "a number")),
             value => wrong(value, "a number"),
         }
@@ -106,6 +111,7 @@ impl FromValue for String {
         match value {
             Value::Text(text) | Value::Json(text) => Ok(text.clone()),
             Value::Uuid(id) => Ok(id.to_string()),
+            Value::Unsigned(number) => Ok(number.to_string()),
             Value::Time(micros) => time_text(*micros).map_or_else(|| wrong(value, "text"), Ok),
             value => wrong(value, "text"),
         }

@@ -2,7 +2,7 @@
 
 use super::arrays::elements;
 use super::from_value::wrong;
-use super::{FromValue, Value, from};
+use super::{FromValue, Value, from, times};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -21,36 +21,33 @@ elements!(Timestamp Zoned DateTime Date Time);
 
 impl FromValue for Timestamp {
     fn from_value(value: &Value) -> Result<Self, String> {
-        let moment = match value {
-            Value::Time(micros) => Self::from_microsecond(*micros).ok(),
-            // SQLite's own `CURRENT_TIMESTAMP` says no zone, and means UTC.
-            Value::Text(text) => text.parse().ok().or_else(|| {
-                let local: DateTime = text.parse().ok()?;
-                Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp())
-            }),
-            _ => None,
-        };
-        moment.map_or_else(|| wrong(value, "a time"), Ok)
+        let utc = DateTime::from_value(value)?.to_zoned(TimeZone::UTC);
+        let beyond = |_| format!("is {value}, beyond what a jiff::Timestamp can be");
+        utc.map(|utc| utc.timestamp()).map_err(beyond)
     }
 }
 
 impl FromValue for DateTime {
+    /// In UTC, if it is a moment. A text without a zone is taken for UTC: SQLite's own `CURRENT_TIMESTAMP` means it.
     fn from_value(value: &Value) -> Result<Self, String> {
-        if let Value::Text(text) = value
-            && let Ok(local) = text.parse()
-        {
-            return Ok(local);
+        match value {
+            Value::Time(micros) => {
+                times::utc_of(*micros).map_or_else(|| wrong(value, "a time"), Ok)
+            }
+            Value::Text(text) => match times::said(text) {
+                Ok((utc, _)) => Ok(utc),
+                Err(problem) => unlike(value, "a time", &problem),
+            },
+            value => wrong(value, "a time"),
         }
-        Timestamp::from_value(value).map(|moment| moment.to_zoned(TimeZone::UTC).datetime())
     }
 }
 
 impl FromValue for Date {
     fn from_value(value: &Value) -> Result<Self, String> {
         match value {
-            // A time that begins with the date is more than a date.
-            Value::Text(text) if text.len() <= "-009999-01-01".len() => {
-                text.parse().or_else(|_| wrong(value, "a date"))
+            Value::Text(text) => {
+                times::day(text).or_else(|problem| unlike(value, "a date", &problem))
             }
             value => wrong(value, "a date"),
         }
@@ -60,11 +57,21 @@ impl FromValue for Date {
 impl FromValue for Time {
     fn from_value(value: &Value) -> Result<Self, String> {
         match value {
-            Value::Text(text) if !text.contains(['-', 'T']) => {
-                text.parse().or_else(|_| wrong(value, "a time of day"))
+            Value::Text(text) => {
+                times::hour(text).or_else(|problem| unlike(value, "a time of day", &problem))
             }
             value => wrong(value, "a time of day"),
         }
+    }
+}
+
+/// A text is something else than what was wanted. PostgreSQL's `infinity` is one that is often met.
+fn unlike<T>(value: &Value, wanted: &str, problem: &str) -> Result<T, String> {
+    match value {
+        Value::Text(end) if matches!(end.as_str(), "infinity" | "-infinity") => {
+            Err(format!("is {end}, which is not {wanted}; read it as text"))
+        }
+        value => Err(format!("is {value}, not {wanted}: {problem}")),
     }
 }
 
@@ -87,7 +94,9 @@ mod tests {
         assert_eq!(Date::from_value(&Value::from(local.date())), Ok(local.date()));
         assert_eq!(Time::from_value(&Value::from(local.time())), Ok(local.time()));
         let problem = Date::from_value(&Value::from(local)).unwrap_err();
-        assert_eq!(problem, "is the text \"2026-11-15T09:16:47.445123\", not a date");
+        let expected =
+            "is the text \"2026-11-15T09:16:47.445123\", not a date: it is more than a date";
+        assert_eq!(problem, expected);
         assert!(Time::from_value(&Value::from(local)).is_err());
         assert!(Timestamp::from_value(&text("2026-02-30")).is_err());
         assert!(Timestamp::from_value(&Value::Time(i64::MAX)).is_err());

@@ -17,6 +17,7 @@ impl FromValue for Decimal {
             Value::Text(text) => Self::from_str_exact(text)
                 .map_err(|error| format!("is {value}, not a decimal number: {error}")),
             Value::Int(number) => Ok((*number).into()),
+            Value::Unsigned(number) => Ok((*number).into()),
             // Nobody knows what was rounded on the way.
             Value::Float(_) => Err(format!(
                 "is {value}, a floating-point number and not a decimal one; keep amounts as `numeric` on \

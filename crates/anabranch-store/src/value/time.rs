@@ -2,18 +2,25 @@
 
 use super::arrays::elements;
 use super::from_value::wrong;
+use super::times::date_text;
 use super::{FromValue, Value, from};
-use jiff::{Timestamp, civil};
+use jiff::civil;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
 from! {
-    // What no database has room for stays out of range, and is refused there.
+    // What no database has room for becomes what all refuse.
     OffsetDateTime => |value| {
         let micros = value.unix_timestamp_nanos().div_euclid(1_000);
-        Self::Time(i64::try_from(micros).unwrap_or(super::BEGINLESS + 1))
+        Self::Time(i64::try_from(micros).unwrap_or(i64::MIN))
     };
-    PrimitiveDateTime => |value| Self::Text(format!("{}T{}", date(value.date()), time(value.time())));
-    Date => |value| Self::Text(date(value));
+    PrimitiveDateTime => |value| match date(value.date()) {
+        Some(date) => Self::Text(format!("{date}T{}", time(value.time()))),
+        None => Self::from(value.assume_utc()),
+    };
+    Date => |value| match date(value) {
+        Some(date) => Self::Text(date),
+        None => Self::from(value.midnight().assume_utc()),
+    };
     Time => |value| Self::Text(time(value));
 }
 
@@ -22,8 +29,7 @@ elements!(OffsetDateTime PrimitiveDateTime Date Time);
 impl FromValue for OffsetDateTime {
     /// In UTC: databases keep the moment, not where it was told.
     fn from_value(value: &Value) -> Result<Self, String> {
-        let nanos = Timestamp::from_value(value)?.as_nanosecond();
-        Self::from_unix_timestamp_nanos(nanos).or_else(|_| wrong(value, "a time"))
+        PrimitiveDateTime::from_value(value).map(PrimitiveDateTime::assume_utc)
     }
 }
 
@@ -47,12 +53,10 @@ impl FromValue for Time {
     }
 }
 
-fn date(date: Date) -> String {
+/// Its text, where a database can sort and read it.
+fn date(date: Date) -> Option<String> {
     let (year, month, day) = date.to_calendar_date();
-    match year {
-        0..=9999 => format!("{year:04}-{:02}-{day:02}", u8::from(month)),
-        _ => format!("{year:+07}-{:02}-{day:02}", u8::from(month)),
-    }
+    (-9999..=9999).contains(&year).then(|| date_text(year, month.into(), day))
 }
 
 fn time(time: Time) -> String {

@@ -14,3 +14,4 @@ mod proof;
 mod records;
 #[path = "../consumers/support.rs"]
 mod support;
+mod values;

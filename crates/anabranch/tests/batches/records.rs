@@ -71,12 +71,12 @@ impl Records {
         records
     }
 
-    fn of(db: &Db) -> Self {
+    pub fn of(db: &Db) -> Self {
         let (source, copy) = (db.table("records"), db.table("copies"));
         Self { source, copy, log_table: db.table("plog"), hook: None }
     }
 
-    async fn create_copy(&self, log: &Log) {
+    pub async fn create_copy(&self, log: &Log) {
         // No key: a row that is handled twice is there twice.
         query(log, &format!("CREATE TABLE {} (id TEXT, body TEXT)", self.copy), vec![]).await;
     }

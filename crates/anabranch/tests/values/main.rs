@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod misfits;
+mod numbers;
 mod queries;
 mod refusals;
 mod strict;
 #[path = "../consumers/support.rs"]
 mod support;
+mod times;
 mod types;
+mod unreadable;

@@ -17,24 +17,23 @@ on_postgres! {
     a_value_of_a_row_is_named,
     what_the_server_finds_is_told_with_the_statement,
     a_column_that_cannot_be_read_is_told_with_the_statement,
-    a_time_without_end_is_called_so,
 }
 
-async fn refused(log: &Log, statement: Statement) -> String {
+pub async fn refused(log: &Log, statement: Statement) -> String {
     let mut session = log.store().database().begin();
     let failed = session.run(vec![statement], End::Commit).await.unwrap_err();
     assert_eq!(failed.statement, Some(0));
     failed.to_string()
 }
 
-async fn with_table(db: &Db, columns: &str) -> (Log, String) {
+pub async fn with_table(db: &Db, columns: &str) -> (Log, String) {
     let (log, name) = (db.log().await, db.table("t"));
     let create = Statement::new(format!("CREATE TABLE {name} ({columns})"), vec![]);
     log.store().database().begin().run(vec![create], End::Commit).await.unwrap();
     (log, name)
 }
 
-fn rows(table: &str, columns: &'static [&'static str], rows: Vec<Vec<Value>>) -> Statement {
+pub fn rows(table: &str, columns: &'static [&'static str], rows: Vec<Vec<Value>>) -> Statement {
     let (table, conflict) = (Cow::Owned(table.to_owned()), Cow::Borrowed(""));
     let insert = InsertRows { table, columns: Cow::Borrowed(columns), conflict, rows };
     Statement { work: Work::Rows(insert), expect: Expect::Nothing }
@@ -123,28 +122,6 @@ async fn a_column_that_cannot_be_read_is_told_with_the_statement(db: Db) {
     let said = refused(&db.log().await, Statement::query("SELECT 1, now() - now()", vec![])).await;
     let expected = "cannot read the type interval; cast it to text; in: SELECT 1, now() - now()";
     assert_eq!(said, expected);
-}
-
-/// It is no time, and stays what it is where nobody asks for one.
-async fn a_time_without_end_is_called_so(db: Db) {
-    let log = db.log().await;
-    for end in ["infinity", "-infinity"] {
-        let select = format!("SELECT '{end}'::timestamptz AS x");
-        let row = log.query_first(&select, vec![]).await.unwrap().unwrap();
-        let said = row.get::<jiff::Timestamp>("x").unwrap_err().to_string();
-        assert_eq!(said, format!("column x: is the time {end}, not a time"));
-        let again = params![row.get::<Value>("x").unwrap()];
-        let row = log.query_first("SELECT $1::timestamptz::text", again).await.unwrap().unwrap();
-        assert_eq!(row.get(0), Ok(end.to_owned()));
-    }
-    let last = "SELECT '294276-12-31'::timestamptz";
-    let said = log.query(last, vec![]).await.unwrap_err().to_string();
-    assert!(said.ends_with(&format!("the time is too far away; in: {last}")), "{said}");
-    let said = refused(
-        &log,
-        Statement::query("SELECT $1::timestamptz", params![Value::Time(i64::MIN + 1)]),
-    );
-    assert!(said.await.contains("does not fit: the time is too far away"));
 }
 
 async fn too_few_values_are_told_with_the_statement(db: Db) {

@@ -16,7 +16,7 @@ on_both! {
 }
 
 /// A table with one column of each type, as each database has them.
-async fn table(log: &Log, name: &str, postgres: &str, sqlite: &str) {
+pub async fn table(log: &Log, name: &str, postgres: &str, sqlite: &str) {
     let columns = match log.store().database().dialect().kind {
         anabranch::database::Kind::Sqlite => sqlite,
         _ => postgres,
@@ -24,7 +24,7 @@ async fn table(log: &Log, name: &str, postgres: &str, sqlite: &str) {
     run(log, format!("CREATE TABLE {name} ({columns})"), vec![]).await.unwrap();
 }
 
-async fn run(log: &Log, sql: String, values: Vec<Value>) -> Result<()> {
+pub async fn run(log: &Log, sql: String, values: Vec<Value>) -> Result<()> {
     let mut session = log.store().database().begin();
     session.run(vec![Statement::new(sql, values)], End::Commit).await?;
     Ok(())
