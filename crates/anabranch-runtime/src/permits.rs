@@ -24,10 +24,14 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 /// permits.wants(1); // a row is ready
 /// let permit = permits.next().await;
 /// permits.wants(0);
-/// // … the row is done, and that is stored …
-/// drop(permit);
+/// // … the row is worked on …
+/// drop(permit); // another one may be, here or elsewhere
+/// // … that it is done is stored …
 /// # }
 /// ```
+///
+/// A permit stands for the work, and not for the storing of its end. Where both are one transaction, as in a pool whose
+/// effects are in the database, it is dropped after the commit.
 #[derive(Debug)]
 pub struct Permits {
     leased: Option<Arc<Leased>>,
