@@ -100,6 +100,10 @@ pub trait Database: Send + Sync {
     /// The newest schema that this program knows.
     fn newest_schema(&self) -> u32;
 
+    /// The schema of the log, as it was when it was opened: whoever uses what came
+    /// [later](crate::migration::since) than the oldest one asks for it.
+    fn schema(&self) -> u32;
+
     /// What an append may hold that is stored by [`Work::Appends`].
     fn limits(&self) -> Limits;
 

@@ -20,6 +20,7 @@ mod misuse;
 mod odd_handlers;
 mod odd_views;
 mod offsets;
+mod older_logs;
 mod outages;
 mod parked_keys;
 mod rebuilds;
