@@ -259,7 +259,8 @@ pub enum Work {
     /// Valid appends to the log, decided in order, each on top of those before it. Their locks are taken
     /// together and in one order, so that batches do not wait for each other in a circle; they hold up other
     /// appends to the same streams and reads of their scope until the transaction is over, so only a fence
-    /// should come after them. One that is refused fails the batch with [`Reason::Append`].
+    /// should come after them. One that is refused fails the batch with [`Reason::Append`], and more of them
+    /// than the database can lock at once with [`Reason::TooMuch`].
     Appends(Vec<Append>),
     /// Nothing, but the batch fails with [`Reason::TransactionEnded`] if this is not the transaction that
     /// it began: what comes after it is not done alone.
@@ -406,6 +407,12 @@ pub enum Reason {
     #[error("{said}")]
     Refused {
         /// What the database said.
+        said: String,
+    },
+    /// One transaction cannot do so much: with less it may work.
+    #[error("{said}")]
+    TooMuch {
+        /// What there is too much of, and what to do.
         said: String,
     },
     /// An append of a [`Work::Appends`] was refused.
