@@ -230,4 +230,11 @@ impl AppendError {
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. } | Self::ConditionFailed { .. })
     }
+
+    /// Whether the log has looked at the append and refused it. It lies in what was appended, or in what is
+    /// there already; the database works.
+    #[must_use]
+    pub fn is_answer(&self) -> bool {
+        !matches!(self, Self::Store(_))
+    }
 }

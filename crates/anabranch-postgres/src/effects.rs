@@ -210,6 +210,10 @@ impl Database for Effects {
         MIGRATIONS.newest()
     }
 
+    fn schema(&self) -> u32 {
+        self.schema.version
+    }
+
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         MIGRATIONS.require_newest(self.at(), &self.dialect.namespace, self.schema)
     }

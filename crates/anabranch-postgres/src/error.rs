@@ -66,6 +66,11 @@ impl Failure {
         matches!(self, Self::Full(..))
     }
 
+    /// Whether the server's lock table has no room for more.
+    pub(crate) fn is_out_of_locks(&self) -> bool {
+        matches!(self, Self::Query(error) if error.code() == Some(&SqlState::OUT_OF_MEMORY))
+    }
+
     /// What it means for the log in the database `at`.
     pub(crate) fn at(&self, at: &str) -> StoreError {
         match self {

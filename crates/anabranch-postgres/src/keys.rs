@@ -6,7 +6,9 @@
 //! condition cannot be in flight beside it.
 //!
 //! Names are hashed into a fixed number of keys, since the server's lock table is small (by default
-//! some 7,000 entries for all sessions together): a coalesced batch takes about a thousand at most.
+//! some 7,000 entries for all sessions together): a coalesced batch takes about a thousand at most, and
+//! what a handler appends in one transaction all 3,136 of them. Where the table has no room for that,
+//! the consumer takes fewer events at a time (`refusal::too_many_locks`).
 //! Two names with one key only wait for each other now and then.
 
 use anabranch_core::{Append, HashRule, Query, QueryItem, StreamId};

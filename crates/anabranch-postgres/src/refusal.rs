@@ -25,6 +25,16 @@ pub(crate) fn reason(at: &str, failure: &Failure, statement: Option<&Statement>)
     }
 }
 
+/// A transaction appends to more streams, tags and types than the server can lock.
+pub(crate) fn too_many_locks(at: &str, failure: &Failure) -> Reason {
+    let said = failure.at(at).to_string();
+    let said = format!(
+        "{said}; its lock table is too small for what one transaction appends: raise \
+         max_locks_per_transaction on the server, or append to fewer streams and with fewer tags for one event"
+    );
+    Reason::TooMuch { said }
+}
+
 /// What is wrong with a value is said together with its place.
 fn about(failure: &Failure, said: String, statement: &Statement) -> String {
     let Failure::Query(error) = failure else { return said };

@@ -10,7 +10,7 @@ use crate::error::Failure;
 use crate::link::{Check, Link};
 use crate::pool::Pool;
 use crate::ready::{OURS, Ready, Unmet};
-use crate::refusal::reason;
+use crate::refusal::{reason, too_many_locks};
 use crate::session::{Connection, Lease, Lent};
 use crate::wake::Wake;
 use anabranch_core::{Append, StoreError};
@@ -237,6 +237,11 @@ impl PostgresSession {
                     // Which statement it was, nobody knows.
                     Some(Unmet::Ended) => {
                         Failed { statement: None, reason: Reason::TransactionEnded }
+                    }
+                    // With fewer appends it may do; and after those of a batch there may be no lock left
+                    // for what comes then.
+                    None if failure.is_out_of_locks() && statements.iter().any(is_append) => {
+                        Failed { statement, reason: too_many_locks(at, &failure) }
                     }
                     None => {
                         let blamed = statement.and_then(|number| statements.get(number));

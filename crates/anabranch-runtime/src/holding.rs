@@ -178,31 +178,40 @@ impl Holding {
         self.trying
     }
 
-    /// A row of a key has failed, and says what it says about another attempt; it would be given up or not.
-    /// `true` if that row is not to blame for it, since others fail like it: then nothing is to be stored about
+    /// A row of a key has failed with an error, of which `said` is told; it would be given up or not. `true` if that row is not to blame for it, since others fail like it: then nothing is to be stored about
     /// it, and [`keep`](Self::keep) is empty until rows can be done again.
     pub fn fails(
         &mut self,
         (key, slot): (&str, Slot),
         is_given_up: bool,
-        again: Again,
-        error: &str,
+        (error, said): (&HandlerError, &str),
     ) -> bool {
+        let again = error.again();
         let is_broken = match self.trying {
-            true => again != Again::Never,
-            false => self.setup.streak.fails(key, is_given_up, again),
+            true => again != Again::Never && !error.is_answer(),
+            false => self.setup.streak.fails(key, is_given_up, error),
         };
         if is_broken {
-            self.stop_at(slot, (error, again), BROKEN);
+            self.stop_at(slot, (said, again), BROKEN);
         }
         is_broken
     }
 
-    /// A row of a key has failed for good, as it says itself, and that is stored. If it was the one to be
-    /// tried, that is over: rows can be done again when another one is.
-    pub fn has_failed_for_good(&mut self, slot: Slot, error: &str) {
-        if self.trying {
-            self.stop_at(slot, (error, Again::Never), BROKEN);
+    /// A row of a key has failed because of what it is, and that is stored. If it was the one to be tried, that
+    /// is over: rows can be done again if the log has answered what it appends, or else when another one is.
+    pub fn has_failed(&mut self, slot: Slot, (error, said): (&HandlerError, &str)) {
+        if self.trying && error.is_answer() {
+            self.works_again();
+        } else if self.trying && error.again() == Again::Never {
+            self.stop_at(slot, (said, Again::Never), BROKEN);
+        }
+    }
+
+    /// What it tried is done: all rows can be.
+    fn works_again(&mut self) {
+        if std::mem::take(&mut self.trying) {
+            self.halted = false;
+            self.setup.reporter.say(Report::Probed(Probed::Worked));
         }
     }
 
@@ -330,7 +339,8 @@ impl Holding {
         if lets_go {
             fence.push(Statement::signal(Topic::Workers));
         }
-        let failed = match tx.commit(fence).await {
+        let (appends, stats) = (tx.has_appends(), &self.setup.stats);
+        let failed = match stats.while_committing(appends, tx.commit(fence)).await {
             Ended::Committed => {
                 self.goes_on();
                 self.setup.stats.does(Doing::Idle, true);
@@ -435,10 +445,7 @@ impl Holding {
     /// A row of this key is done; rows that are done say how heavy a slot is.
     pub fn is_done(&mut self, key: &str, slot: Slot) {
         self.setup.streak.works(std::iter::once(key));
-        if std::mem::take(&mut self.trying) {
-            self.halted = false;
-            self.setup.reporter.say(Report::Probed(Probed::Worked));
-        }
+        self.works_again();
         self.setup.stats.handled.fetch_add(1, Ordering::Relaxed);
         self.setup.counts.count(slot, 1);
     }

@@ -9,6 +9,7 @@
 //! | `aside` | the keys that are set aside, in memory |
 //! | `parking` | keys that failed: set aside, tried again, parked, let go |
 //! | `strict` | an event that must not be passed: tried a few times where it stands |
+//! | `room` | how many events one transaction has room for |
 //! | `streak` | whether it is the handler that fails, or single events |
 //! | `halt` | a handler that fails whatever the key: stopped, and tried with one event |
 //! | `words` | what a lane is told, and what it says |
@@ -19,6 +20,7 @@ mod batch;
 mod halt;
 mod parking;
 mod pending;
+mod room;
 mod shed;
 mod stats;
 mod streak;
@@ -46,6 +48,7 @@ use aside::Parking;
 use batch::Batch;
 use futures_util::FutureExt;
 use pending::Pending;
+use room::Room;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -105,6 +108,7 @@ pub(crate) struct Lane {
     parts: Parts,
     parking: Parking,
     pending: Pending,
+    room: Room,
     /// How often it has let go of slots: chunks that were read before hold events of those.
     sheds: u64,
     /// Since when it has come further than what is stored.
@@ -140,6 +144,7 @@ impl Lane {
             parts: Parts::default(),
             parking: Parking::default(),
             pending: Pending::default(),
+            room: Room::default(),
             sheds: 0,
             dirty_since: None,
             asked: VecDeque::new(),

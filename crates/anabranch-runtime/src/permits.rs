@@ -34,10 +34,15 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 /// let mut permits = holding.permits();
 /// permits.wants(1); // a row is ready
 /// let permit = permits.next().await;
-/// // … the row is done, and that is stored …
-/// drop(permit);
+/// permits.wants(0);
+/// // … the row is worked on …
+/// drop(permit); // another one may be, here or elsewhere
+/// // … that it is done is stored …
 /// # }
 /// ```
+///
+/// A permit stands for the work, and not for the storing of its end. Where both are one transaction, as in a pool whose
+/// effects are in the database, it is dropped after the commit.
 #[derive(Debug)]
 pub struct Permits {
     of: Option<(Arc<Leased>, Lane)>,

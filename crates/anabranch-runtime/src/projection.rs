@@ -102,11 +102,14 @@ pub trait Projection: Send + Sync + 'static {
     }
 
     /// Undoes its effects of the events after a position, in the transaction that puts its cursors
-    /// back there. A replay from the start usually empties its tables.
+    /// back there. A replay from the start usually empties its tables. A projection that has no tables, and only
+    /// [appends](Tx::append), has an empty one, since what it appended is found again. Without a hook a replay is
+    /// refused.
     fn reset(&self, _to: Position, _tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send {
         std::future::ready(Err(HandlerError::new(
             "it has no `reset` hook, so a replay would count its events twice; write one that \
-             empties its tables",
+             empties its tables, or an empty one (`Ok(())`) if it has none and only appends: what it \
+             appended is found again",
         )))
     }
 }

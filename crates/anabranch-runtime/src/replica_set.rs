@@ -282,7 +282,9 @@ impl ReplicaSet {
         worker::run(log, plan, stop).await
     }
 
-    /// Runs until everything is handled that was in the log when it began, by this process or by others.
+    /// Runs until everything is handled that was in the log when it began, by this process or by others, and what
+    /// the consumers of this process appended meanwhile by [`Tx::append`](crate::Tx::append): so a pipeline of
+    /// consumers that make events of each other's events is done to its end.
     ///
     /// `Ok` means just that. An event that fails is tried again as its [`Retry`](anabranch_core::Retry)
     /// says, and `catch_up` waits for it. If something is left in the end, it is

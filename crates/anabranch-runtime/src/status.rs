@@ -14,6 +14,7 @@ use anabranch_core::generation::Assignments;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::Blocked;
+use anabranch_store::migration::since;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -299,6 +300,10 @@ impl Situation {
             )
         });
         let (lag, aside) = (backlog.lag(&all, lowest, farthest), backlog.aside(&all));
+        let limit = match tables.database.schema() >= since::PERMITS {
+            true => tables.limit_status(&registered.name).await?,
+            false => None,
+        };
         Ok(ConsumerStatus {
             outage: Outage::of(&registered),
             lag: lag.all,
@@ -309,7 +314,7 @@ impl Situation {
             parked_events: aside.parked_events,
             retrying_keys: aside.retrying_keys,
             retrying_events: aside.retrying_events,
-            limit: tables.limit_status(&registered.name).await?,
+            limit,
             runners: self.runners(&registered.name, &cursors),
             cursors: cursors.iter().map(cursor).collect(),
             kind: registered.kind,

@@ -25,6 +25,9 @@ const HOOK_IDLE: Duration = Duration::from_secs(2);
 const GIVEN_UP: &str = "a statement was given up half-way (by a timeout or a select!), so nobody knows \
                         what it did; await it to its end";
 
+const UNCHECKED: &str = "appends of a handler go through Tx::append or Tx::append_all: those check them, and give \
+                         their events ids that a replay finds again";
+
 /// The transaction of a batch: what is written in it commits together with the cursor, or not at
 /// all.
 ///
@@ -84,6 +87,7 @@ pub(crate) enum Ended {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     queued: usize,
+    queued_bytes: usize,
     appends: usize,
     sent: u64,
 }
@@ -285,10 +289,14 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Refuses a statement that would begin or end the transaction. The event has failed even if its
-    /// handler passes over the error: what it meant to do is not done.
+    /// Refuses a statement that would begin or end the transaction, or append what nobody has checked. The
+    /// event has failed even if its handler passes over the error: what it meant to do is not done.
     fn refuse_control(&mut self, statement: &Statement) -> Result<()> {
-        let Work::Sql(sql, _) = &statement.work else { return Ok(()) };
+        let sql = match &statement.work {
+            Work::Sql(sql, _) => sql,
+            Work::Appends(_) => return self.refuse(UNCHECKED.to_owned()),
+            Work::Rows(_) | Work::Begun | Work::Signal(_) => return Ok(()),
+        };
         // Most texts are constants, and come again with every event.
         let constant = match sql {
             Cow::Borrowed(text) => Some((text.as_ptr() as usize, text.len())),
@@ -305,6 +313,10 @@ impl Tx<'_> {
             "a handler must not use {word}: its effects commit together with the cursor, when the \
              batch ends, and its session is used by others after it; leave it out"
         );
+        self.refuse(said)
+    }
+
+    fn refuse(&mut self, said: String) -> Result<()> {
         let error = HandlerError::new(said.clone());
         let failed = Failed { statement: None, reason: Reason::refused(said) };
         self.failure.get_or_insert(Failure { event: self.current, failed });
@@ -371,7 +383,12 @@ impl Tx<'_> {
     /// Where the transaction is now.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { queued: self.queued.len(), appends: self.appends.len(), sent: self.sent }
+        Mark {
+            queued: self.queued.len(),
+            queued_bytes: self.queued_bytes,
+            appends: self.appends.len(),
+            sent: self.sent,
+        }
     }
 
     /// Takes back what was written since a mark. Says whether it could: what was sent meanwhile, since
@@ -382,6 +399,7 @@ impl Tx<'_> {
         }
         self.queued.truncate(mark.queued);
         self.blame.truncate(mark.queued);
+        self.queued_bytes = mark.queued_bytes;
         self.appends.truncate(mark.appends);
         true
     }
@@ -450,6 +468,9 @@ impl Tx<'_> {
                     return Ended::Failed(Failure { event, failed });
                 }
                 match failed.reason {
+                    Reason::TooMuch { .. } => {
+                        return Ended::Failed(Failure { event: None, failed });
+                    }
                     _ if number.is_none_or(|number| number < own) => {}
                     Reason::Unmatched => return Ended::Fenced,
                     _ => return Ended::Broken(failed),

@@ -84,7 +84,7 @@ pub(crate) struct Plan {
     pub(crate) tuning: Tuning,
     pub(crate) grace: Duration,
     pub(crate) observers: Vec<Observer>,
-    /// End when everything that is in the log now is handled.
+    /// End when everything is handled that is in the log now, and what its own consumers make of that.
     pub(crate) catch_up: bool,
     /// End with an error as soon as a consumer cannot go on.
     pub(crate) fail_fast: bool,
@@ -106,7 +106,8 @@ pub(crate) async fn run(
     }
     let (refused, target) = start::prepare(log, &tables, &mut plan).await?;
     let mut keeper = Keeper::start(log, tables, plan, refused).await?;
-    let ended = keeper.keep(stop, target).await;
+    keeper.target = target;
+    let ended = keeper.keep(stop).await;
     let before = keeper.before_end();
     keeper.stop().await;
     let progress = keeper.last_word(before).await;
@@ -118,9 +119,9 @@ pub(crate) async fn run(
     {
         return Err(error);
     }
-    match (ended, target) {
-        (_, None) => Ok(progress),
-        (ended, Some(target)) => keeper.complete(target, ended == Ended::Told, progress).await,
+    match target {
+        None => Ok(progress),
+        Some(_) => keeper.complete(ended == Ended::Told, progress).await,
     }
 }
 
@@ -145,6 +146,10 @@ struct Keeper {
     reports: mpsc::UnboundedReceiver<Said>,
     heartbeat: Option<Heartbeat>,
     signals: watch::Receiver<u64>,
+    /// What it is to catch up with, if that is all it is for.
+    target: Option<Position>,
+    /// Whether its consumers may have appended since that was taken.
+    has_appended: bool,
     head: Position,
     head_seen: Option<Instant>,
     /// When it last made sure that the log has not fallen behind what is handled.
@@ -177,6 +182,8 @@ impl Keeper {
             reporter,
             reports,
             heartbeat: None,
+            target: None,
+            has_appended: false,
             head: Position::START,
             head_seen: None,
             log_checked: Instant::now(),
@@ -230,11 +237,7 @@ impl Keeper {
     }
 
     /// Keeps things as they should be until the end.
-    async fn keep(
-        &mut self,
-        stop: impl Future<Output = ()> + Send,
-        target: Option<Position>,
-    ) -> Result<Ended, RunError> {
+    async fn keep(&mut self, stop: impl Future<Output = ()> + Send) -> Result<Ended, RunError> {
         tokio::pin!(stop);
         let mut observe = tokio::time::interval(OBSERVE);
         let moved = Arc::clone(&self.moved);
@@ -285,12 +288,9 @@ impl Keeper {
                         },
                     }
                 }
-                () = moved.notified(), if target.is_some() => {
+                () = moved.notified(), if self.target.is_some() => {
                     // Cheap as long as it is not the end.
-                    if let Some(target) = target
-                        && self.seems_at_end(target)
-                        && self.is_at_end(target).await?
-                    {
+                    if self.seems_at_end() && self.is_at_end().await? {
                         return Ok(Ended::AtTarget);
                     }
                 }
@@ -300,9 +300,7 @@ impl Keeper {
                         done = self.see_to_troubles() => done?,
                     }
                     self.observe().await;
-                    if let Some(target) = target
-                        && self.is_at_end(target).await?
-                    {
+                    if self.is_at_end().await? {
                         return Ok(Ended::AtTarget);
                     }
                 }

@@ -146,6 +146,10 @@ impl Database for Effects {
         schema::MIGRATIONS.newest()
     }
 
+    fn schema(&self) -> u32 {
+        self.schema.version
+    }
+
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         schema::MIGRATIONS.require_newest(&self.at, &self.dialect.namespace, self.schema)
     }

@@ -2,6 +2,7 @@
 
 use crate::connection::Place;
 use anabranch_store::database::Topic;
+use rusqlite::Connection;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -55,19 +56,29 @@ fn run(
         }
         // A look that fails, since the file is busy, is made up for by the next one.
         let now = version.query_row((), |row| row.get(0)).unwrap_or(last);
-        if now != last {
-            last = now;
-            wake.send_modify(|count| *count += 1);
-            for topic in Topic::ALL {
-                let place = topic as usize;
-                let count = connection.prepare_cached(query)?.query_row((), |row| row.get(place));
-                if let Ok(count) = count
-                    && count != counts[place]
-                {
-                    counts[place] = count;
-                    signals[place].send_modify(|count| *count += 1);
-                }
+        if now == last {
+            continue;
+        }
+        wake.send_modify(|count| *count += 1);
+        let Ok(found) = look(&connection, query) else { continue };
+        last = now;
+        for ((signal, count), found) in signals.iter().zip(&mut counts).zip(found) {
+            if *count != found {
+                *count = found;
+                signal.send_modify(|count| *count += 1);
             }
         }
     }
+}
+
+/// The counts of signals, topic by topic.
+fn look(connection: &Connection, query: &str) -> rusqlite::Result<[i64; Topic::ALL.len()]> {
+    connection.prepare_cached(query)?.query_row((), |row| {
+        let mut counts = [0; Topic::ALL.len()];
+        for (place, count) in counts.iter_mut().enumerate() {
+            // An older log has no such counter.
+            *count = row.get::<_, Option<i64>>(place)?.unwrap_or_default();
+        }
+        Ok(counts)
+    })
 }

@@ -7,6 +7,7 @@ use anabranch_core::{AppendError, Expected, Position, Query, StoreError};
 use anabranch_sqlite::Sqlite;
 use anabranch_sqlite::rusqlite::Connection;
 use anabranch_store::contract::{numbered, numbers, order, soon};
+use anabranch_store::database::Topic;
 use anabranch_store::{Log, Options};
 use std::path::Path;
 
@@ -119,6 +120,27 @@ async fn a_file_without_a_log_is_left_as_it_is() {
     }
     assert!(std::fs::read(&path).unwrap() == before, "the file was changed");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+/// Signals of other processes still arrive after a look that failed.
+#[tokio::test]
+async fn a_look_at_signals_that_fails_is_made_up_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.db");
+    let log = open(&path).await.unwrap();
+    let other = Connection::open(&path).unwrap();
+    let rename = |from: &str, to: &str| {
+        let all = other.execute_batch(&format!("ALTER TABLE {from} RENAME TO {to}"));
+        all.unwrap();
+    };
+    rename("anabranch_settings", "hidden");
+    // Nobody looks before somebody listens.
+    let (mut wake, mut signals) =
+        (log.store().wake(), log.store().database().signals(Topic::Tasks));
+    soon(wake.changed()).await.unwrap();
+    assert!(!signals.has_changed().unwrap());
+    rename("hidden", "anabranch_settings");
+    soon(signals.changed()).await.unwrap();
 }
 
 /// The printed script, applied by hand, is the log that the program expects.

@@ -101,6 +101,10 @@ pub trait Database: Send + Sync {
     /// The newest schema that this program knows.
     fn newest_schema(&self) -> u32;
 
+    /// The schema of the log, as it was when it was opened: whoever uses what came
+    /// [later](crate::migration::since) than the oldest one asks for it.
+    fn schema(&self) -> u32;
+
     /// What an append may hold that is stored by [`Work::Appends`].
     fn limits(&self) -> Limits;
 
@@ -256,7 +260,8 @@ pub enum Work {
     /// Valid appends to the log, decided in order, each on top of those before it. Their locks are taken
     /// together and in one order, so that batches do not wait for each other in a circle; they hold up other
     /// appends to the same streams and reads of their scope until the transaction is over, so only a fence
-    /// should come after them. One that is refused fails the batch with [`Reason::Append`].
+    /// should come after them. One that is refused fails the batch with [`Reason::Append`], and more of them
+    /// than the database can lock at once with [`Reason::TooMuch`].
     Appends(Vec<Append>),
     /// Nothing, but the batch fails with [`Reason::TransactionEnded`] if this is not the transaction that
     /// it began: what comes after it is not done alone.

@@ -6,6 +6,15 @@
 use crate::options::{Namespace, Options};
 use anabranch_core::{HashRule, StoreError};
 
+/// The schema versions in which something came that a program may miss in a log which it
+/// [takes as it is](crate::Options::take_older). Both backends count alike.
+pub mod since {
+    /// Outages, who runs what, tasks that were compensated.
+    pub const FLEET: u32 = 6;
+    /// Limits over all processes.
+    pub const PERMITS: u32 = 7;
+}
+
 /// One step of a backend's schema. Steps are never changed once released, only added, and they only
 /// add to what is there.
 #[derive(Clone, Copy, Debug)]

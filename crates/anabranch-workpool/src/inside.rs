@@ -6,7 +6,7 @@ use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::task::Task;
 use crate::turns::Turns;
-use anabranch_core::{Again, Retry, SlotSet, StoreError};
+use anabranch_core::{Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError, Tx};
 use anabranch_store::database::End;
 use futures_util::FutureExt;
@@ -314,7 +314,7 @@ pub(crate) async fn fail(
             ending::failed(&reader.tables, (holding.log(), &pool), retry, (task, error), &gave_up);
         let mut is_stopped = *is_broken.get_or_insert_with(|| {
             let is_given_up = !matches!(verdict, Verdict::Again(_));
-            is_streak && holding.fails((key, task.slot), is_given_up, error.again(), &said)
+            is_streak && holding.fails((key, task.slot), is_given_up, (error, &said))
         });
         if !is_stopped && matches!(verdict, Verdict::Stop) {
             let remedy = "its policy is to stop: correct it, and it goes on with this task";
@@ -340,9 +340,7 @@ pub(crate) async fn fail(
         let of = [task.slot].into_iter().collect();
         match holding.commit(tx, &of, busy).await? {
             Commit::Done => {
-                if error.again() == Again::Never {
-                    holding.has_failed_for_good(task.slot, &said);
-                }
+                holding.has_failed(task.slot, (error, &said));
                 return Ok(match verdict {
                     Verdict::Again(wait) => {
                         // Also after this commit: it is not what has failed.

@@ -12,6 +12,7 @@ use crate::queue::Key;
 use crate::task::{Task, TaskRef};
 use anabranch_core::{HashRule, Json, SLOTS, Slot, SlotSet, StoreError, TaskState, TaskStates};
 use anabranch_store::database::{Kind, Statement, Topic};
+use anabranch_store::migration::since;
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Database, Row, Value, params};
 use std::time::Duration;
@@ -77,7 +78,7 @@ impl Tables {
             consumers: dialect.table("consumers"),
             now: dialect.now_us(),
             for_update: dialect.for_update(),
-            keeps_instead: database.require_newest_schema().is_ok(),
+            keeps_instead: database.schema() >= since::FLEET,
         }
     }
 

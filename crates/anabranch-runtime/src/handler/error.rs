@@ -1,6 +1,6 @@
 //! Why a handler failed.
 
-use anabranch_core::Again;
+use anabranch_core::{Again, AppendError};
 use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
@@ -48,15 +48,33 @@ pub type Result<T, E = HandlerError> = std::result::Result<T, E>;
 ///     Ok(())
 /// }
 /// ```
+///
+/// # What the log has refused
+///
+/// An [`AppendError`] says that the log has looked at an append and refused it (a conflict, an id that is
+/// taken, an invalid event), unless it is [`AppendError::Store`]. That is about the one event that was handled:
+/// handler and database work, so it never counts towards an
+/// [outage](crate::ReplicaSet::run) of the consumer, however many keys get it. It holds for
+/// [`Tx::append`](crate::Tx::append), and for an error of `log.append` that a handler passes on as it is, by `?`,
+/// or that stands among the causes of another error. (An `anyhow::Error` hides it, unless `context` was added.)
 pub struct HandlerError {
     error: Cause,
     again: Again,
+    /// Whether it is an answer of the log about what this one event appends.
+    is_answer: bool,
+    /// Whether one transaction cannot do so much: with fewer events it may.
+    is_too_much: bool,
 }
 
 impl HandlerError {
     /// An error that says this.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { error: message.into().into(), again: Again::AsSet }
+        Self {
+            error: message.into().into(),
+            again: Again::AsSet,
+            is_answer: false,
+            is_too_much: false,
+        }
     }
 
     /// An error that no further attempt can mend: the attempts are used up at once, and what comes then
@@ -94,6 +112,27 @@ impl HandlerError {
         self.again
     }
 
+    /// One transaction cannot do so much.
+    pub(crate) fn too_much(said: &str) -> Self {
+        Self { is_too_much: true, ..Self::new(said) }
+    }
+
+    /// Whether fewer events in one transaction may do.
+    pub(crate) fn is_too_much(&self) -> bool {
+        self.is_too_much
+    }
+
+    /// The same, because of what the log has said about an append.
+    pub(crate) fn about_append(self, error: &AppendError) -> Self {
+        Self { is_answer: error.is_answer(), ..self }
+    }
+
+    /// Whether the log has looked at what was appended for this event, and refused it. That says nothing against
+    /// the handler, nor against the database.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.is_answer
+    }
+
     /// As an error of the standard library, for functions that return `anyhow::Result` or
     /// `Result<_, Box<dyn Error + Send + Sync>>`. When a handler fails with that, what it says about the
     /// next attempt still holds.
@@ -125,7 +164,14 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
             Err(error) => error,
         };
         let word = causes(error.as_ref()).find_map(|cause| cause.downcast_ref::<Word>());
-        Self { again: word.map_or(Again::AsSet, |word| word.0.again), error }
+        let answer = causes(error.as_ref()).find_map(|cause| cause.downcast_ref::<AppendError>());
+        let is_answer = answer.is_some_and(AppendError::is_answer);
+        Self {
+            again: word.map_or(Again::AsSet, |word| word.0.again),
+            is_answer: is_answer || word.is_some_and(|word| word.0.is_answer),
+            is_too_much: false,
+            error,
+        }
     }
 }
 
@@ -188,7 +234,7 @@ impl fmt::Display for Passing {
 impl Error for Passing {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self.0.0.again {
-            Again::AsSet => self.0.source(),
+            Again::AsSet if !self.0.0.is_answer => self.0.source(),
             _ => Some(&self.0),
         }
     }
@@ -266,6 +312,25 @@ mod tests {
         // Nothing is added to one that says nothing.
         let plain = HandlerError::new("plain").into_error();
         assert!(plain.source().is_none());
+    }
+
+    #[test]
+    fn what_the_log_has_refused_is_known_through_other_errors() {
+        let conflict = || AppendError::ConditionFailed {
+            query: anabranch_core::Query::all(),
+            after: anabranch_core::Position::START,
+            position: anabranch_core::Position::new(1),
+        };
+        let is_answer = |fails: &dyn Fn() -> Result<()>| fails().unwrap_err().is_answer();
+        assert!(is_answer(&|| Err(conflict())?));
+        assert!(is_answer(&|| Err(Boxed::from(conflict()))?));
+        assert!(is_answer(&|| Ok(Err::<(), _>(conflict()).context("the copy")?)));
+        assert!(is_answer(&|| Err(HandlerError::for_good(conflict()))));
+        assert!(is_answer(&|| Err(anyhow::Error::new(
+            HandlerError::from(conflict()).into_error()
+        ))?));
+        assert!(!is_answer(&|| Err(AppendError::Store(anabranch_core::StoreError::Closed))?));
+        assert!(!is_answer(&|| Err(conflict().to_string())?));
     }
 
     #[test]

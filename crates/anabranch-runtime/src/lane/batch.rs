@@ -125,6 +125,7 @@ impl Lane {
             self.set_aside(&mut batch);
             let lacks_key = self.first_without_key(&batch.events);
             let at_once = if self.singly > 0 || self.trying { 1 } else { at_most };
+            let at_once = at_once.min(self.room.events());
             let count = batch.events.len().min(at_once).min(lacks_key.unwrap_or(usize::MAX));
             if count == 0 && lacks_key == Some(0) {
                 let error = self.missing_key(&batch.events[0]);

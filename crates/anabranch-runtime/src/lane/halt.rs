@@ -3,7 +3,8 @@
 //!
 //! It is the handler that is tried, and not the event: a try in vain does not count as an attempt. The tries
 //! take turns: the next event, whose key is set aside if it fails again, then a key that was set aside. So
-//! one bad event cannot keep the consumer stopped for ever.
+//! one bad event cannot keep the consumer stopped for ever. An event whose append the log refuses is set aside, and
+//! shows that the handler works.
 
 use super::{Halt, Lane, Probed, Report};
 use crate::handler::HandlerError;
@@ -45,7 +46,8 @@ impl Lane {
         self.setup.reporter.say(Report::Lost);
     }
 
-    /// These events were handled: if that was the try, the consumer goes on.
+    /// These events were handled, or the log has answered what one of them appends: if that was the try, the
+    /// consumer goes on.
     pub(super) fn has_worked(&mut self, events: &[Event]) {
         self.setup.streak.works(events.iter().map(|event| self.key_of(event).0));
         if std::mem::take(&mut self.trying) {
@@ -59,10 +61,10 @@ impl Lane {
     pub(super) fn blames_handler(&self, key: &str, attempts: u32, error: &HandlerError) -> bool {
         let (retry, again) = (self.setup.consumer.retry, error.again());
         match self.trying {
-            true => again != Again::Never,
+            true => again != Again::Never && !error.is_answer(),
             false => {
                 let is_given_up = retry.delay(attempts, 0.0).is_none();
-                self.setup.streak.fails(key, is_given_up, again)
+                self.setup.streak.fails(key, is_given_up, error)
             }
         }
     }

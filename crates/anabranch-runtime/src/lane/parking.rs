@@ -46,7 +46,8 @@ impl Lane {
         }
         let retry = self.setup.consumer.retry;
         let again = error.again();
-        let is_try = self.trying && again != Again::Never;
+        let is_answer = error.is_answer();
+        let is_try = self.trying && again != Again::Never && !is_answer;
         let retry = match is_try {
             // It is not what is to blame: it has all its attempts when that is cured.
             true => Retry { attempts: retry.attempts.max(2), ..retry },
@@ -59,7 +60,7 @@ impl Lane {
             let worked = batch.events[..event].iter().map(|event| self.key_of(event).0);
             self.setup.streak.works(worked);
         }
-        if !self.trying && self.setup.streak.fails(&key, retry_in.is_none(), again) {
+        if !self.trying && self.setup.streak.fails(&key, retry_in.is_none(), &error) {
             self.has_failed(&failed, (error.to_string(), again), BROKEN);
             return Ok(ControlFlow::Break(()));
         }
@@ -94,6 +95,9 @@ impl Lane {
             self.parking.put(&key, Parked { slot, attempts, due });
         }
         self.publish();
+        if self.trying && is_answer {
+            self.has_worked(&[]);
+        }
         if self.trying {
             // One event each time, even if it is to blame itself.
             self.has_failed(&failed, (error, again), BROKEN);
@@ -295,7 +299,7 @@ impl Lane {
                     at_most = events.len() / 2
                 }
                 Outcome::Failed { error, .. } => {
-                    let said = (error.to_string(), error.again());
+                    let (said, is_answer) = ((error.to_string(), error.again()), error.is_answer());
                     if let Some(first) = events.first()
                         && self.blames_handler(key, parked.attempts + 1, &error)
                     {
@@ -305,6 +309,9 @@ impl Lane {
                     let tenure = self.parts.tenure();
                     let first = events.first().map(Event::position).unwrap_or_default();
                     self.failed_again(key, parked, first, error).await?;
+                    if self.trying && is_answer {
+                        self.has_worked(&[]);
+                    }
                     if self.trying
                         && tenure == self.parts.tenure()
                         && let Some(failed) = events.first()

@@ -29,6 +29,10 @@ pub(crate) struct LaneStats {
     pub(crate) losses: AtomicU64,
     /// Whether there is something that it could try.
     pub(crate) can_try: AtomicBool,
+    /// Whether a commit is on its way that appends to the log.
+    appends: AtomicBool,
+    /// Whether one was since somebody asked, whatever became of it: its answer may be lost.
+    has_appended: AtomicBool,
     doing: Mutex<State>,
 }
 
@@ -52,6 +56,28 @@ impl Default for State {
 impl LaneStats {
     pub(crate) fn state(&self) -> State {
         self.doing.lock().map(|state| state.clone()).unwrap_or_default()
+    }
+
+    /// Waits for a commit. Says to who asks meanwhile, and who asks next, if it appends.
+    pub(crate) async fn while_committing<T>(
+        &self,
+        appends: bool,
+        commit: impl Future<Output = T>,
+    ) -> T {
+        self.appends.store(appends, Ordering::SeqCst);
+        let ended = commit.await;
+        if appends {
+            // In this order: one of the two is always seen.
+            self.has_appended.store(true, Ordering::SeqCst);
+            self.appends.store(false, Ordering::SeqCst);
+        }
+        ended
+    }
+
+    /// Whether it may have appended to the log since this was last asked.
+    pub(crate) fn has_appended(&self) -> bool {
+        let appends = self.appends.load(Ordering::SeqCst);
+        self.has_appended.swap(false, Ordering::SeqCst) || appends
     }
 
     /// The lane was fenced.

@@ -2,8 +2,10 @@
 //!
 //! An outage must not depend on how many lanes share the load: ten lanes see a tenth of it each. Nor must keys that
 //! fail for reasons of their own look like one: if something has worked since a key failed, that key is to blame
-//! until it works again.
+//! until it works again. And what the log refuses to append says that handler and database work: it does not
+//! count at all.
 
+use crate::handler::HandlerError;
 use anabranch_core::Again;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -47,7 +49,11 @@ impl Default for Streak {
 
 impl Streak {
     /// A key has failed, and would be given up or not. Says whether the handler is to blame.
-    pub(crate) fn fails(&self, key: &str, is_given_up: bool, again: Again) -> bool {
+    pub(crate) fn fails(&self, key: &str, is_given_up: bool, error: &HandlerError) -> bool {
+        !error.is_answer() && self.counts(key, is_given_up, error.again())
+    }
+
+    fn counts(&self, key: &str, is_given_up: bool, again: Again) -> bool {
         // One that says when it is to be tried again, or never, says itself that it is to blame; if all of them
         // fail for good, somebody should look all the same.
         let is_given_up = is_given_up && again != Again::Never;
@@ -91,17 +97,18 @@ impl Streak {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch_core::AppendError;
 
     fn fail(streak: &Streak, keys: std::ops::Range<usize>, is_given_up: bool) -> Vec<bool> {
-        keys.map(|key| streak.fails(&key.to_string(), is_given_up, Again::AsSet)).collect()
+        keys.map(|key| streak.counts(&key.to_string(), is_given_up, Again::AsSet)).collect()
     }
 
     #[test]
     fn a_hundred_keys_or_ten_that_would_be_given_up() {
         let streak = Streak::default();
         assert!(!fail(&streak, 0..99, false).contains(&true));
-        assert!(!streak.fails("98", false, Again::AsSet), "it is one of them");
-        assert!(streak.fails("99", false, Again::AsSet));
+        assert!(!streak.counts("98", false, Again::AsSet), "it is one of them");
+        assert!(streak.counts("99", false, Again::AsSet));
         streak.works(["x"].iter());
         assert_eq!(fail(&streak, 100..110, true), [vec![false; 9], vec![true]].concat());
         streak.works(["x"].iter());
@@ -115,31 +122,49 @@ mod tests {
         streak.works(["x"].iter());
         assert!(!fail(&streak, 0..9, true).contains(&true));
         assert!(!fail(&streak, 20..29, true).contains(&true), "those nine do not count");
-        assert!(streak.fails("29", true, Again::AsSet), "ten others do");
+        assert!(streak.counts("29", true, Again::AsSet), "ten others do");
         streak.works(["3"].iter());
         assert!(!fail(&streak, 40..49, true).contains(&true));
-        assert!(!streak.fails("4", true, Again::AsSet));
-        assert!(streak.fails("3", true, Again::AsSet), "it has worked meanwhile");
+        assert!(!streak.counts("4", true, Again::AsSet));
+        assert!(streak.counts("3", true, Again::AsSet), "it has worked meanwhile");
     }
 
     #[test]
     fn errors_that_say_when_or_never_are_words_about_the_event() {
         let streak = Streak::default();
         for key in 0..1_000 {
-            assert!(!streak.fails(&key.to_string(), true, Again::After(LONG)));
+            assert!(!streak.counts(&key.to_string(), true, Again::After(LONG)));
         }
         for key in 0..99 {
-            assert!(!streak.fails(&key.to_string(), true, Again::Never));
+            assert!(!streak.counts(&key.to_string(), true, Again::Never));
         }
-        assert!(streak.fails("99", true, Again::Never), "a hundred in a row are too many");
+        assert!(streak.counts("99", true, Again::Never), "a hundred in a row are too many");
+    }
+
+    #[test]
+    fn what_the_log_has_refused_does_not_count() {
+        let streak = Streak::default();
+        let conflict = AppendError::ConditionFailed {
+            query: anabranch_core::Query::all(),
+            after: anabranch_core::Position::START,
+            position: anabranch_core::Position::new(1),
+        };
+        let (refused, other) = (HandlerError::from(conflict), HandlerError::new("away"));
+        for key in 0..1_000 {
+            assert!(!streak.fails(&key.to_string(), true, &refused));
+        }
+        for key in 0..9 {
+            assert!(!streak.fails(&key.to_string(), true, &other));
+        }
+        assert!(streak.fails("9", true, &other));
     }
 
     #[test]
     fn after_an_outage_fewer_are_enough_until_something_works() {
         let streak = Streak::default();
         streak.begin(1);
-        assert!(streak.fails("a", false, Again::AsSet));
+        assert!(streak.counts("a", false, Again::AsSet));
         streak.works(["x"].iter());
-        assert!(!streak.fails("b", false, Again::AsSet));
+        assert!(!streak.counts("b", false, Again::AsSet));
     }
 }

@@ -52,7 +52,10 @@ impl Lane {
         let events = &batch.events[..count];
         let events = match self.call_handler(events, &mut tx).await {
             Ok(handled) => &batch.events[..handled],
-            Err(outcome) => return outcome,
+            Err(outcome) => {
+                self.room.learn(&outcome, count);
+                return outcome;
+            }
         };
         let is_all = events.len() == batch.events.len();
         let up_to = match events.last() {
@@ -92,6 +95,7 @@ impl Lane {
             fence.extend(self.parts.holds(&batch.parts).map(|(id, epoch)| tables.hold(id, epoch)));
         }
         let outcome = self.finish(tx, fence, events).await;
+        self.room.learn(&outcome, events.len());
         if let Outcome::Away(error) = &outcome
             && moves.iter().any(Move::lets_go)
             && !is_before_anything(error)
@@ -157,7 +161,8 @@ impl Lane {
         fence: Vec<Statement>,
         events: &[Event],
     ) -> Outcome {
-        let ended = tx.commit(fence).await;
+        let (appends, stats) = (tx.has_appends(), &self.setup.stats);
+        let ended = stats.while_committing(appends, tx.commit(fence)).await;
         let committed = matches!(ended, Ended::Committed);
         self.handler.settled(committed);
         match ended {

@@ -110,9 +110,9 @@ impl Tables {
     /// The statement that pauses or resumes a consumer. One that is resumed tries again what has stopped
     /// it. Older logs have no such columns.
     pub(crate) fn pause(&self, consumer: &str, paused: bool) -> Statement {
-        let outage = match self.database.require_newest_schema() {
-            Ok(()) if !paused => format!(", {}", Self::NO_OUTAGE),
-            _ => String::new(),
+        let outage = match self.has_outages() && !paused {
+            true => format!(", {}", Self::NO_OUTAGE),
+            false => String::new(),
         };
         let update = format!("UPDATE {} SET paused = $2{outage} WHERE name = $1", self.consumers);
         Statement::fence(update, params![consumer, paused], 1)
@@ -178,11 +178,10 @@ impl Tables {
              WHERE e.consumer = $1 AND e.key = {keys}.key)"
         );
         statements.push(Statement::new(delete, params![consumer]));
-        // Somebody has said where it stands, and so that it is to be tried. A log of the last version knows no
-        // outages.
-        let tried = match self.database.require_newest_schema() {
-            Ok(()) => format!(", {}", Self::NO_OUTAGE),
-            Err(_) => String::new(),
+        // Somebody has said where it stands, and so that it is to be tried.
+        let tried = match self.has_outages() {
+            true => format!(", {}", Self::NO_OUTAGE),
+            false => String::new(),
         };
         let raise = format!(
             "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL, \

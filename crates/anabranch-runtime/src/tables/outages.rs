@@ -7,6 +7,7 @@ use super::Tables;
 use super::parked::plain;
 use anabranch_core::{Slot, StoreError};
 use anabranch_store::database::{End, Statement, Topic};
+use anabranch_store::migration::since;
 use anabranch_store::{Row, params};
 use std::time::Duration;
 
@@ -26,15 +27,20 @@ pub(crate) struct StoredOutage {
 }
 
 impl Tables {
+    /// Whether the log has room for outages: one before schema 6 does not.
+    pub(super) fn has_outages(&self) -> bool {
+        self.database.schema() >= since::FLEET
+    }
+
     /// The columns that [`outage`](Self::outage) reads, after a comma.
     pub(crate) fn outage_columns(&self) -> String {
         let now = self.now;
-        match self.database.require_newest_schema() {
-            Ok(()) => format!(
+        match self.has_outages() {
+            true => format!(
                 ", outage, outage_since_us, {now} - outage_since_us AS outage_lasts, probes, \
                  probe_us - {now} AS probe_in, outage_slot"
             ),
-            Err(_) => ", NULL AS outage".to_owned(),
+            false => ", NULL AS outage".to_owned(),
         }
     }
 

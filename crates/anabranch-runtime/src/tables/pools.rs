@@ -5,6 +5,7 @@ use super::Tables;
 use super::parked::ParkedKey;
 use anabranch_core::{Slot, StoreError, TaskState, TaskStates};
 use anabranch_store::database::Statement;
+use anabranch_store::migration::since;
 use anabranch_store::{Row, params};
 use std::time::Duration;
 
@@ -18,9 +19,9 @@ impl Tables {
             (TaskState::Ready.code(), TaskState::Scheduled.code(), TaskState::Dead.code());
         let unfinished = TaskStates::UNFINISHED;
         // One whose key went on is not what holds it, nor does it wait. Older logs have no such column.
-        let waits = match self.database.require_newest_schema() {
-            Ok(()) => " AND t.compensated IS NULL",
-            Err(_) => "",
+        let waits = match self.database.schema() >= since::FLEET {
+            true => " AND t.compensated IS NULL",
+            false => "",
         };
         let parked = format!(
             "SELECT key, min(slot) AS slot, min(since_us) AS since_us, NULL AS retry_in, \

@@ -6,6 +6,7 @@ use super::Tables;
 use crate::report::Report;
 use anabranch_core::StoreError;
 use anabranch_store::database::Statement;
+use anabranch_store::migration::since;
 use anabranch_store::{Row, params};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -28,9 +29,9 @@ pub struct Runner {
 pub(crate) type Runners = HashMap<String, Vec<Runner>>;
 
 impl Tables {
-    /// Whether the log has room for who runs what: one of the last version does not.
+    /// Whether the log has room for who runs what: one before schema 6 does not.
     pub(crate) fn has_runners(&self) -> bool {
-        self.database.require_newest_schema().is_ok()
+        self.database.schema() >= since::FLEET
     }
 
     /// The statements after which a worker that is new is known to run these.

@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 /// How much is queued before a batch ends early.
 const MAX_EVENTS: usize = 10_000;
+/// How much one transaction takes at the most: its locks hold others up while it is stored.
+const MOST_EVENTS: usize = 50_000;
+const MOST_BYTES: usize = 64 << 20;
 
 const FOR_WHICH: &str = "events are appended for one event of the batch: say which by Tx::at before \
                          Tx::append, so that a replay finds them again";
@@ -41,6 +44,8 @@ struct Queued {
     item: Option<usize>,
     /// How many events that one has appended before.
     number: u64,
+    /// Of its events.
+    bytes: usize,
 }
 
 impl Appends {
@@ -51,10 +56,34 @@ impl Appends {
     pub(super) fn truncate(&mut self, len: usize) {
         for undone in self.queued.drain(len..).rev() {
             self.events -= undone.append.event_count();
+            self.bytes -= undone.bytes;
             if let Some(item) = undone.item {
                 self.numbers.insert(item, undone.number);
             }
         }
+    }
+
+    /// Queues one, if the transaction takes it.
+    fn push(&mut self, queued: Queued) -> Result<(), Reason> {
+        let (events, bytes) =
+            (self.events + queued.append.event_count(), self.bytes + queued.bytes);
+        if events > MOST_EVENTS || bytes > MOST_BYTES {
+            let megabytes = MOST_BYTES >> 20;
+            let said = format!(
+                "one transaction appends {MOST_EVENTS} events and {megabytes} MiB at the most, and this would \
+                 be {events} events and {bytes} bytes: append less for one event, or let what it appends \
+                 be handled in turn and append the rest"
+            );
+            return Err(Reason::TooMuch { said });
+        }
+        (self.events, self.bytes) = (events, bytes);
+        self.queued.push(queued);
+        Ok(())
+    }
+
+    /// Whether all of them are of one event.
+    fn are_of(&self, item: Option<usize>) -> bool {
+        self.queued.iter().all(|queued| queued.item == item)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -73,7 +102,10 @@ impl Appends {
 
     /// Gives events that have no id of their own one that a replay finds again.
     fn named(&mut self, append: Append, item: Option<usize>) -> Result<Queued, Reason> {
-        let Some(origin) = &self.origin else { return Ok(Queued { append, item, number: 0 }) };
+        let bytes = bytes_of(&append);
+        let Some(origin) = &self.origin else {
+            return Ok(Queued { append, item, number: 0, bytes });
+        };
         let Some((item, id)) = item.and_then(|item| Some((item, origin.items.get(item)?))) else {
             return Err(Reason::refused(FOR_WHICH));
         };
@@ -84,8 +116,17 @@ impl Appends {
             *next += 1;
             id
         });
-        Ok(Queued { append, item: Some(item), number })
+        Ok(Queued { append, item: Some(item), number, bytes })
     }
+}
+
+/// What its events carry.
+fn bytes_of(append: &Append) -> usize {
+    let carried = |(_, event): (_, &NewEvent)| {
+        let (data, metadata) = (event.data(), event.metadata());
+        data.map_or(0, |data| data.as_str().len()) + metadata.map_or(0, |data| data.as_str().len())
+    };
+    append.events().map(carried).sum()
 }
 
 impl Tx<'_> {
@@ -104,6 +145,9 @@ impl Tx<'_> {
     /// To append anew what was appended before, give the consumer another name.
     ///
     /// A consumer that handles what it appends goes on for ever: leave that type out of its scope.
+    ///
+    /// One transaction takes 50,000 events and 64 MiB. A batch that has queued much is committed before it comes to
+    /// that, or done in parts; an event that appends more by itself fails.
     ///
     /// ```
     /// # use anabranch_core::{Event, Expected, NewEvent, StreamId};
@@ -131,22 +175,23 @@ impl Tx<'_> {
         let valid = append
             .validate(&limits)
             .map_err(|error| Reason::Append { number: self.appends.len(), error: error.into() });
-        match valid.and_then(|()| self.appends.named(append, item)) {
-            Ok(queued) => {
-                let data = queued.append.events().filter_map(|(_, event)| event.data());
-                self.appends.bytes += data.map(|data| data.as_str().len()).sum::<usize>();
-                self.appends.events += queued.append.event_count();
-                self.appends.queued.push(queued);
-                Ok(())
-            }
-            Err(reason) => {
-                let error = HandlerError::of(&reason);
-                // Also if the handler passes over it: what it meant to do is not done.
-                let failed = Failed { statement: None, reason };
-                self.failure.get_or_insert(Failure { event: item, failed });
-                Err(error)
-            }
-        }
+        let named = valid.and_then(|()| self.appends.named(append, item));
+        let Err(reason) = named.and_then(|queued| self.appends.push(queued)) else { return Ok(()) };
+        let error = HandlerError::of(&reason);
+        let event = match &reason {
+            // Without the others it may do.
+            Reason::TooMuch { .. } if !self.appends.are_of(item) => None,
+            _ => item,
+        };
+        // Also if the handler passes over it: what it meant to do is not done.
+        let failed = Failed { statement: None, reason };
+        self.failure.get_or_insert(Failure { event, failed });
+        Err(error)
+    }
+
+    /// Whether its commit appends.
+    pub(crate) fn has_appends(&self) -> bool {
+        self.appends.len() > 0
     }
 
     /// Whether so much is queued that the batch should end.
@@ -163,18 +208,24 @@ impl Tx<'_> {
 impl HandlerError {
     /// What the database has said to what a handler wrote or appended.
     pub(crate) fn of(reason: &Reason) -> Self {
-        match reason {
-            Reason::Append { error, .. } if error.is_conflict() => Self::new(error.to_string()),
+        let error = match reason {
+            Reason::Append { error, .. } => error,
+            Reason::TooMuch { said } => return Self::too_much(said),
+            reason => return Self::new(reason.to_string()),
+        };
+        match error {
+            error if error.is_conflict() => Self::new(error.to_string()),
             // Its id follows from the consumer, the event and its number.
-            Reason::Append {
-                error: AppendError::IdReused { id, stream, version, differs, was, is },
-                ..
-            } if id.get_version_num() == 5 => Self::for_good(format!(
-                "{THE_SAME}; its {differs} was {was} and now is {is} (version {version} of stream {stream}, \
-                 event id {id})"
-            )),
-            Reason::Append { error, .. } => Self::for_good(error.to_string()),
-            reason => Self::new(reason.to_string()),
+            AppendError::IdReused { id, stream, version, differs, was, is }
+                if id.get_version_num() == 5 =>
+            {
+                Self::for_good(format!(
+                    "{THE_SAME}; its {differs} was {was} and now is {is} (version {version} of stream \
+                     {stream}, event id {id})"
+                ))
+            }
+            error => Self::for_good(error.to_string()),
         }
+        .about_append(error)
     }
 }

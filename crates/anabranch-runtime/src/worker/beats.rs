@@ -82,6 +82,7 @@ impl Keeper {
             }
             Err(error) => {
                 // Asked again it would fail again: it is withdrawn, and `status` says why.
+                let error = withdrawn(error);
                 tracing::error!(consumer = consumer.name, %error, "cannot replay");
                 running.claim = true;
                 let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
@@ -111,6 +112,20 @@ impl Keeper {
             }
         }
         Ok(())
+    }
+}
+
+/// The replay that could not be begun is not asked for any more.
+fn withdrawn(error: RunError) -> RunError {
+    match error {
+        RunError::Refused { consumer, problem } => {
+            let problem = format!(
+                "{problem} (the replay is withdrawn, and it goes on where it stood; ask for it again with \
+                 `anabranch replay` when that is mended)"
+            );
+            RunError::Refused { consumer, problem }
+        }
+        error => error,
     }
 }
 

@@ -16,8 +16,11 @@ const ASK: Duration = Duration::from_secs(5);
 
 impl Keeper {
     /// Whether its own lanes have done all they can, as far as they know: cheap.
-    pub(super) fn seems_at_end(&self, target: Position) -> bool {
-        self.up().all(|running| running.is_done(target) && running.is_settled())
+    pub(super) fn seems_at_end(&self) -> bool {
+        let is_at = |target| {
+            self.up().all(|running: &Running| running.is_done(target) && running.is_settled())
+        };
+        self.target.is_some_and(is_at)
     }
 
     /// Those that can still go on.
@@ -25,12 +28,35 @@ impl Keeper {
         self.running.iter().filter(|running| running.is_up())
     }
 
-    /// Whether the end is reached; not yet, if the database is away.
-    pub(super) async fn is_at_end(&self, target: Position) -> Result<bool, RunError> {
+    /// Whether the end is reached; not yet, if the database is away. What the consumers have appended on the way
+    /// is theirs as well.
+    pub(super) async fn is_at_end(&mut self) -> Result<bool, RunError> {
+        let Some(target) = self.target else { return Ok(false) };
         match self.is_done_or_others_are(target).await {
+            Ok(true) => match self.follow_appends().await {
+                Err(error) if error.is_worth_waiting() => Ok(false),
+                has_more => Ok(!has_more?),
+            },
             Err(error) if error.is_worth_waiting() => Ok(false),
             done => Ok(done?),
         }
+    }
+
+    /// If the consumers may have appended since the target was taken, the end of the log is the target. Says
+    /// whether that is further. One that only found what it had appended before changes nothing.
+    async fn follow_appends(&mut self) -> Result<bool, StoreError> {
+        let asked = |any, running: &Running| running.has_appended() | any;
+        self.has_appended |= self.running.iter().fold(false, asked);
+        if !self.has_appended {
+            return Ok(false);
+        }
+        let head = self.log.head().await?;
+        self.has_appended = false;
+        let is_further = self.target.is_some_and(|target| target < head);
+        if is_further {
+            self.target = Some(head);
+        }
+        Ok(is_further)
     }
 
     /// Whether everything up to a position is handled or parked, here or by those who hold it, and
@@ -79,14 +105,13 @@ impl Keeper {
 
     /// A success, if everything up to the target is handled; otherwise what is left.
     pub(super) async fn complete(
-        &self,
-        target: Position,
+        &mut self,
         was_stopped: bool,
         progress: Progress,
     ) -> Result<Progress, RunError> {
         let (mut backoff, until) = (Backoff::default(), Instant::now() + ASK);
         let left = loop {
-            match self.left(target, was_stopped).await {
+            match self.left(was_stopped).await {
                 Err(error) if error.is_worth_waiting() && Instant::now() < until => {
                     tokio::time::sleep(backoff.wait()).await;
                 }
@@ -96,13 +121,16 @@ impl Keeper {
         if left.is_empty() {
             return Ok(progress);
         }
-        let replica_set = self.plan.name.clone();
+        let (replica_set, target) = (self.plan.name.clone(), self.target.unwrap_or_default());
         let left = Incomplete { replica_set, target, was_stopped, left, progress };
         Err(RunError::Incomplete(Box::new(left)))
     }
 
-    async fn left(&self, target: Position, was_stopped: bool) -> Result<Vec<Left>, StoreError> {
-        let mut all = Vec::new();
+    async fn left(&mut self, was_stopped: bool) -> Result<Vec<Left>, StoreError> {
+        if was_stopped {
+            self.follow_appends().await?;
+        }
+        let (target, mut all) = (self.target.unwrap_or_default(), Vec::new());
         for running in &self.running {
             let (name, slots) = (running.consumer.name.clone(), &running.universe);
             // Before the keys: what the cursors have passed is handled, or one of those.

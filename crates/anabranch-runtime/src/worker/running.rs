@@ -364,6 +364,13 @@ impl Running {
         self.stats.iter().all(|lane| lane.retrying.load(Ordering::Relaxed) == 0)
     }
 
+    /// Whether it may have appended to the log since this was last asked.
+    pub(super) fn has_appended(&self) -> bool {
+        // Each is asked, so that each begins anew.
+        let asked = |any, lane: &Arc<LaneStats>| lane.has_appended() | any;
+        self.stats.iter().fold(false, asked)
+    }
+
     /// Whether its lanes hold all that they should, and have done it up to a position.
     pub(super) fn is_done(&self, target: Position) -> bool {
         // Rows have no position: their lanes say so when nothing is left to do.

@@ -40,6 +40,12 @@ pub enum Reason {
         /// The statement, shortened, if it is known.
         statement: Option<String>,
     },
+    /// One transaction cannot do so much: with less it may work.
+    #[error("{said}")]
+    TooMuch {
+        /// What there is too much of, and what to do.
+        said: String,
+    },
     /// An append of a [`Work::Appends`] was refused.
     #[error("{error}")]
     Append {

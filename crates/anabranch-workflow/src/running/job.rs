@@ -41,7 +41,7 @@ impl Job {
 
 /// The id of the task that follows from something as its n-th consequence.
 pub(super) fn task_id(cause: Uuid, number: usize) -> Uuid {
-    Uuid::new_v5(&cause, &number.to_be_bytes())
+    Uuid::new_v5(&cause, &(number as u64).to_be_bytes())
 }
 
 /// The unique key of a timer: one of its name for an instance.

@@ -27,34 +27,34 @@ on_postgres! {
 
 const STREAMS: u64 = 20;
 
-type Hook = Arc<dyn Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync>;
+pub type Hook = Arc<dyn Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync>;
 
 /// Makes a copy of each event, in a stream of copies.
 #[derive(Clone)]
-struct Copier {
-    name: &'static str,
-    settings: Settings,
-    hook: Hook,
+pub struct Copier {
+    pub name: &'static str,
+    pub settings: Settings,
+    pub hook: Hook,
 }
 
 impl Copier {
-    fn new(hook: impl Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub fn new(hook: impl Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
         let quick = Retry::default().first(Duration::from_millis(2));
         let settings = Settings::default().retry(quick).batch_size(7);
         Self { name: "copier", settings, hook: Arc::new(hook) }
     }
 
-    fn settings(mut self, settings: Settings) -> Self {
+    pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 }
 
-fn copies(event: &Event) -> StreamId {
+pub fn copies(event: &Event) -> StreamId {
     StreamId::new("Copy", event.stream_id()).unwrap()
 }
 
-fn copy(event: &Event) -> NewEvent {
+pub fn copy(event: &Event) -> NewEvent {
     NewEvent::new("Copied", event.data::<u64>().unwrap()).caused_by(event)
 }
 
@@ -83,7 +83,7 @@ impl Projection for Copier {
 }
 
 /// The numbers that were copied, stream by stream, as the log has them; and how many were counted.
-async fn copied(log: &Log) -> (BTreeMap<String, Vec<u64>>, usize) {
+pub async fn copied(log: &Log) -> (BTreeMap<String, Vec<u64>>, usize) {
     let mut copies: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut counted = 0;
     for event in log.read(Query::all()).collect().await.unwrap() {

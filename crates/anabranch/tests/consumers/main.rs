@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod appended_conflicts;
 mod appended_events;
+mod appended_limits;
+mod appended_pipelines;
 mod attempts;
 mod catch_ups;
 mod clean_sessions;
@@ -21,6 +24,7 @@ mod misuse;
 mod odd_handlers;
 mod odd_views;
 mod offsets;
+mod older_logs;
 mod outages;
 mod parked_keys;
 mod rebuilds;

@@ -21,6 +21,7 @@ on_both! {
     cursors_that_are_gone_are_no_lag_of_zero,
     a_handler_that_reads_and_fails_holds_up_nobody,
     settings_of_the_session_are_refused,
+    appends_that_nobody_has_checked_are_refused,
 }
 
 fn set() -> ReplicaSet {
@@ -169,6 +170,9 @@ async fn a_replay_that_its_hook_refuses_fails_a_catch_up(db: Db) {
     Consumers::of(&log).replay("literal", ReplayFrom::Start).await.unwrap();
     let error = literal().catch_up(&log).await.unwrap_err().to_string();
     assert!(error.contains("it has no `reset` hook"), "{error}");
+    for part in ["an empty one", "withdrawn"] {
+        assert!(error.contains(part), "{error}");
+    }
     assert!(status(&log, "literal").await.problem.unwrap().contains("no `reset` hook"));
     literal().catch_up(&log).await.unwrap();
 }
@@ -227,4 +231,38 @@ async fn settings_of_the_session_are_refused(db: Db) {
     fill(&log, 0..1, 1..=1).await;
     let error = set().projection(Sets).catch_up(&log).await.unwrap_err().to_string();
     assert!(error.contains("a handler must not use SET (without LOCAL)"), "{error}");
+}
+
+/// They would have no ids that a replay finds again.
+async fn appends_that_nobody_has_checked_are_refused(db: Db) {
+    struct Pushes;
+    impl Projection for Pushes {
+        fn name(&self) -> &str {
+            "pushes"
+        }
+        fn partition(&self) -> Partition {
+            Partition::entity("Order")
+        }
+        fn settings(&self) -> Settings {
+            never()
+        }
+        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+            let stream = StreamId::new("Copy", event.stream_id())?;
+            let append = Append::new().to(&stream, Expected::Any, [NewEvent::new("Copied", ())]);
+            let statement = Statement::appends(vec![append]);
+            // Also if the handler passes over the error.
+            let _ = match event.stream_id() {
+                "0" => tx.push(statement).await,
+                _ => tx.query_statement(statement).await.map(drop),
+            };
+            Ok(())
+        }
+    }
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=1).await;
+    assert_eq!(left_by(set().projection(Pushes), &log).await.parked_keys, 2);
+    for parked in Consumers::of(&log).parked("pushes").await.unwrap() {
+        assert!(parked.error.contains("Tx::append"), "{}", parked.error);
+    }
+    assert!(log.read(Query::types(["Copied"])).collect().await.unwrap().is_empty());
 }

@@ -138,6 +138,10 @@ impl Database for Recorder {
         self.database.newest_schema()
     }
 
+    fn schema(&self) -> u32 {
+        self.database.schema()
+    }
+
     fn require_newest_schema(&self) -> Result<(), StoreError> {
         self.database.require_newest_schema()
     }

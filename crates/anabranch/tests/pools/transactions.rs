@@ -6,7 +6,7 @@ use crate::support::*;
 use anabranch::postgres::{Postgres, tokio_postgres};
 use anabranch::prelude::*;
 use anabranch::sqlite::{Sqlite, rusqlite};
-use anabranch::{HandlerError, TaskState};
+use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use std::time::Duration;
 on_both!(
     a_task_is_there_if_and_when_its_transaction_commits,
     what_a_task_appends_is_there_once_with_its_end,
+    tasks_whose_appends_conflict_stop_no_pool,
     what_no_database_should_see_is_refused_by_name
 );
 
@@ -109,6 +110,38 @@ async fn what_a_task_appends_is_there_once_with_its_end(db: Db) {
     let dead = tasks.status(ids[2].id).await.unwrap().unwrap();
     let error = dead.error.unwrap_or_default();
     assert!(error.contains("conflict on stream Account:taken"), "{error}");
+}
+
+/// However many keys conflict, and though nothing works in between.
+async fn tasks_whose_appends_conflict_stop_no_pool(db: Db) {
+    #[derive(Clone)]
+    struct Openings;
+    impl Pool for Openings {
+        type Output = ();
+        fn name(&self) -> &str {
+            "openings"
+        }
+        fn settings(&self) -> PoolSettings {
+            PoolSettings::default().retry(Retry::never())
+        }
+        async fn run(&self, _: &Task, tx: &mut Tx<'_>) -> Result<()> {
+            let opened = [NewEvent::new("Opened", ())];
+            tx.append(&StreamId::new("Account", "taken")?, Expected::NoStream, opened)
+        }
+    }
+    let log = db.log().await;
+    let taken = StreamId::new("Account", "taken").unwrap();
+    log.append(&taken, Expected::Any, [NewEvent::new("Opened", ())]).await.unwrap();
+    let tasks = Tasks::of(&log, "openings");
+    let all = (0..120).map(|key| NewTask::new(format!("key-{key}"), &()));
+    tasks.enqueue_all(all.collect()).await.unwrap();
+    let worker = start(&log, ReplicaSet::new("work").pool(Openings));
+    until("their ends", async || {
+        assert!(status(&log, "openings").await.outage.is_none());
+        (tasks.list(TaskState::Dead, 200).await.unwrap().len() == 120).then_some(())
+    })
+    .await;
+    worker.stop().await;
 }
 
 async fn what_no_database_should_see_is_refused_by_name(db: Db) {

@@ -9,6 +9,7 @@ mod crew;
 mod crowds;
 mod fail_over;
 mod fleet;
+mod locks;
 mod poolers;
 mod read_only;
 #[path = "../batches/records.rs"]
