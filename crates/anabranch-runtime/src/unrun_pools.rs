@@ -33,7 +33,7 @@ impl Consumers {
         let mut pools = Vec::new();
         for name in self.tables.unrun_pools().await? {
             let backlog = Backlog::of_rows(&self.tables, &name).await?;
-            let lag = backlog.lag(&SlotSet::all(), 0);
+            let lag = backlog.lag(&SlotSet::all(), Position::START, 0);
             pools.push(UnrunPool { name, lag: lag.all, lag_ready: lag.ready });
         }
         Ok(pools)

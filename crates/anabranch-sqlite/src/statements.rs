@@ -82,9 +82,7 @@ fn said(error: &rusqlite::Error, statement: &Statement) -> String {
             Some(misfit) => misfit.said_in(statement),
             None => cause.to_string(),
         },
-        rusqlite::Error::FromSqlConversionFailure(_, _, cause) => {
-            in_statement(&cause.to_string(), statement)
-        }
+        rusqlite::Error::FromSqlConversionFailure(_, _, cause) => cause.to_string(),
         rusqlite::Error::InvalidParameterCount(has, wants) => {
             format!("it has {has} values and takes {wants}")
         }
