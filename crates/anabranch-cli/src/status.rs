@@ -24,8 +24,9 @@ pub(crate) const POOL: &str = "pool";
 /// Pools have no position in the log: of them it counts tasks. PARKED are the dead, which wait for somebody
 /// (`anabranch tasks list POOL`), and the held: they have not failed, but wait behind a dead task of their
 /// key, or their key is paused. STATE says when a pool is at its limit (`max_parallelism`): more workers do
-/// not help then. A pool that has tasks and that no worker has ever run is shown too: its name may be misspelled
-/// where tasks are enqueued.
+/// not help then. It also says when some workers know a limit and others none: then it does not hold. A pool
+/// that has tasks and that no worker has ever run is shown too: its name may be misspelled where tasks are
+/// enqueued.
 ///
 /// With a name also whether no event of the log matches what it asks for, and its cursors: which slots are done up to where, who owns them, and by name why one
 /// does not advance: it stands beyond the log (no lag is shown then), no worker runs it or can, it is about
@@ -305,6 +306,7 @@ pub(crate) fn state(status: &ConsumerStatus) -> String {
         };
         words.push(runs.to_owned());
         words.extend(status.limit.filter(|limit| limit.waiting > 0).map(|l| l.to_string()));
+        words.extend(status.unlimited.map(|unlimited| unlimited.to_string()));
         // It runs, but not everything of it does.
         let parked = if status.kind == POOL { "held" } else { "parked" };
         for (keys, how) in [(status.retrying_keys, "failing"), (status.parked_keys, parked)] {

@@ -16,9 +16,6 @@ type Cause = Box<dyn Error + Send + Sync>;
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 pub(crate) const EPOCH_2000_US: i64 = 946_684_800_000_000;
 
-/// Why a time cannot be told in microseconds since 1970, or not in those since 2000.
-const TOO_FAR: &str = "the time is too far away";
-
 /// A value on its way to the server, and which of the statement's values it is.
 #[derive(Debug)]
 pub(crate) struct Bound<'a> {

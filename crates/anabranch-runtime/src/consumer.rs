@@ -234,6 +234,13 @@ impl Consumer {
         if let Err(error) = self.settings.scope.query().validate() {
             return refuse(error.to_string());
         }
+        if self.max_parallelism() == Some(0) {
+            return refuse(
+                "none of it may ever be in work, with a max_parallelism of 0; use 1 or more, or leave it out \
+                 for no limit"
+                    .to_owned(),
+            );
+        }
         match self.partition.category() {
             Some(category) if !self.settings.scope.allows(category) => refuse(format!(
                 "it is partitioned by {category}, which its scope leaves out; add the category to \

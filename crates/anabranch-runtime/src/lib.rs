@@ -101,7 +101,7 @@ pub use scope::Scope;
 pub use scope_change::ScopeChange;
 pub use settings::{Settings, Start};
 pub use status::{
-    ConsumerStatus, CursorStatus, LimitStatus, Outage, Owner, RunnerStatus, WorkerStatus,
+    ConsumerStatus, CursorStatus, LimitStatus, Outage, Owner, RunnerStatus, Unlimited, WorkerStatus,
 };
 pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::generations::{Generation, GenerationMember};

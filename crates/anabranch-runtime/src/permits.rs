@@ -100,7 +100,7 @@ struct Book {
 impl Leased {
     pub(crate) fn new(limit: usize, worker: &str) -> Arc<Self> {
         Arc::new(Self {
-            limit: limit.max(1),
+            limit,
             lanes: Mutex::default(),
             tenure: watch::Sender::new(Tenure::new()),
             worker: watch::Sender::new(worker.to_owned()),

@@ -3,6 +3,7 @@
 
 use anabranch_store::database::Shortage;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How much of an error is reported.
 const MAX_ERROR: usize = 300;
@@ -13,6 +14,9 @@ pub struct Report {
     /// The consumers that it runs.
     #[serde(default)]
     pub consumers: Vec<String>,
+    /// The limits over all processes that it knows: how much of a consumer may be in work at the same time.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, usize>,
     /// Since when, in milliseconds, wakes of other processes do not arrive: it polls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deaf_ms: Option<u64>,
@@ -126,6 +130,7 @@ mod tests {
         };
         let report = Report {
             consumers: vec!["orders".to_owned()],
+            limits: [("orders".to_owned(), 3)].into(),
             deaf_ms: Some(5),
             unannounced: 0,
             weighed: Some(3),

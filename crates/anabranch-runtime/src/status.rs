@@ -61,6 +61,8 @@ pub struct ConsumerStatus {
     pub retrying_events: u64,
     /// How much of its `max_parallelism` is used; `None` if it has none, or nothing of it is in work.
     pub limit: Option<LimitStatus>,
+    /// Set while some of its workers know a `max_parallelism` and others none: it does not hold then.
+    pub unlimited: Option<Unlimited>,
     /// The living workers that run it, whether they own slots of it or not.
     pub runners: Vec<RunnerStatus>,
     /// Its cursors.
@@ -137,6 +139,35 @@ impl fmt::Display for LimitStatus {
     }
 }
 
+/// Some workers of a pool know its limit over all processes, and others none: they take no permits, so the limit
+/// does not hold before they are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Unlimited {
+    /// How many living workers know no limit.
+    pub without: usize,
+    /// How many run it.
+    pub of: usize,
+}
+
+impl Unlimited {
+    pub(crate) fn of(consumer: &str, workers: &[WorkerStatus]) -> Option<Self> {
+        let run =
+            workers.iter().filter(|worker| worker.is_alive && worker.runs(consumer).is_some());
+        let (of, with) = run.fold((0, 0), |(of, with), worker| {
+            (of + 1, with + usize::from(worker.report.limits.contains_key(consumer)))
+        });
+        (with > 0 && with < of).then_some(Self { without: of - with, of })
+    }
+}
+
+impl fmt::Display for Unlimited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { without, of } = self;
+        let know = if *without == 1 { "knows" } else { "know" };
+        write!(f, "{without} of {of} workers {know} no limit")
+    }
+}
+
 /// A living worker that runs a consumer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunnerStatus {
@@ -150,6 +181,8 @@ pub struct RunnerStatus {
     pub version: Option<u32>,
     /// Why it cannot run it for the time being; it can if there is none.
     pub unable: Option<String>,
+    /// How much of the consumer may be in work at the same time over all processes, as it knows.
+    pub limit: Option<usize>,
     /// How many slots it owns.
     pub slots: usize,
 }
@@ -315,6 +348,7 @@ impl Situation {
             retrying_keys: aside.retrying_keys,
             retrying_events: aside.retrying_events,
             limit,
+            unlimited: Unlimited::of(&registered.name, &self.workers),
             runners: self.runners(&registered.name, &cursors),
             cursors: cursors.iter().map(cursor).collect(),
             kind: registered.kind,
@@ -339,6 +373,7 @@ impl Situation {
                 place: worker.place(),
                 version: runner.version,
                 unable: runner.unable.clone(),
+                limit: worker.report.limits.get(consumer).copied(),
                 slots: own.map(|cursor| cursor.slots.len()).sum(),
             })
         };

@@ -2,7 +2,7 @@
 
 use crate::backlog::Backlog;
 use crate::consumers::Consumers;
-use anabranch_core::{SlotSet, StoreError};
+use anabranch_core::{Position, SlotSet, StoreError};
 use serde::Serialize;
 
 /// A pool that has tasks, and that no worker has ever run; see [`Consumers::unrun_pools`].

@@ -9,6 +9,7 @@
 //! | `succession` | a new version that takes the place of the old one |
 //! | `outage` | a consumer whose handler fails wherever it runs: stopped, and tried now and then |
 //! | `ability` | what it runs, and is able to run |
+//! | `limits` | whether all workers of a pool know its limit |
 //! | `weighing` | how heavy its slots are |
 //! | `claims` | what is wanted and free, handed to the lanes |
 //! | `beyond` | cursors beyond the end of the log |
@@ -27,6 +28,7 @@ mod catch_up;
 mod claims;
 mod heartbeat;
 mod last_word;
+mod limits;
 mod membership;
 mod outage;
 mod peers;
@@ -317,8 +319,11 @@ impl Keeper {
         let shortage = self.tables.database.shortage();
         let lanes = self.plan.lanes * self.running.len();
         let unannounced = |run: &Running| run.feed.unannounced.load(Ordering::Relaxed);
+        let limit =
+            |run: &Running| Some((run.consumer.name.clone(), run.consumer.max_parallelism()?));
         crate::report::Report {
             consumers: self.names(),
+            limits: self.running.iter().filter_map(limit).collect(),
             deaf_ms: deaf.map(|deaf| deaf.as_millis() as u64),
             unannounced: self.running.iter().map(unannounced).sum(),
             weighed: self.membership.weighed,

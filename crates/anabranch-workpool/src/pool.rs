@@ -177,9 +177,12 @@ impl PoolSettings {
     /// provider allows, say. Default: no limit. Tasks of a [`Pool`] share transactions, one for each lane; there
     /// it is how many lanes run at the same time.
     ///
-    /// It holds while workers come, go, crash and hand over keys, and every key has its turn, also with a
-    /// limit of 1. Workers lease permits from the database, in blocks, and return them when others wait. In a
-    /// deploy that changes it, the lowest limit of the workers that have something to do holds.
+    /// It holds once all workers that run the pool know a limit: while they come, go, crash and hand over keys,
+    /// and every key has its turn, also with a limit of 1. Workers lease permits from the database, in blocks, and
+    /// return them when others wait. In a deploy that changes it, the lowest limit of the workers that have
+    /// something to do holds. In one that introduces it, it holds when the last worker without a limit is gone: until
+    /// then `status` says so ([`ConsumerStatus::unlimited`](anabranch_runtime::ConsumerStatus::unlimited)), and
+    /// so does a worker that knows it, in its log. A replica set with a pool whose limit is 0 is refused.
     ///
     /// The permits of a worker end with its lease, and from then on nothing that it does is stored. A task of an
     /// [`OutsidePool`] that hangs in a process without a lease may still do something *outside* meanwhile.
@@ -191,7 +194,7 @@ impl PoolSettings {
     /// # let _ = settings;
     /// ```
     pub fn max_parallelism(mut self, tasks: usize) -> Self {
-        self.max_parallelism = Some(tasks.max(1));
+        self.max_parallelism = Some(tasks);
         self
     }
 

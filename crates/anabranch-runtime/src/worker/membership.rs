@@ -154,7 +154,8 @@ impl Keeper {
             return Ok(());
         }
         let membership = &mut self.membership;
-        if assigned.generation != membership.assigned.generation {
+        let is_other = assigned.generation != membership.assigned.generation;
+        if is_other {
             membership.in_motion = Some(Instant::now());
             // What was counted is of other slots.
             membership.counting = Instant::now();
@@ -168,6 +169,9 @@ impl Keeper {
         membership.assigned = assigned;
         self.watch_peers();
         self.reconcile();
+        if is_other {
+            self.check_limits().await;
+        }
         Ok(())
     }
 

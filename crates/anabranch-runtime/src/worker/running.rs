@@ -78,6 +78,8 @@ pub(super) struct Running {
     pub(super) begun: Instant,
     /// Whether it has been registered by this worker.
     pub(super) is_known: bool,
+    /// Whether others run it without the limit that this worker knows.
+    pub(super) is_unlimited: bool,
 }
 
 /// What a consumer is started with.
@@ -234,6 +236,7 @@ impl Running {
             on_probation: None,
             begun: Instant::now(),
             is_known: false,
+            is_unlimited: false,
         }
     }
 

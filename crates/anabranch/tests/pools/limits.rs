@@ -3,10 +3,10 @@
 use crate::crew::{LONG_LEASE, quick, until_shared};
 use crate::ledger::*;
 use crate::on_both;
+use crate::permits::{Apart, Writes};
 use crate::support::*;
 use anabranch::prelude::*;
 use anabranch::{LimitStatus, PoolSettings, TaskState};
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +21,8 @@ on_both!(
     a_worker_that_stands_still_cannot_use_its_permit_any_more,
     the_lowest_limit_of_several_programs_holds,
     a_pool_without_a_limit_writes_no_permits,
+    workers_that_know_no_limit_are_named,
+    a_limit_of_none_is_refused,
 );
 
 pub const LONG: Duration = Duration::from_secs(60);
@@ -61,8 +63,8 @@ pub struct Limited {
     pub takes: Duration,
     /// Which worker this is.
     pub who: usize,
-    /// How many each worker has run.
-    pub by: Arc<Mutex<BTreeMap<usize, usize>>>,
+    /// Which worker has run each, in their order.
+    pub by: Arc<Mutex<Vec<usize>>>,
 }
 
 impl Limited {
@@ -77,7 +79,7 @@ impl Limited {
     }
 
     pub fn ran(&self) -> usize {
-        self.by.lock().unwrap().values().sum()
+        self.by.lock().unwrap().len()
     }
 }
 
@@ -95,7 +97,7 @@ impl OutsidePool for Limited {
     async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
         let _counted = self.gauge.enter();
         tokio::time::sleep(self.takes).await;
-        *self.by.lock().unwrap().entry(self.who).or_default() += 1;
+        self.by.lock().unwrap().push(self.who);
         Ok(())
     }
 }
@@ -171,7 +173,22 @@ async fn one_at_a_time_and_every_worker_has_its_turn(db: Db) {
     all_done(&tasks, &ids).await;
     assert_eq!(pool.gauge.most(), 1);
     let by = pool.by.lock().unwrap().clone();
-    assert_eq!((by.len(), by.values().sum::<usize>()), (4, 120), "{by:?}");
+    assert_eq!(by.len(), 120);
+    // Who has had its turn is the last to have another one, as long as all of them have tasks of several keys.
+    let turns_of = |who| {
+        let by = &by;
+        (0..by.len()).filter(move |turn| by[*turn] == who)
+    };
+    let all_busy = (0..4).filter_map(|who| turns_of(who).rev().nth(5)).min().unwrap();
+    // They begin at different moments.
+    let begun = (0..4).filter_map(|who| turns_of(who).next()).max().unwrap();
+    assert!(begun < all_busy, "{by:?}");
+    for turns in by[begun..=all_busy].windows(8) {
+        for who in 0..4 {
+            let had = turns.iter().filter(|by| **by == who).count();
+            assert!((1..=3).contains(&had), "worker {who} had {had} of {turns:?} in {by:?}");
+        }
+    }
     for worker in workers {
         worker.stop().await;
     }
@@ -192,7 +209,8 @@ async fn one_that_has_much_to_do_starves_nobody(db: Db) {
     let pool = Limited { takes: Duration::from_millis(20), ..Limited::new(1) };
     let mut workers = Vec::new();
     for of in 0..2 {
-        let set = ReplicaSet::new("work").outside_pool(pool.clone()).partition(part(of));
+        let pool = Limited { who: of.into(), ..pool.clone() };
+        let set = ReplicaSet::new("work").outside_pool(pool).partition(part(of));
         workers.push(start(&db.log().await, set.tuning(quick())));
     }
     until_shared(&log, "limited", 2).await;
@@ -202,15 +220,17 @@ async fn one_that_has_much_to_do_starves_nobody(db: Db) {
         .flat_map(|key| (0..40).map(move |number| NewTask::new(key.clone(), &number)));
     tasks.enqueue_all(backlog.collect()).await.unwrap();
     until("a busy worker", async || (pool.ran() >= 5).then_some(())).await;
-    let [key] = &keys_of(&log, 1, 1)[..] else { unreachable!() };
-    for number in 0..3 {
-        let before = pool.ran();
-        let id = tasks.enqueue(NewTask::new(key, &number)).await.unwrap().id;
-        assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Done);
-        let meanwhile = pool.ran() - before;
-        assert!(meanwhile < 30, "{meanwhile} of the other worker came first");
-    }
+    // Tasks of different keys, so that all of them could be run at once.
+    let few = keys_of(&log, 1, 3).into_iter().map(|key| NewTask::new(key, &1)).collect();
+    let ids = tasks.enqueue_all(few).await.unwrap();
+    all_done(&tasks, &ids).await;
     assert_eq!(pool.gauge.most(), 1);
+    let by = pool.by.lock().unwrap().clone();
+    assert!(by.len() < 50 * 40, "not after all of the other's");
+    // From when it was known to wait, each had a turn in its turn: it is not the time that counts.
+    let first = by.iter().position(|by| *by == 1).unwrap();
+    let last = by.iter().rposition(|by| *by == 1).unwrap();
+    assert!(last - first <= 6, "{by:?}");
     for worker in workers {
         worker.crash();
     }
@@ -314,7 +334,7 @@ async fn the_lowest_limit_of_several_programs_holds(db: Db) {
     let tasks = Tasks::of(&log, "limited");
     // Both have something to do.
     let ids = tasks.enqueue_all(counted(40, 10)).await.unwrap();
-    until("the narrow one", async || wide.by.lock().unwrap().contains_key(&2).then_some(())).await;
+    until("the narrow one", async || wide.by.lock().unwrap().contains(&2).then_some(())).await;
     wide.gauge.most.store(0, Ordering::SeqCst);
     until("some more", async || (wide.ran() >= 100).then_some(())).await;
     assert_eq!(wide.gauge.most(), 1);
@@ -325,15 +345,59 @@ async fn the_lowest_limit_of_several_programs_holds(db: Db) {
 
 async fn a_pool_without_a_limit_writes_no_permits(db: Db) {
     let log = db.log().await;
+    let writes = Writes::of(&db, &log).await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let seen = Arc::new(AtomicUsize::new(0));
     let tasks = Tasks::of(&log, "ledger");
     let ids = tasks.enqueue_all(counted(5, 20)).await.unwrap();
-    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
-    for id in &ids {
-        assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
-        seen.fetch_add(permits(&log).await.len(), Ordering::SeqCst);
-    }
-    assert_eq!(seen.load(Ordering::SeqCst), 0);
+    let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).outside_pool(Unlimited));
+    all_done(&tasks, &ids).await;
+    let tasks = Tasks::of(&log, "limited");
+    let ids = tasks.enqueue_all(counted(5, 20)).await.unwrap();
+    all_done(&tasks, &ids).await;
     worker.stop().await;
+    assert_eq!(writes.count(&log).await, 0);
+}
+
+/// The pool of a program that knows no limit yet.
+struct Unlimited;
+
+impl OutsidePool for Unlimited {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "limited"
+    }
+
+    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A deploy that introduces a limit: it does not hold while old workers run, and both the status and the log say so.
+async fn workers_that_know_no_limit_are_named(db: Db) {
+    let log = db.log().await;
+    let old =
+        start(&db.log().await, ReplicaSet::new("work").outside_pool(Unlimited).tuning(quick()));
+    until_shared(&log, "limited", 1).await;
+    assert_eq!(status(&log, "limited").await.unlimited, None, "nobody knows one");
+    let new = ReplicaSet::new("work").outside_pool(Limited::new(2)).tuning(quick());
+    let new = Apart::start(&db, new);
+    let unlimited = until("both", async || status(&log, "limited").await.unlimited).await;
+    assert_eq!(unlimited.to_string(), "1 of 2 workers knows no limit");
+    let mut limits: Vec<_> =
+        status(&log, "limited").await.runners.iter().map(|runner| runner.limit).collect();
+    limits.sort_unstable();
+    assert_eq!(limits, [None, Some(2)]);
+    new.until_said("1 of 2 workers knows no limit").await;
+    old.stop().await;
+    until("one", async || status(&log, "limited").await.unlimited.is_none().then_some(())).await;
+    assert_eq!(new.has_said("no limit"), 1, "once");
+    new.stop().await;
+}
+
+async fn a_limit_of_none_is_refused(db: Db) {
+    let log = db.log().await;
+    let set = ReplicaSet::new("work").outside_pool(Limited::new(0));
+    let error = set.catch_up(&log).await.unwrap_err().to_string();
+    assert!(error.contains("`limited` is refused") && error.contains("of 0; use 1"), "{error}");
 }
