@@ -63,7 +63,7 @@ async fn refusal(
     match database.begin().run(vec![explain.clone()], End::Open { idle: IDLE }).await {
         Ok(_) => Ok(None),
         Err(failed) => match failed.reason {
-            Reason::Refused { said } => Ok(Some(said::without(&explain, &said))),
+            Reason::Refused { said, .. } => Ok(Some(said::without(&explain, &said))),
             Reason::Store(error) => Err(error),
             other => Ok(Some(other.to_string())),
         },
