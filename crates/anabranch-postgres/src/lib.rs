@@ -49,9 +49,11 @@
 mod activity;
 mod append;
 mod background;
+mod catalogue;
 mod columns;
 mod connection;
 mod decided;
+mod dialect;
 mod effects;
 mod error;
 mod guess;
