@@ -76,6 +76,10 @@ mod schema;
 mod session;
 mod shared;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
 mod tls;
 mod transaction;
 mod url;
