@@ -3,7 +3,7 @@
 #[path = "start.rs"]
 mod start;
 
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::{FixedPartition, HandlerError, Progress};
 use serde::{Deserialize, Serialize};
@@ -115,9 +115,9 @@ impl Projection for OrderTotals {
     }
 
     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
-        let table = match tx.kind() {
+        let table = match tx.dialect().name() {
             // STRICT, or SQLite takes text for a number.
-            Kind::Sqlite => {
+            "sqlite" => {
                 "CREATE TABLE IF NOT EXISTS order_totals (id TEXT PRIMARY KEY, \
                  events INTEGER NOT NULL, cents INTEGER NOT NULL) STRICT"
             }

@@ -1,7 +1,6 @@
 //! The types of columns: how text of a document becomes a value.
 
 use anabranch::Value;
-use anabranch::database::Kind as Database;
 use jiff::civil::Date;
 
 /// How much of a wrong value is shown.
@@ -71,10 +70,10 @@ impl Kind {
     }
 
     /// Its column in a table. SQLite would make a binary fraction of a `numeric`.
-    pub fn column(&self, database: Database) -> &'static str {
+    pub fn column(&self, database: &str) -> &'static str {
         match (self, database) {
-            (Self::Decimal { .. }, Database::Postgres) => "numeric",
-            (Self::Date, Database::Postgres) => "date",
+            (Self::Decimal { .. }, "postgres") => "numeric",
+            (Self::Date, "postgres") => "date",
             (Self::Integer, _) => "bigint",
             (Self::Boolean, _) => "boolean",
             _ => "text",

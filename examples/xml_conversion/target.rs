@@ -5,7 +5,7 @@ use crate::document::too_large;
 use crate::mapper::Mapper;
 use crate::start::Outcome;
 use anabranch::batch::{Batch, Record, RowHandler, Source};
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Statement};
 use anabranch::{HandlerError, Log, Result, Row, Tx, Value};
 
 /// The table of documents, the processing log, and the name of the batch.
@@ -59,16 +59,17 @@ impl RowHandler for Convert {
 }
 
 /// The columns of a table with their types, in the order of a row.
-fn columns(contract: &Contract, table: &Table, kind: Kind) -> Vec<(String, &'static str)> {
+fn columns(contract: &Contract, table: &Table, database: &str) -> Vec<(String, &'static str)> {
     let mut columns = vec![(contract.key.clone(), "bigint"), (contract.number.clone(), "bigint")];
     columns.extend(table.parent.iter().map(|(name, _)| (name.clone(), "bigint")));
-    let typed = table.columns.iter().map(|column| (column.name.clone(), column.kind.column(kind)));
+    let typed =
+        table.columns.iter().map(|column| (column.name.clone(), column.kind.column(database)));
     columns.extend(typed);
     columns
 }
 
 fn insert(contract: &Contract, table: &Table) -> String {
-    let columns = columns(contract, table, Kind::Sqlite);
+    let columns = columns(contract, table, "sqlite");
     let names: Vec<_> = columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
     let places: Vec<_> = (1..=columns.len()).map(|place| format!("${place}")).collect();
     let (names, places) = (names.join(", "), places.join(", "));
@@ -77,14 +78,14 @@ fn insert(contract: &Contract, table: &Table) -> String {
 
 /// Makes the tables that are not there yet. A document that is converted twice would meet its own rows.
 pub async fn create(log: &Log, contract: &Contract) -> Outcome<()> {
-    let kind = log.store().database().dialect().kind;
-    let received = if kind == Kind::Postgres { "timestamptz" } else { "text" };
+    let database = log.store().database().dialect().name();
+    let received = if database == "postgres" { "timestamptz" } else { "text" };
     let mut creates = vec![format!(
         "CREATE TABLE IF NOT EXISTS {APPLICATIONS} (id bigint PRIMARY KEY, seed bigint NOT NULL, \
          received {received} NOT NULL, xml text)"
     )];
     for table in &contract.tables {
-        let columns = columns(contract, table, kind);
+        let columns = columns(contract, table, database);
         let columns: Vec<_> = columns.iter().map(|(name, of)| format!("\"{name}\" {of}")).collect();
         let Contract { key, number, .. } = contract;
         creates.push(format!(

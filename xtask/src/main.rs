@@ -8,12 +8,14 @@
 //! | `ladder` | where its programs come from |
 //! | `sim` | seeds of the simulation |
 //! | `deps` | licences, sources and known advisories of dependencies, offline |
+//! | `features` | each feature of the library alone, and the oldest Rust |
 //! | `tidy` | the house rules that a machine can keep |
 
 #![allow(clippy::print_stdout)]
 
 mod chaos;
 mod deps;
+mod features;
 mod ladder;
 mod postgres;
 mod sim;
@@ -39,6 +41,8 @@ cargo xtask <task>
   sim [--seeds N] [--seed N [--steps N]] [--mutant NAME]
                   seeds of the simulation: many, or one with every step.
   deps            licences, sources and known advisories of all dependencies, offline.
+  features        each feature of the library alone, and none, by clippy.
+  oldest-rust     the library with the oldest Rust that it promises, if that can be had.
   tidy            the house rules.
 
 RUNG is where PostgreSQL comes from: env (ANABRANCH_TEST_POSTGRES), machine, system, npm or pip.
@@ -76,6 +80,8 @@ fn run() -> Result<()> {
         }
         "sim" => sim::run(&arguments),
         "deps" => no_more(&arguments).and_then(|()| deps::check(&root())),
+        "features" => no_more(&arguments).and_then(|()| features::check(&root())),
+        "oldest-rust" => no_more(&arguments).and_then(|()| features::oldest_rust(&root())),
         "tidy" => no_more(&arguments).and_then(|()| tidy::check(&root())),
         "" | "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -44,6 +44,33 @@ const SQL_PLACES: [&str; 14] = [
     "crates/anabranch-cli/src/bench/",
 ];
 
+/// The layers that know no database: everything between the core and the backends. Comments may speak of one,
+/// and so may what a user reads.
+const KNOW_NO_DATABASE: [&str; 6] = [
+    "crates/anabranch-core/src/",
+    "crates/anabranch-store/src/",
+    "crates/anabranch-runtime/src/",
+    "crates/anabranch-workpool/src/",
+    "crates/anabranch-workflow/src/",
+    "crates/anabranch-batch/src/",
+];
+
+/// What is of one database only: its name in code, and functions and settings that no other has.
+const OF_ONE_DATABASE: [&str; 12] = [
+    "Sqlite",
+    "Postgres",
+    "rusqlite",
+    "tokio_postgres",
+    "pragma_",
+    "pg_catalog",
+    "json_each(",
+    "unnest(",
+    "unixepoch",
+    "set_config",
+    "::bigint",
+    "\"sqlite\" =>",
+];
+
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut problems = Vec::new();
     for path in sources(root) {
@@ -90,6 +117,16 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
             }
         }
     }
+    if KNOW_NO_DATABASE.iter().any(|place| name.starts_with(place)) && !name.contains("/contract/")
+    {
+        for word in OF_ONE_DATABASE {
+            // `PostgreSQL` and `SQLite` are words for users.
+            let names = |line: &str| line.replace("PostgreSQL", "").contains(word);
+            if tested(text).any(names) {
+                problems.push(format!("{name} names a database ({word}); make it part of Dialect"));
+            }
+        }
+    }
     let sql = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE "];
     let is_place = SQL_PLACES.iter().any(|place| name.starts_with(place));
     if name.starts_with("crates/") && !is_place && !name.contains("/tests/") {
@@ -100,6 +137,11 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
         }
     }
     problems
+}
+
+/// The lines that are not comments, up to the tests of the file.
+fn tested(text: &str) -> impl Iterator<Item = &str> {
+    code(text.split("#[cfg(test)]").next().unwrap_or(text))
 }
 
 /// The lines that are not comments.

@@ -358,13 +358,12 @@ impl Batch {
         }
         let database = log.store().database();
         let log_table = match &self.schema {
-            Some(schema) if !self.log_table.contains('.') && has_schemas(&database) => {
+            Some(schema) if !self.log_table.contains('.') && database.catalogue().has_schemas() => {
                 format!("{schema}.{}", self.log_table)
             }
             _ => self.log_table.clone(),
         };
-        let (dialect, source) = (database.dialect(), self.source.clone());
-        let tables = Tables::new(dialect, source, &self.job, &log_table);
+        let tables = Tables::new(&database, self.source.clone(), &self.job, &log_table);
         Ok((database, tables))
     }
 
@@ -403,10 +402,6 @@ async fn first_failure(workers: &mut JoinSet<Result<(), StoreError>>) -> StoreEr
         }
     }
     std::future::pending().await
-}
-
-fn has_schemas(database: &Arc<dyn Database>) -> bool {
-    database.dialect().kind == anabranch_store::database::Kind::Postgres
 }
 
 pub(crate) async fn run(

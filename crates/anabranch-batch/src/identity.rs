@@ -4,12 +4,10 @@
 //! source whose key is done would never be handled, and the proof would find nothing missing.
 
 use crate::batch::{Batch, column, rows_of, run};
-use crate::catalogue;
 use crate::error::BatchError;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Database;
-use anabranch_store::database::Kind;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,13 +25,10 @@ impl Identity {
     async fn of(batch: &Batch, database: &Arc<dyn Database>) -> Result<Self, StoreError> {
         let source = &batch.source;
         let resolved = match source.is_table {
-            true => catalogue::resolved(database, source).await?,
+            true => database.catalogue().resolved(&source.name).await?,
             false => None,
         };
-        let key = match database.dialect().kind {
-            Kind::Postgres => source.key_name.clone(),
-            _ => source.key_name.to_ascii_lowercase(),
-        };
+        let key = database.catalogue().same_column(&source.key_name);
         let text = resolved.unwrap_or_else(|| source.text().to_owned());
         Ok(Self { is_query: !source.is_table, source: text, key })
     }

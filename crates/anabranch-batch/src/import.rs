@@ -8,11 +8,11 @@ use crate::columns;
 use crate::error::BatchError;
 use crate::identity;
 use crate::said;
-use crate::source::{Source, quoted, quoted_part};
+use crate::source::Source;
 use crate::spelling::Spelling;
 use crate::tables::{Tables, columns_of};
 use anabranch_core::StoreError;
-use anabranch_store::database::{End, Statement};
+use anabranch_store::database::{End, Statement, quoted, quoted_part};
 use anabranch_store::{Database, Log};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -205,11 +205,8 @@ impl Batch {
         tables: &Tables,
         finished: &Finished,
     ) -> Result<Vec<String>, BatchError> {
-        let mut kinds = Vec::new();
-        for row in rows_of(database, tables.kinds()).await? {
-            kinds.push(column(database.at(), &row, "kind")?);
-        }
-        let spelling = Spelling::of(database.dialect().kind, &kinds);
+        let kinds = database.catalogue().kinds(&self.source.from, &self.source.key).await?;
+        let spelling = Spelling::of(&kinds);
         let (mut gone, mut misspelt, mut count) = (Vec::new(), Vec::new(), 0);
         let mut after: Option<String> = None;
         loop {

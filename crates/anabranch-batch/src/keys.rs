@@ -4,13 +4,12 @@
 //! see while it runs, such as a row that comes later with a key that is done, is for the proof to find.
 
 use crate::batch::{Batch, column, rows_of};
-use crate::catalogue::{Shown, shown};
 use crate::columns;
 use crate::error::BatchError;
 use crate::source::Source;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
-use anabranch_store::database::Kind;
+use anabranch_store::database::{EqualTexts, Kinds, Uniqueness};
 use anabranch_store::{Database, Row, Value};
 use std::sync::Arc;
 
@@ -59,19 +58,25 @@ impl Keys {
             };
             return refuse(format!("cannot read key `{key_name}` of {name}: {why}"));
         }
-        let (collation, is_rowid, is_assumed) = match shown(database, &source).await? {
-            Shown::Unique { collation, is_rowid } => (collation, is_rowid, false),
-            Shown::Not(found) if !batch.is_assumed_unique => {
+        let shown = match source.is_table {
+            true => database.catalogue().uniqueness(&source.name, &source.key_name).await?,
+            false => Uniqueness::NotShown("the catalogue knows nothing of a query".to_owned()),
+        };
+        let (collation, is_rowid, is_assumed) = match shown {
+            Uniqueness::Unique { collation, is_row_number } => (collation, is_row_number, false),
+            Uniqueness::NotShown(found) if !batch.is_assumed_unique => {
                 return refuse(not_shown(&source, &found));
             }
             // As the log tells them apart.
-            Shown::Not(_) => (Some("BINARY".to_owned()), false, true),
+            Uniqueness::NotShown(_) => {
+                (database.dialect().page_collation().map(str::to_owned), false, true)
+            }
         };
         let tables = tables.in_order_of(collation);
         let mut keys = Self { source, is_integer: None, is_assumed, may_be_null: !is_rowid };
         if is_rowid {
             keys.is_integer = Some(true);
-        } else if let Some(problem) = keys.look_at_kinds(database, &tables).await? {
+        } else if let Some(problem) = keys.look_at_kinds(database).await? {
             return refuse(problem);
         }
         match keys.missing(database, &tables).await? {
@@ -89,42 +94,32 @@ impl Keys {
     async fn look_at_kinds(
         &mut self,
         database: &Arc<dyn Database>,
-        tables: &Tables,
     ) -> Result<Option<String>, StoreError> {
-        let (at, mut kinds) = (database.at(), Vec::new());
-        let rows = rows_of(database, tables.kinds()).await?;
-        for row in &rows {
-            kinds.push(column::<String>(at, row, "kind")?);
-        }
-        let Source { name, key_name, .. } = &self.source;
+        let Source { from, key, name, key_name, .. } = &self.source;
+        let kinds = database.catalogue().kinds(from, key).await?;
+        self.is_integer = match kinds {
+            Kinds::Integers => Some(true),
+            Kinds::Texts { .. } | Kinds::Uuids | Kinds::Others(_) => Some(false),
+            Kinds::Unknown | Kinds::Mixed(_) => None,
+        };
         let only = "keys are whole numbers or text, all of them alike";
-        let wrong = match (database.dialect().kind, kinds.as_slice(), rows.first()) {
-            (_, [], _) | (_, _, None) => None,
-            (Kind::Postgres, [kind, ..], Some(row)) => {
-                let is_enum = column::<bool>(at, row, "is_enum")?;
-                let is_plain = column::<Option<bool>>(at, row, "is_deterministic")? != Some(false);
-                self.is_integer = Some(INTEGERS.contains(&kind.as_str()));
-                match kind.as_str() {
-                    "numeric" if self.is_assumed => Some(format!(
-                        "key `{key_name}` of {name} is numeric, where 1.0 and 1.00 are equal and have two \
-                         texts; cast it to bigint or text in a query"
-                    )),
-                    _ if self.is_assumed && !is_plain => Some(format!(
-                        "the collation of key `{key_name}` of {name} takes different texts for equal; give \
-                         it another one in a query, such as {key_name} COLLATE \"C\" AS {key_name}"
-                    )),
-                    kind if is_enum || INTEGERS.contains(&kind) || TEXTS.contains(&kind) => None,
-                    kind => Some(format!(
-                        "key `{key_name}` of {name} is of type {kind}, and {only}: other values have texts \
-                         that settings change; cast it in a query"
-                    )),
-                }
+        let wrong = match kinds {
+            Kinds::Texts { equal: Some(EqualTexts::Numeric) } if self.is_assumed => Some(format!(
+                "key `{key_name}` of {name} is numeric, where 1.0 and 1.00 are equal and have two \
+                 texts; cast it to bigint or text in a query"
+            )),
+            Kinds::Texts { equal: Some(EqualTexts::Collation) } if self.is_assumed => {
+                Some(format!(
+                    "the collation of key `{key_name}` of {name} takes different texts for equal; give \
+                 it another one in a query, such as {key_name} COLLATE \"C\" AS {key_name}"
+                ))
             }
-            (_, [kind], _) if kind == "integer" || kind == "text" => {
-                self.is_integer = Some(kind == "integer");
-                None
-            }
-            (_, kinds, _) => Some(format!(
+            Kinds::Unknown | Kinds::Integers | Kinds::Texts { .. } | Kinds::Uuids => None,
+            Kinds::Others(kind) => Some(format!(
+                "key `{key_name}` of {name} is of type {kind}, and {only}: other values have texts \
+                 that settings change; cast it in a query"
+            )),
+            Kinds::Mixed(kinds) => Some(format!(
                 "key `{key_name}` of {name} holds {}, and {only}: 1 and '1' would be one key; cast it in a \
                  query",
                 kinds.join(" and ")
@@ -201,9 +196,6 @@ impl Keys {
 }
 
 /// Types of PostgreSQL whose texts are always the same, and never those of two values.
-const INTEGERS: [&str; 3] = ["smallint", "integer", "bigint"];
-const TEXTS: [&str; 6] = ["text", "character varying", "character", "name", "uuid", "numeric"];
-
 fn not_shown(source: &Source, found: &str) -> String {
     let Source { name, key_name, .. } = source;
     format!(

@@ -16,7 +16,6 @@
 //! | `columns` | the columns of a source, before a row is claimed |
 //! | `rehearsal` | whether a statement can work, before a row is claimed |
 //! | `ours` | whether the tables of the log are ours |
-//! | `catalogue` | whether the catalogue shows a key unique |
 //! | `identity` | what a job is of: its source and key, stored and compared |
 //! | `keys` | what keys must be, before and while it runs |
 //! | `claimer` | finds rows and claims them |
@@ -32,7 +31,6 @@
 //! is still its own (law 2). An instance that dies leaves claims; others take them over when its lease is over.
 
 pub mod batch;
-mod catalogue;
 mod claimer;
 pub mod collision;
 mod columns;

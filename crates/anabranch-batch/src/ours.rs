@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 /// Refuses tables that are there and lack columns of ours.
 pub(crate) async fn check(database: &Arc<dyn Database>, tables: &Tables) -> Result<(), BatchError> {
+    let catalogue = database.catalogue();
     for (name, wanted) in tables.columns() {
         let mut has = Vec::new();
-        for row in rows_of(database, database.columns_of(&tables.in_catalogue(&name))).await? {
+        for row in rows_of(database, catalogue.columns_of(&catalogue.named(&name))).await? {
             has.push(column::<String>(database.at(), &row, "name")?);
         }
         let lacks: Vec<&str> =

@@ -1,6 +1,6 @@
 //! Where the rows are: a table, or a query.
 
-use std::fmt::Write;
+use anabranch_store::database::{quoted, quoted_part};
 
 /// A table or a query with a unique key.
 ///
@@ -47,21 +47,6 @@ impl Source {
         let query = self.from.strip_prefix('(').and_then(|from| from.strip_suffix(')'));
         query.filter(|_| !self.is_table).unwrap_or(&self.name)
     }
-}
-
-/// A name, quoted part by part: `intake.log` is `"intake"."log"`.
-pub(crate) fn quoted(name: &str) -> String {
-    name.split('.').fold(String::new(), |mut text, part| {
-        if !text.is_empty() {
-            text.push('.');
-        }
-        let _ = write!(text, "{}", quoted_part(part));
-        text
-    })
-}
-
-pub(crate) fn quoted_part(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The log has keys as the source writes them. In another spelling they would be those of other rows, and the rows
 //! that they mean would be handled again.
 
-use anabranch_store::database::Kind;
+use anabranch_store::database::{EqualTexts, Kinds};
 use uuid::Uuid;
 
 /// No key of a database has more digits.
@@ -17,13 +17,14 @@ pub(crate) enum Spelling {
 }
 
 impl Spelling {
-    /// Of keys of these kinds, as the database names them.
-    pub(crate) fn of(database: Kind, kinds: &[String]) -> Option<Self> {
-        let [kind] = kinds else { return None };
-        match (database, kind.as_str()) {
-            (_, "smallint" | "integer" | "bigint" | "numeric") => Some(Self::Integer),
-            (Kind::Postgres, "uuid") => Some(Self::Uuid),
-            _ => None,
+    /// Of keys of these kinds.
+    pub(crate) fn of(kinds: &Kinds) -> Option<Self> {
+        match kinds {
+            Kinds::Integers | Kinds::Texts { equal: Some(EqualTexts::Numeric) } => {
+                Some(Self::Integer)
+            }
+            Kinds::Uuids => Some(Self::Uuid),
+            Kinds::Unknown | Kinds::Texts { .. } | Kinds::Others(_) | Kinds::Mixed(_) => None,
         }
     }
 

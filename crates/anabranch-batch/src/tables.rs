@@ -9,10 +9,11 @@ pub(crate) use rows::columns_of;
 
 use crate::part::Part;
 use crate::record::Record;
-use crate::source::{Source, quoted};
-use anabranch_store::database::{Dialect, Kind, Statement};
-use anabranch_store::{Value, params};
+use crate::source::Source;
+use anabranch_store::database::{ColumnType, Dialect, Hint, Statement, quoted};
+use anabranch_store::{Database, Value, params};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a row stands in the processing log.
@@ -37,9 +38,9 @@ const LOG: [&str; 9] =
     ["job", "key", "state", "session", "part", "attempts", "error", "claimed_us", "finished_us"];
 
 /// The tables of a batch, as statements write them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Tables {
-    kind: Kind,
+    database: Arc<dyn Database>,
     now: &'static str,
     source: Source,
     /// By which rows are gone through, if not by that of their key.
@@ -56,10 +57,10 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn new(dialect: &Dialect, source: Source, job: &str, log: &str) -> Self {
+    pub(crate) fn new(database: &Arc<dyn Database>, source: Source, job: &str, log: &str) -> Self {
         Self {
-            kind: dialect.kind,
-            now: dialect.now_us(),
+            database: Arc::clone(database),
+            now: database.dialect().now_us(),
             source,
             collation: None,
             job: job.to_owned(),
@@ -71,17 +72,19 @@ impl Tables {
         }
     }
 
+    pub(crate) fn dialect(&self) -> &dyn Dialect {
+        self.database.dialect()
+    }
+
     /// Makes what is not there yet, the target schema among it.
     pub(crate) fn create(&self, schema: Option<&str>) -> Vec<Statement> {
         let Self { log, history, sessions, .. } = self;
+        let schema = schema.and_then(|schema| self.database.catalogue().create_schema(schema));
         let mut create = Vec::new();
-        if let Some(schema) = schema.filter(|_| self.kind == Kind::Postgres) {
-            create.push(format!("CREATE SCHEMA IF NOT EXISTS {}", quoted(schema)));
-        }
         // By key first: a job that the statistics do not know yet looks as if it had no entries, and the planner
-        // would go through all of them for each page. Every entry is changed once or more. With room for that beside it the index stays as it is; an
-        // index of the claims alone would cost more than it gains.
-        let room = if self.kind == Kind::Postgres { " WITH (fillfactor = 70)" } else { "" };
+        // would go through all of them for each page. Every entry is changed once or more; an index of the claims
+        // alone would cost more than it gains.
+        let room = self.dialect().room_for_changes();
         create.push(format!(
             "CREATE TABLE IF NOT EXISTS {log} (job text NOT NULL, key text NOT NULL, \
              state text NOT NULL, session text NOT NULL, part text NOT NULL, \
@@ -98,15 +101,8 @@ impl Tables {
              started_us bigint NOT NULL, lease_us bigint NOT NULL)"
         ));
         create.push(self.create_jobs());
-        create.into_iter().map(|sql| Statement::new(sql, vec![])).collect()
-    }
-
-    /// A name as the catalogue is asked for it.
-    pub(crate) fn in_catalogue(&self, name: &str) -> String {
-        match self.kind {
-            Kind::Postgres => quoted(name),
-            _ => name.to_owned(),
-        }
+        let create = create.into_iter().map(|sql| Statement::new(sql, vec![]));
+        schema.into_iter().chain(create).collect()
     }
 
     /// The tables that it makes, with the columns that they must have.
@@ -122,19 +118,13 @@ impl Tables {
         ]
     }
 
-    fn is_any(&self, column: &str, place: u8) -> String {
-        match self.kind {
-            Kind::Postgres => format!("{column} = ANY (${place})"),
-            _ => format!("{column} IN (SELECT value FROM json_each(${place}))"),
-        }
+    fn is_any(&self, column: &str, place: usize) -> String {
+        self.dialect().is_any(column, place)
     }
 
     /// Claims rows: of several who try, one gets each. The last of the statements answers.
     pub(crate) fn claim(&self, session: &str, part: Part, keys: &[String]) -> Vec<Statement> {
-        let each = match self.kind {
-            Kind::Postgres => "unnest($4::text[]) AS k (value)",
-            _ => "json_each($4) AS k",
-        };
+        let each = self.dialect().each(4, ColumnType::Text);
         let insert = format!(
             "INSERT INTO {} (job, key, state, session, part, attempts, claimed_us) SELECT $1, k.value, \
              '{}', $2, $3, 0, {} FROM {each} WHERE true ON CONFLICT DO NOTHING RETURNING key",
@@ -145,11 +135,7 @@ impl Tables {
         let keys = keys.iter().map(Value::from).collect();
         // A claim that a crash of the server loses was never there; what is stored because of it comes
         // after it and waits for both.
-        let lightly = "SELECT set_config('synchronous_commit', 'off', true)";
-        let mut statements = match self.kind {
-            Kind::Postgres => vec![Statement::new(lightly, vec![])],
-            _ => Vec::new(),
-        };
+        let mut statements: Vec<_> = self.dialect().hint(Hint::LightCommit).into_iter().collect();
         statements.push(Statement::query(
             insert,
             vec![self.job.as_str().into(), session.into(), part.to_string().into(), keys],
@@ -215,10 +201,7 @@ impl Tables {
             return Vec::new();
         }
         let (log, history, now) = (&self.log, &self.history, self.now);
-        let each = match self.kind {
-            Kind::Postgres => "unnest($4::text[]) AS k (value)",
-            _ => "json_each($4) AS k",
-        };
+        let each = self.dialect().each(4, ColumnType::Text);
         let note = format!(
             "INSERT INTO {history} (job, key, session, part, at_us) \
              SELECT $1, k.value, $2, $3, {now} FROM {each}"
@@ -228,11 +211,7 @@ impl Tables {
             Statement::new(note, vec![self.job.as_str().into(), session.into(), part.into(), list]);
         // By the keys: a plan that was made while the table was small would go through all of it for as long
         // as the connection lives.
-        let by_index = "SELECT set_config('enable_seqscan', 'off', true)";
-        let mut statements = match self.kind {
-            Kind::Postgres => vec![Statement::new(by_index, vec![])],
-            _ => Vec::new(),
-        };
+        let mut statements: Vec<_> = self.dialect().hint(Hint::RowsByKey).into_iter().collect();
         statements.push(note);
         let update = format!(
             "UPDATE {log} SET state = '{}', attempts = attempts + $4, error = NULL, finished_us = {now} \

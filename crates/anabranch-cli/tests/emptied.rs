@@ -7,7 +7,7 @@ mod process;
 mod sums;
 
 use anabranch::Log;
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Statement};
 use process::{failure, postgres, stdout};
 use serde_json::Value;
 use sums::Bench;
@@ -31,10 +31,11 @@ async fn run(log: &Log, sql: Vec<String>) {
 
 /// Empties the log as if nothing had ever been in it.
 async fn fall_back(log: &Log) {
-    let dialect = log.store().database().dialect().clone();
+    let database = log.store().database();
+    let dialect = database.dialect();
     let (events, settings) = (dialect.table("events"), dialect.table("settings"));
-    let sql = match dialect.kind {
-        Kind::Postgres => vec![format!("TRUNCATE {events} RESTART IDENTITY")],
+    let sql = match dialect.name() {
+        "postgres" => vec![format!("TRUNCATE {events} RESTART IDENTITY")],
         _ => vec![
             format!("DELETE FROM {events}"),
             format!("UPDATE {settings} SET value = '0' WHERE name = 'deleted_up_to'"),

@@ -2,6 +2,7 @@
 
 use crate::activity;
 use crate::append::Appending;
+use crate::dialect::PostgresDialect;
 use crate::error::Failure;
 use crate::keys::Classes;
 use crate::life;
@@ -17,8 +18,8 @@ use anabranch_core::{Limits, StoreError};
 use anabranch_store::Row;
 use anabranch_store::control::ONLY_READS;
 use anabranch_store::database::{
-    Blocked, Database, Dialect, End, Failed, LifeSign, Reason, RowWatch, Session, Shortage,
-    Statement, Topic, Who,
+    Blocked, Catalogue, Database, Dialect, End, Failed, LifeSign, Reason, RowWatch, Session,
+    Shortage, Statement, Topic, Who,
 };
 use anabranch_store::migration::Schema;
 use futures_util::future::BoxFuture;
@@ -42,7 +43,7 @@ pub(crate) struct Effects {
     queries: Pool,
     /// The most of those at the same time.
     sessions: usize,
-    dialect: Dialect,
+    dialect: PostgresDialect,
     wake: Arc<Wake>,
     schema: Schema,
     appending: Arc<Appending>,
@@ -56,7 +57,7 @@ impl Effects {
     pub(crate) fn new(
         shared: &Arc<Shared>,
         (sessions, readers): (usize, usize),
-        dialect: Dialect,
+        dialect: PostgresDialect,
         wake: Arc<Wake>,
         schema: Schema,
         appending: Arc<Appending>,
@@ -202,8 +203,8 @@ impl Database for Effects {
         Box::new(Watch::of(&self.dialect.namespace))
     }
 
-    fn columns_of(&self, table: &str) -> Statement {
-        crate::columns::of(table)
+    fn catalogue(&self) -> Box<dyn Catalogue + '_> {
+        Box::new(self)
     }
 
     fn newest_schema(&self) -> u32 {
@@ -222,7 +223,7 @@ impl Database for Effects {
         self.appending.limits
     }
 
-    fn dialect(&self) -> &Dialect {
+    fn dialect(&self) -> &dyn Dialect {
         &self.dialect
     }
 

@@ -4,6 +4,7 @@
 //! the first that answers, and waits for ever for one that takes the connection and says nothing (a frozen
 //! machine). Here each gets its time, a standby is passed over, and where the primary was last is asked first.
 
+use crate::tls::Connector;
 use futures_util::future::{Either, select};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,9 +15,8 @@ use std::time::Duration;
 use tokio_postgres::config::Host;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Error, SimpleQueryMessage, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
-type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+type Stream = <Connector as MakeTlsConnect<Socket>>::Stream;
 /// A session, and what drives it.
 pub(crate) type Opened = (Client, Connection<Socket, Stream>);
 
@@ -24,7 +24,7 @@ pub(crate) type Opened = (Client, Connection<Socket, Stream>);
 #[derive(Clone)]
 pub(crate) struct Hosts {
     each: Arc<[Config]>,
-    tls: MakeRustlsConnect,
+    tls: Connector,
     /// How long each may take.
     patience: Duration,
     /// Where the primary was last.
@@ -32,13 +32,13 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    pub(crate) fn of(config: &Config, tls: &MakeRustlsConnect, patience: Duration) -> Self {
+    pub(crate) fn of(config: &Config, tls: &Connector, patience: Duration) -> Self {
         let count = config.get_hosts().len().max(config.get_hostaddrs().len());
         let each = match count {
             0 | 1 => Arc::from([config.clone()]),
             count => (0..count).map(|number| only(config, number)).collect(),
         };
-        Self { each, tls: tls.clone(), patience, last: Arc::default() }
+        Self { each, tls: Connector::clone(tls), patience, last: Arc::default() }
     }
 
     /// How long it takes at most until all of them were asked.
@@ -49,13 +49,13 @@ impl Hosts {
     /// Opens a session with the primary; with a standby, if that is all there is.
     pub(crate) async fn open(&self) -> Result<Opened, Error> {
         if let [config] = self.each.as_ref() {
-            return config.connect(self.tls.clone()).await;
+            return config.connect(Connector::clone(&self.tls)).await;
         }
         let (count, first) = (self.each.len(), self.last.load(Ordering::Relaxed));
         let (mut standby, mut failure) = (None, None);
         for number in (first..first + count).map(|number| number % count) {
             let open = async {
-                let mut opened = self.each[number].connect(self.tls.clone()).await?;
+                let mut opened = self.each[number].connect(Connector::clone(&self.tls)).await?;
                 let is_standby = is_standby(&mut opened).await?;
                 Ok((opened, is_standby))
             };

@@ -49,9 +49,11 @@
 mod activity;
 mod append;
 mod background;
+mod catalogue;
 mod columns;
 mod connection;
 mod decided;
+mod dialect;
 mod effects;
 mod error;
 mod guess;
@@ -75,6 +77,10 @@ mod schema;
 mod session;
 mod shared;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
 mod tls;
 mod transaction;
 mod url;

@@ -3,6 +3,7 @@
 use crate::append::{Answer, Appending, Locking, Session};
 use crate::connection::Server;
 use crate::decided::{Decided, Era};
+use crate::dialect::PostgresDialect;
 use crate::effects::Effects;
 use crate::error::Failure;
 use crate::guess::Guesses;
@@ -18,7 +19,7 @@ use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
     Query, StoreError,
 };
-use anabranch_store::database::{Dialect, Kind, Topic};
+use anabranch_store::database::Topic;
 use anabranch_store::{
     Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket,
 };
@@ -78,7 +79,7 @@ impl Postgres {
         lease.give_back();
         let namespace = options.namespace.clone();
         let sql = Sql::of(&namespace);
-        let dialect = Dialect { kind: Kind::Postgres, namespace: namespace.clone() };
+        let dialect = PostgresDialect { namespace: namespace.clone() };
         let wake = shared.wake(&namespace);
         let waiting =
             Use { limit: WAITING_SESSIONS, growth: Growth::Always, wait: LOCK_WAIT, ..appending };

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-pub(crate) fn connector(mode: SslMode) -> Result<MakeRustlsConnect, Error> {
+/// What makes connections encrypted.
+pub(crate) type Connector = MakeRustlsConnect;
+
+pub(crate) fn connector(mode: SslMode) -> Result<Connector, Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;

@@ -3,9 +3,9 @@
 use crate::consumer::{Code, Hooks};
 use crate::handler::{HandlerError, LaneHandler, Result};
 use crate::tx::Tx;
-use crate::view::{ColumnKind, ViewColumn};
+use crate::view::ViewColumn;
 use anabranch_core::{Event, HashRule, Partition, Position, Slot, StoreError};
-use anabranch_store::database::{Dialect, End, Expect, InsertRows, Kind, Statement, Work};
+use anabranch_store::database::{ColumnType, Dialect, End, Expect, InsertRows, Statement, Work};
 use anabranch_store::{Log, Row, Value, params};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -51,22 +51,8 @@ pub(crate) enum Rows {
     ForEachSlot,
 }
 
-impl ColumnKind {
-    fn sql(self, kind: Kind) -> &'static str {
-        match (self, kind) {
-            (Self::Int, Kind::Postgres) => "bigint",
-            (Self::Float, Kind::Postgres) => "double precision",
-            (Self::Text, Kind::Postgres) => "text",
-            (Self::Bool, Kind::Postgres) => "boolean",
-            (Self::Int | Self::Bool, _) => "INTEGER",
-            (Self::Float, _) => "REAL",
-            (Self::Text, _) => "TEXT",
-        }
-    }
-}
-
-pub(crate) fn table(dialect: &Dialect, name: &str, suffix: &str) -> String {
-    dialect.table(format_args!("view_{name}{suffix}"))
+pub(crate) fn table(dialect: &dyn Dialect, name: &str, suffix: &str) -> String {
+    dialect.table(&format!("view_{name}{suffix}"))
 }
 
 /// The keys and states of the rows that match a condition.
@@ -135,16 +121,13 @@ impl<F: Fold> Hooks for FoldCode<F> {
     fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             self.check_names()?;
-            let kind = tx.kind();
-            let (json, key) = match kind {
-                Kind::Postgres => ("jsonb", "text COLLATE \"C\""),
-                _ => ("TEXT", "TEXT"),
+            let (json, key, columns) = {
+                let of = |kind| tx.dialect().column_type(kind);
+                let columns = self.columns.iter();
+                let columns =
+                    columns.map(|column| format!(", {} {}", column.name, of(column.kind)));
+                (of(ColumnType::Document), of(ColumnType::Key), columns.collect::<String>())
             };
-            let columns: String = self
-                .columns
-                .iter()
-                .map(|column| format!(", {} {}", column.name, column.kind.sql(kind)))
-                .collect();
             let primary = match F::ROWS {
                 Rows::OfOneSlot => "key".to_owned(),
                 Rows::ForEachSlot => format!("key, {SLOT}"),
@@ -224,10 +207,7 @@ impl<F: Fold> FoldLane<F> {
         let (fold, columns) = (&self.fold, &self.columns);
         let make = || {
             let table = table(tx.dialect(), fold.name(), tx.suffix());
-            let one_of = |column: &str, place: u32| match tx.kind() {
-                Kind::Postgres => format!("{column} = ANY (${place})"),
-                _ => format!("{column} IN (SELECT value FROM json_each(${place}))"),
-            };
+            let one_of = |column: &str, place| tx.dialect().is_any(column, place);
             let mut wanted = one_of("key", 1);
             if F::ROWS == Rows::ForEachSlot {
                 wanted += &format!(" AND {}", one_of(SLOT, 2));

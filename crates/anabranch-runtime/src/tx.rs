@@ -8,7 +8,7 @@ use crate::handler::{HandlerError, Result};
 use crate::holding::Commit;
 use anabranch_store::control::transaction_control;
 use anabranch_store::database::{
-    Answer, Dialect, End, Expect, Failed, InsertRows, Kind, Reason, Session, Statement, Who, Work,
+    Answer, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Who, Work,
 };
 use anabranch_store::{Database, Row, Sql, Value};
 use std::borrow::Cow;
@@ -201,15 +201,10 @@ impl Tx<'_> {
         Ok(self.query(sql, values).await?.into_iter().next())
     }
 
-    /// Which database this is, for a statement that cannot be the same everywhere.
+    /// How this database writes what differs, such as the names of tables of the log; and which one it is
+    /// ([`Dialect::name`]), for a statement that cannot be the same everywhere.
     #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.database.dialect().kind
-    }
-
-    /// How this database writes what differs, such as the names of tables of the log.
-    #[must_use]
-    pub fn dialect(&self) -> &Dialect {
+    pub fn dialect(&self) -> &dyn Dialect {
         self.database.dialect()
     }
 

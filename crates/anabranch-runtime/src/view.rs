@@ -4,6 +4,7 @@ use crate::fold::{self, Fold, Rows};
 use crate::handler::Result;
 use crate::settings::Settings;
 use anabranch_core::{Event, Partition};
+use anabranch_store::database::ColumnType;
 use anabranch_store::{Log, Value, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -79,16 +80,8 @@ pub trait View: Send + Sync + 'static {
 /// A part of the state that stands in a column of its own.
 pub struct ViewColumn<S> {
     pub(crate) name: &'static str,
-    pub(crate) kind: ColumnKind,
+    pub(crate) kind: ColumnType,
     pub(crate) value: Box<dyn Fn(&S) -> Value + Send + Sync>,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum ColumnKind {
-    Int,
-    Float,
-    Text,
-    Bool,
 }
 
 macro_rules! columns {
@@ -100,17 +93,17 @@ macro_rules! columns {
                 value: impl Fn(&S) -> V + Send + Sync + 'static,
             ) -> Self {
                 let value = Box::new(move |state: &S| Value::from(value(state).into()));
-                Self { name, kind: ColumnKind::$kind, value }
+                Self { name, kind: ColumnType::$kind, value }
             })*
         }
     };
 }
 
 columns! {
-    "A whole number." int Int i64;
+    "A whole number." int Integer i64;
     "A number with a fraction." float Float f64;
     "Text." text Text String;
-    "A truth value." bool Bool bool;
+    "A truth value." bool Boolean bool;
 }
 
 /// A view as the runtime folds it.

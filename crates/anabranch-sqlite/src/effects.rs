@@ -6,6 +6,7 @@
 
 use crate::append::{self, Appending};
 use crate::connection::{Job, Place, Readers, Writer};
+use crate::dialect::SqliteDialect;
 use crate::error::store_error;
 use crate::files::Files;
 use crate::life::Life;
@@ -17,8 +18,8 @@ use anabranch_core::decide::Ids;
 use anabranch_core::{Append, Limits, StoreError};
 use anabranch_store::Row;
 use anabranch_store::database::{
-    Answer, Blocked, Database, Dialect, End, Expect, Failed, LifeSign, Reason, RowWatch, Session,
-    Statement, Topic, Who, Work,
+    Answer, Blocked, Catalogue, Database, Dialect, End, Expect, Failed, LifeSign, Reason, RowWatch,
+    Session, Statement, Topic, Who, Work,
 };
 use anabranch_store::migration::Schema;
 use futures_util::future::BoxFuture;
@@ -32,7 +33,7 @@ use tokio::sync::{oneshot, watch};
 pub(crate) struct Effects {
     writer: Writer,
     readers: Readers,
-    dialect: Dialect,
+    dialect: SqliteDialect,
     at: Arc<str>,
     signals: Signals,
     life: Life,
@@ -44,7 +45,7 @@ pub(crate) struct Effects {
 impl Effects {
     pub(crate) fn new(
         (writer, readers): (&Writer, &Readers),
-        dialect: Dialect,
+        dialect: SqliteDialect,
         (place, files): (&Place, &Arc<Files>),
         signals: Signals,
         schema: Schema,
@@ -138,8 +139,8 @@ impl Database for Effects {
         Box::new(Watch::of(&self.dialect.namespace))
     }
 
-    fn columns_of(&self, table: &str) -> Statement {
-        crate::columns::of(table)
+    fn catalogue(&self) -> Box<dyn Catalogue + '_> {
+        Box::new(self)
     }
 
     fn newest_schema(&self) -> u32 {
@@ -158,7 +159,7 @@ impl Database for Effects {
         self.appending.limits
     }
 
-    fn dialect(&self) -> &Dialect {
+    fn dialect(&self) -> &dyn Dialect {
         &self.dialect
     }
 

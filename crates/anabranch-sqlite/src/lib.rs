@@ -27,8 +27,10 @@
 //! ```
 
 mod append;
+mod catalogue;
 mod columns;
 mod connection;
+mod dialect;
 mod effects;
 mod error;
 mod files;

@@ -2,6 +2,7 @@
 
 use crate::append::{self, Appending};
 use crate::connection::{Place, Readers, Writer};
+use crate::dialect::SqliteDialect;
 use crate::effects::Effects;
 use crate::error::store_error;
 use crate::files::{Files, Gone};
@@ -12,7 +13,7 @@ use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
     StoreError,
 };
-use anabranch_store::database::{Dialect, Kind, Statement, Topic};
+use anabranch_store::database::{Statement, Topic};
 use anabranch_store::{Database, Head, LogStore, Options, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
@@ -74,7 +75,7 @@ impl Sqlite {
         let readers = Readers::new(&place, options.readers, &writer, &files);
         let sql = Sql::of(&options.namespace);
         let appending = Arc::new(Appending::new(sql, rule, options.limits));
-        let dialect = Dialect { kind: Kind::Sqlite, namespace: options.namespace.clone() };
+        let dialect = SqliteDialect { namespace: options.namespace.clone() };
         let signals = Arc::new(Topic::ALL.map(|_| watch::Sender::new(0)));
         if place.path.is_some() {
             let query = schema::signals(&options.namespace);

@@ -3,10 +3,12 @@
 //! Consumers and the cursors that fence them are written once, on this trait; `contract` proves
 //! it for every backend.
 
+mod catalogue;
 mod dialect;
 mod failed;
 
-pub use dialect::{Dialect, Kind};
+pub use catalogue::{Catalogue, EqualTexts, Kinds, Uniqueness, quoted, quoted_part};
+pub use dialect::{ColumnType, Dialect, ForRows, Hint};
 pub use failed::{Failed, Reason};
 
 use crate::sql_text::Sql;
@@ -86,11 +88,8 @@ pub trait Database: Send + Sync {
     /// How this database finds rows that are written for two slots.
     fn row_watch(&self) -> Box<dyn RowWatch + '_>;
 
-    /// The query for the columns of a table, in order; no rows if there is none. `name`, `declared` (its
-    /// type), `family` (`number`, `text` or `other`), `place_in_key` (in the primary key, from 1; or 0), and
-    /// two expressions: `exact`, for comparing with a column of the same type, and `by_value`, for one of
-    /// another type of the same family.
-    fn columns_of(&self, table: &str) -> Statement;
+    /// What is known of tables of users.
+    fn catalogue(&self) -> Box<dyn Catalogue + '_>;
 
     /// Refuses a log that was opened with [`Options::take_older`] and is older than this program: for
     /// what its schema has no room for.
@@ -109,7 +108,7 @@ pub trait Database: Send + Sync {
     fn limits(&self) -> Limits;
 
     /// How this database writes what differs.
-    fn dialect(&self) -> &Dialect;
+    fn dialect(&self) -> &dyn Dialect;
 
     /// Which database this is, for messages. Never holds a password.
     fn at(&self) -> &str;

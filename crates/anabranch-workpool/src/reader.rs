@@ -24,7 +24,7 @@ impl Reader {
     pub(crate) fn new(pool: &str, holding: &Holding) -> Self {
         let database = holding.database();
         Self {
-            tables: Tables::of(database.as_ref()),
+            tables: Tables::of(database),
             pool: pool.to_owned(),
             sight: Sight::default(),
             at: database.at().to_owned(),

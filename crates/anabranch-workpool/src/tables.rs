@@ -10,11 +10,12 @@ pub(crate) use dead::{instead, state_of_dead};
 use crate::new_task::{Due, NewTask};
 use crate::queue::Key;
 use crate::task::{Task, TaskRef};
-use anabranch_core::{HashRule, Json, SLOTS, Slot, SlotSet, StoreError, TaskState, TaskStates};
-use anabranch_store::database::{Kind, Statement, Topic};
+use anabranch_core::{HashRule, Json, Slot, SlotSet, StoreError, TaskState, TaskStates};
+use anabranch_store::database::{ColumnType, Dialect, Hint, Statement, Topic};
 use anabranch_store::migration::since;
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Database, Row, Value, params};
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -39,10 +40,23 @@ const HURRIED: &str = "state = 1 AND due_us = 0";
 const SHOWN: &str = "CASE WHEN state = 1 AND due_us = 0 THEN 0 ELSE state END";
 const _: () = assert!(SCHEDULED == 1 && READY == 0);
 
+/// What is given of a task that is enqueued.
+const GIVEN: [(&str, ColumnType); 9] = [
+    ("id", ColumnType::Uuid),
+    ("pool", ColumnType::Text),
+    ("key", ColumnType::Text),
+    ("slot", ColumnType::Integer),
+    ("delay_us", ColumnType::Integer),
+    ("at_us", ColumnType::Integer),
+    ("unique_key", ColumnType::Text),
+    ("payload", ColumnType::Json),
+    ("then_run", ColumnType::Json),
+];
+
 /// The tables of tasks, as statements write them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Tables {
-    kind: Kind,
+    database: Arc<dyn Database>,
     tasks: String,
     held: String,
     consumers: String,
@@ -69,10 +83,10 @@ impl Why {
 }
 
 impl Tables {
-    pub(crate) fn of(database: &dyn Database) -> Self {
+    pub(crate) fn of(database: &Arc<dyn Database>) -> Self {
         let dialect = database.dialect();
         Self {
-            kind: dialect.kind,
+            database: Arc::clone(database),
             tasks: dialect.table("tasks"),
             held: dialect.table("held_keys"),
             consumers: dialect.table("consumers"),
@@ -82,46 +96,35 @@ impl Tables {
         }
     }
 
+    fn dialect(&self) -> &dyn Dialect {
+        self.database.dialect()
+    }
+
     /// Whether a column is one of several values.
-    fn is_any(&self, column: &str, place: u8) -> String {
-        match self.kind {
-            Kind::Postgres => format!("{column} = ANY (${place})"),
-            _ => format!("{column} IN (SELECT value FROM json_each(${place}))"),
-        }
+    fn is_any(&self, column: &str, place: usize) -> String {
+        self.dialect().is_any(column, place)
     }
 
     /// Enqueues tasks, each with its pool, and returns the ids of those that are new. Those that are
     /// there already are left as they are.
     pub(crate) fn enqueue(&self, rule: HashRule, tasks: &[(&str, &NewTask)]) -> Vec<Statement> {
-        let rows = tasks.iter().map(|(pool, task)| self.values(rule, pool, task));
+        let rows = tasks.iter().map(|(pool, task)| self.values(rule, pool, task)).collect();
         let (table, now) = (&self.tasks, self.now);
         let columns =
             "id, pool, key, slot, state, due_us, unique_key, payload, then_run, enqueued_us";
         let state = format!("CASE WHEN d.due_us > d.now_us THEN {SCHEDULED} ELSE {READY} END");
-        let mut statements: Vec<Statement> = match self.kind {
-            Kind::Postgres => {
-                let insert = format!(
-                    "INSERT INTO {table} ({columns}) SELECT id, pool, key, slot, {state}, due_us, \
-                     unique_key, payload, then_run, now_us FROM (SELECT t.id, t.pool, t.key, t.slot, \
-                     coalesce(t.at_us, n.now_us + t.delay_us, 0) AS due_us, t.unique_key, t.payload, \
-                     t.then_run, n.now_us FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bigint[], \
-                     $5::bigint[], $6::bigint[], $7::text[], $8::json[], $9::json[]) AS t (id, pool, \
-                     key, slot, delay_us, at_us, unique_key, payload, then_run), \
-                     (SELECT {now} AS now_us) AS n) AS d ON CONFLICT DO NOTHING RETURNING id"
-                );
-                let rows: Vec<Vec<Value>> = rows.collect();
-                let column = |place: usize| rows.iter().map(|row| row[place].clone()).collect();
-                vec![Statement::query(insert, (0..9).map(column).collect())]
-            }
-            _ => {
-                let insert = format!(
-                    "INSERT INTO {table} ({columns}) SELECT $1, $2, $3, $4, {state}, d.due_us, $7, \
-                     $8, $9, d.now_us FROM (SELECT coalesce($6, {now} + $5, 0) AS due_us, \
-                     {now} AS now_us) AS d WHERE true ON CONFLICT DO NOTHING RETURNING id"
-                );
-                rows.map(|row| Statement::query(insert.clone(), row)).collect()
-            }
+        let insert = |from: &str| {
+            format!(
+                "INSERT INTO {table} ({columns}) SELECT id, pool, key, slot, {state}, due_us, \
+                 unique_key, payload, then_run, now_us FROM (SELECT t.id, t.pool, t.key, t.slot, \
+                 coalesce(t.at_us, n.now_us + t.delay_us, 0) AS due_us, t.unique_key, t.payload, \
+                 t.then_run, n.now_us FROM {from}, (SELECT {now} AS now_us) AS n) AS d \
+                 WHERE true ON CONFLICT DO NOTHING RETURNING id"
+            )
         };
+        let statements = self.dialect().for_rows(&GIVEN, rows, &insert);
+        let mut statements: Vec<Statement> =
+            statements.into_iter().map(|each| Statement::query(each.sql, each.values)).collect();
         statements.push(Statement::signal(Topic::Tasks));
         statements
     }
@@ -161,12 +164,9 @@ impl Tables {
         Statement::query(select, vec![ids, pool.into(), unique])
     }
 
-    /// Only one plan reads the beginning of a queue in order: the planner cannot know how few rows are
-    /// open, or of these slots.
+    /// Only one plan reads the beginning of a queue in order.
     pub(crate) fn plan(&self) -> Option<Statement> {
-        let off = |name: &str| format!("set_config('{name}', 'off', true)");
-        let all = ["enable_seqscan", "enable_sort", "enable_bitmapscan", "jit"].map(off).join(", ");
-        (self.kind == Kind::Postgres).then(|| Statement::new(format!("SELECT {all}"), vec![]))
+        self.dialect().hint(Hint::QueueInOrder)
     }
 
     /// The next tasks that are ready, after one, up to another, without those that are known.
@@ -222,39 +222,22 @@ impl Tables {
         Statement::query(select, vec![look.pool.into(), self.slots(look.slots)])
     }
 
-    fn of_slots(&self, place: u8) -> String {
-        match self.kind {
-            Kind::Postgres => format!(" AND get_bit(${place}::bytea, slot) = 1"),
-            _ => format!(" AND substr(${place}, slot + 1, 1) = x'01'"),
-        }
+    fn of_slots(&self, place: usize) -> String {
+        format!(" AND {}", self.dialect().has_slot("slot", place))
     }
 
-    /// Slots as [`of_slots`](Self::of_slots) reads them: a bit each, or a byte where there are no bits.
+    /// Slots as [`of_slots`](Self::of_slots) reads them.
     fn slots(&self, slots: &SlotSet) -> Value {
-        match self.kind {
-            Kind::Postgres => slots.to_bytes().into(),
-            _ => {
-                let mut bytes = vec![0_u8; usize::from(SLOTS)];
-                slots.iter().for_each(|slot| bytes[usize::from(slot.get())] = 1);
-                bytes.into()
-            }
-        }
+        self.dialect().slots(slots)
     }
 
-    /// As a query, so that it is hashed: `<> ALL` compares each row with thousands.
-    fn not_known(&self, place: u8) -> String {
-        match self.kind {
-            Kind::Postgres => format!(" AND id NOT IN (SELECT unnest(${place}::uuid[]))"),
-            _ => format!(" AND id NOT IN (SELECT value FROM json_each(${place}))"),
-        }
+    fn not_known(&self, place: usize) -> String {
+        format!(" AND {}", self.dialect().is_none("id", place, ColumnType::Uuid))
     }
 
-    /// Neither of certain keys. As a query, so that it is hashed: there may be thousands.
-    fn not_apart(&self, place: u8) -> String {
-        match self.kind {
-            Kind::Postgres => format!(" AND key NOT IN (SELECT unnest(${place}::text[]))"),
-            _ => format!(" AND key NOT IN (SELECT value FROM json_each(${place}))"),
-        }
+    /// Neither of certain keys.
+    fn not_apart(&self, place: usize) -> String {
+        format!(" AND {}", self.dialect().is_none("key", place, ColumnType::Text))
     }
 
     /// The first tasks of one key that are to be run.
@@ -292,25 +275,21 @@ impl Tables {
     /// These tasks are done. All of them must still be open: one that was cancelled meanwhile, or is
     /// done already, fails the transaction.
     pub(crate) fn done(&self, results: Vec<(Uuid, String)>) -> Vec<Statement> {
-        let (tasks, now, count) = (&self.tasks, self.now, results.len() as u64);
-        let set = format!("SET state = {DONE}, finished_us = {now}, error = NULL");
-        if self.kind == Kind::Postgres {
-            let update = format!(
-                "UPDATE {tasks} AS t {set}, result = d.result FROM unnest($1::uuid[], $2::json[]) \
-                 AS d (id, result) WHERE t.id = d.id AND t.state {OPEN}"
-            );
-            let (ids, results): (Vec<Value>, Vec<Value>) = results
-                .into_iter()
-                .map(|(id, result)| (Value::Uuid(id), Value::Json(result)))
-                .unzip();
-            let values = vec![Value::Array(ids), Value::Array(results)];
-            return vec![Statement::fence(update, values, count)];
-        }
-        let update = format!("UPDATE {tasks} {set}, result = $2 WHERE id = $1 AND state {OPEN}");
-        let one = |(id, result)| {
-            Statement::fence(update.clone(), params![Value::Uuid(id), Value::Json(result)], 1)
+        let (tasks, now) = (&self.tasks, self.now);
+        let update = |from: &str| {
+            format!(
+                "UPDATE {tasks} AS d SET state = {DONE}, finished_us = {now}, error = NULL, \
+                 result = t.result FROM {from} WHERE d.id = t.id AND d.state {OPEN}"
+            )
         };
-        results.into_iter().map(one).collect()
+        let rows =
+            results.into_iter().map(|(id, result)| params![id, Value::Json(result)]).collect();
+        let columns = [("id", ColumnType::Uuid), ("result", ColumnType::Json)];
+        let statements = self.dialect().for_rows(&columns, rows, &update);
+        statements
+            .into_iter()
+            .map(|each| Statement::fence(each.sql, each.values, each.rows))
+            .collect()
     }
 
     /// Those of some tasks that are open.

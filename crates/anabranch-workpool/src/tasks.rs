@@ -112,7 +112,7 @@ impl Tasks {
     #[must_use]
     pub fn of(log: &Log, pool: impl Into<String>) -> Self {
         let database = log.store().database();
-        let tables = Tables::of(database.as_ref());
+        let tables = Tables::of(&database);
         let has_asked = Arc::default();
         Self { log: log.clone(), database, tables, pool: pool.into(), has_asked }
     }

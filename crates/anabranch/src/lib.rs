@@ -203,8 +203,11 @@ pub use anabranch_store::{
     database, migration, params, value,
 };
 
+#[cfg(feature = "batch")]
 pub use anabranch_batch as batch;
+#[cfg(feature = "workflow")]
 pub use anabranch_workflow as workflow;
+#[cfg(feature = "workpool")]
 pub use anabranch_workpool::*;
 
 #[cfg(feature = "postgres")]
@@ -223,11 +226,13 @@ mod effects_outside {}
 pub mod prelude {
     pub use crate::{
         Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, HandlerError,
-        Log, NewEvent, NewTask, Options, OutsidePool, Partition, Pool, PoolSet, PoolSettings,
-        Position, Projection, Query, ReplicaSet, Result, Retry, Rollup, RollupReader, Run, Scope,
-        Settings, StoreError, StreamId, Subscriber, Task, Tasks, Tx, View, ViewColumn, ViewReader,
-        params,
+        Log, NewEvent, Options, Partition, Position, Projection, Query, ReplicaSet, Result, Retry,
+        Rollup, RollupReader, Scope, Settings, StoreError, StreamId, Subscriber, Tx, View,
+        ViewColumn, ViewReader, params,
     };
+    #[cfg(feature = "workpool")]
+    pub use crate::{NewTask, OutsidePool, Pool, PoolSet, PoolSettings, Run, Task, Tasks};
+    #[cfg(feature = "workflow")]
     pub use anabranch_workflow::{
         ActionRun, EventInfo, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
     };
@@ -256,14 +261,22 @@ pub async fn connect(url: &str) -> Result<Log, StoreError> {
 /// let log = anabranch::connect_with("sqlite::memory:", &options).await?;
 /// # Ok(()) }
 /// ```
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(unused_variables, reason = "without a backend nothing can be opened")
+)]
 pub async fn connect_with(url: &str, options: &Options) -> Result<Log, StoreError> {
     match url::parse(url)? {
         #[cfg(feature = "sqlite")]
-        url::Backend::Sqlite(path) => Ok(Log::new(sqlite::Sqlite::open(path, options).await?)),
+        (url::Backend::Sqlite, path) => Ok(Log::new(sqlite::Sqlite::open(path, options).await?)),
         #[cfg(feature = "postgres")]
-        url::Backend::Postgres(url) => {
+        (url::Backend::Postgres, url) => {
             Ok(Log::new(postgres::Postgres::connect(url, options).await?))
         }
+        #[cfg(not(feature = "sqlite"))]
+        (url::Backend::Sqlite, _) => Err(url::not_built("sqlite")),
+        #[cfg(not(feature = "postgres"))]
+        (url::Backend::Postgres, _) => Err(url::not_built("postgres")),
     }
 }
 
@@ -277,10 +290,14 @@ pub async fn connect_with(url: &str, options: &Options) -> Result<Log, StoreErro
 /// # Ok::<(), anabranch::StoreError>(())
 /// ```
 pub fn migrations(url: &str) -> Result<migration::Migrations, StoreError> {
-    Ok(match url::parse(url)? {
+    match url::parse(url)? {
         #[cfg(feature = "sqlite")]
-        url::Backend::Sqlite(_) => sqlite::MIGRATIONS,
+        (url::Backend::Sqlite, _) => Ok(sqlite::MIGRATIONS),
         #[cfg(feature = "postgres")]
-        url::Backend::Postgres(_) => postgres::MIGRATIONS,
-    })
+        (url::Backend::Postgres, _) => Ok(postgres::MIGRATIONS),
+        #[cfg(not(feature = "sqlite"))]
+        (url::Backend::Sqlite, _) => Err(url::not_built("sqlite")),
+        #[cfg(not(feature = "postgres"))]
+        (url::Backend::Postgres, _) => Err(url::not_built("postgres")),
+    }
 }

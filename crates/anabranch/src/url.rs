@@ -1,17 +1,29 @@
 //! Which backend a URL names.
 
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+use anabranch_core::StoreError;
 use anabranch_core::{InputError, InputProblem};
 
-/// A backend, and what it has to open.
-pub(crate) enum Backend<'a> {
-    #[cfg(feature = "sqlite")]
-    Sqlite(&'a str),
-    #[cfg(feature = "postgres")]
-    Postgres(&'a str),
+/// A backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Sqlite,
+    Postgres,
 }
 
-/// Names the scheme in its errors and nothing else of the URL, which may hold a password.
-pub(crate) fn parse(url: &str) -> Result<Backend<'_>, InputError> {
+/// The error of a backend that this program was built without.
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+pub(crate) fn not_built(feature: &str) -> StoreError {
+    let problem = format!(
+        "this program was built without the feature `{feature}` of anabranch; add it to Cargo.toml, or use \
+         another database"
+    );
+    let subject = format!("URL `{feature}:…`");
+    InputError { subject, problem: InputProblem::BadUrl(problem) }.into()
+}
+
+/// A backend, and what it has to open. Names the scheme in its errors and nothing else of the URL, which may hold a password.
+pub(crate) fn parse(url: &str) -> Result<(Backend, &str), InputError> {
     let scheme = url.split_once(':').map(|(scheme, _)| scheme);
     let bad = |problem: &str| {
         // Without the slashes it may be anything, such as a user or a password.
@@ -24,26 +36,18 @@ pub(crate) fn parse(url: &str) -> Result<Backend<'_>, InputError> {
         Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
     };
     match scheme {
-        #[cfg(feature = "sqlite")]
         Some("sqlite") => {
             let path = &url["sqlite:".len()..];
             // `sqlite://orders.db` is common elsewhere, and means the same.
-            Ok(Backend::Sqlite(path.strip_prefix("//").unwrap_or(path)))
+            Ok((Backend::Sqlite, path.strip_prefix("//").unwrap_or(path)))
         }
-        #[cfg(not(feature = "sqlite"))]
-        Some("sqlite") => bad("this program was built without the feature `sqlite`"),
-        #[cfg(feature = "postgres")]
-        Some("postgres" | "postgresql") => Ok(Backend::Postgres(url)),
-        #[cfg(not(feature = "postgres"))]
-        Some("postgres" | "postgresql") => {
-            bad("this program was built without the feature `postgres`")
-        }
+        Some("postgres" | "postgresql") => Ok((Backend::Postgres, url)),
         _ => bad("names no database that we know; write sqlite:orders.db, sqlite::memory: or \
              postgres://user:password@host:5432/database"),
     }
 }
 
-#[cfg(all(test, feature = "sqlite", feature = "postgres"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -55,9 +59,9 @@ mod tests {
             ("sqlite:///var/orders.db", "/var/orders.db"),
             ("sqlite::memory:", ":memory:"),
         ] {
-            assert!(matches!(parse(url), Ok(Backend::Sqlite(found)) if found == path), "{url}");
+            assert_eq!(parse(url).unwrap(), (Backend::Sqlite, path), "{url}");
         }
-        assert!(matches!(parse("postgresql://x/y"), Ok(Backend::Postgres("postgresql://x/y"))));
+        assert_eq!(parse("postgresql://x/y").unwrap(), (Backend::Postgres, "postgresql://x/y"));
         for bad in [
             "",
             "orders.db",

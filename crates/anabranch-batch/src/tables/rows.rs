@@ -5,8 +5,8 @@
 
 use super::Tables;
 use crate::part::Part;
-use crate::source::{Source, quoted_part};
-use anabranch_store::database::{Kind, Statement};
+use crate::source::Source;
+use anabranch_store::database::{Hint, Statement, quoted_part};
 use anabranch_store::{Value, params};
 
 /// One row, with all columns of what stands behind FROM, whether that has rows or not.
@@ -16,9 +16,9 @@ pub(crate) fn columns_of(from: &str) -> Statement {
 }
 
 impl Tables {
-    /// The same, with rows gone through in the order of a collation (SQLite).
+    /// The same, with rows gone through in the order of a collation.
     pub(crate) fn in_order_of(mut self, collation: Option<String>) -> Self {
-        self.collation = collation.filter(|_| self.kind == Kind::Sqlite);
+        self.collation = collation;
         self
     }
 
@@ -30,11 +30,7 @@ impl Tables {
 
     /// A column that holds keys, as the log has them.
     pub(super) fn as_text(&self, column: &str) -> String {
-        let collation = match self.kind {
-            Kind::Postgres => "pg_catalog.\"default\"",
-            _ => "BINARY",
-        };
-        format!("CAST({column} AS text) COLLATE {collation}")
+        format!("CAST({column} AS text) COLLATE {}", self.dialect().plain_collation())
     }
 
     /// What pages are ordered by.
@@ -84,27 +80,6 @@ impl Tables {
         Statement::query(format!("SELECT s.* FROM {} AS s LIMIT 1", self.source.from), vec![])
     }
 
-    /// Of what kinds the keys are. PostgreSQL says it of the column, which may be of a domain; SQLite of the
-    /// values, since a column may hold any.
-    pub(crate) fn kinds(&self) -> Statement {
-        let Source { from, key, .. } = &self.source;
-        let some = format!("(SELECT s.{key} FROM {from} AS s LIMIT 1)");
-        let select = match self.kind {
-            Kind::Postgres => format!(
-                "SELECT coalesce(nullif(t.typbasetype, 0), t.oid)::regtype::text AS kind, \
-                 t.typtype = 'e' AS is_enum, CASE WHEN t.typcollation <> 0 THEN \
-                 (SELECT c.collisdeterministic FROM pg_catalog.pg_collation AS c WHERE c.oid = \
-                 pg_collation_for({some})::regcollation) END AS is_deterministic \
-                 FROM pg_catalog.pg_type AS t WHERE t.oid = pg_typeof({some})"
-            ),
-            _ => format!(
-                "SELECT DISTINCT typeof(s.{key}) AS kind FROM {from} AS s WHERE s.{key} IS NOT NULL \
-                 ORDER BY kind"
-            ),
-        };
-        Statement::query(select, vec![])
-    }
-
     /// How many rows have no key.
     pub(crate) fn without_key(&self) -> Statement {
         let Source { from, key, .. } = &self.source;
@@ -120,17 +95,6 @@ impl Tables {
              GROUP BY d.key HAVING count(*) > 1 ORDER BY d.key LIMIT $1"
         );
         Statement::query(select, params![limit])
-    }
-
-    /// How the planner has to go about it: by the keys, a page at a time. It cannot know that a page is
-    /// all that is wanted of a large table.
-    fn plan(&self) -> Vec<Statement> {
-        let off = |name: &str| format!("set_config('{name}', 'off', true)");
-        let all = ["enable_hashjoin", "enable_mergejoin", "enable_material", "jit"].map(off);
-        match self.kind {
-            Kind::Postgres => vec![Statement::new(format!("SELECT {}", all.join(", ")), vec![])],
-            _ => Vec::new(),
-        }
     }
 
     /// The next rows that nobody has claimed, after a key. The last of the statements answers.
@@ -151,7 +115,7 @@ impl Tables {
             None => String::new(),
         };
         let select = format!("{row} WHERE {unclaimed}{after}{of_part} ORDER BY {order} LIMIT $2");
-        let mut statements = self.plan();
+        let mut statements: Vec<_> = self.dialect().hint(Hint::PageByKey).into_iter().collect();
         statements.push(Statement::query(select, values));
         statements
     }

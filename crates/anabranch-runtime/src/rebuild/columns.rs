@@ -55,9 +55,9 @@ impl ColumnDifference {
     }
 }
 
-/// A column as the database describes it; see [`Database::columns_of`].
+/// A column as the database describes it; see [`Catalogue::columns_of`].
 ///
-/// [`Database::columns_of`]: anabranch_store::Database::columns_of
+/// [`Catalogue::columns_of`]: anabranch_store::database::Catalogue::columns_of
 struct Described {
     column: TableColumn,
     family: String,
@@ -99,7 +99,7 @@ impl Rebuild {
     /// The columns of a table; but for the one that says whose row it is, which a row that the last
     /// version wrote does not.
     async fn described(&self, table: &str) -> Result<Vec<Described>, RebuildError> {
-        let rows = self.tables.query(self.tables.database.columns_of(table)).await?;
+        let rows = self.tables.query(self.tables.database.catalogue().columns_of(table)).await?;
         if rows.is_empty() {
             return Err(RebuildError::Missing(format!(
                 "there is no table `{table}`; name the tables that the projection writes, as it gives \

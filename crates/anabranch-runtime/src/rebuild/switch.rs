@@ -5,7 +5,7 @@ use crate::consumers::no_consumer;
 use crate::row_watch;
 use crate::tables::IDLE;
 use anabranch_core::{Cursor, Position};
-use anabranch_store::database::{Dialect, End, Kind, Statement, Topic};
+use anabranch_store::database::{Dialect, End, Statement, Topic};
 use std::time::{Duration, Instant};
 
 /// Both versions follow the log, so the new one may be behind by what is just being handled. How long that
@@ -158,11 +158,7 @@ fn behind(old: &[Cursor], next: &[Cursor], by_slot: bool) -> Option<(Position, P
     behind.map(|(old, next)| (old.position, next.position)).min_by_key(|(_, next)| *next)
 }
 
-fn rename(dialect: &Dialect, from: &str, to: &str) -> Statement {
-    // PostgreSQL wants the new name without its schema.
-    let to = match dialect.kind {
-        Kind::Postgres => to.rsplit('.').next().unwrap_or(to),
-        _ => to,
-    };
+fn rename(dialect: &dyn Dialect, from: &str, to: &str) -> Statement {
+    let to = dialect.renamed(to);
     Statement::new(format!("ALTER TABLE {from} RENAME TO {to}"), vec![])
 }

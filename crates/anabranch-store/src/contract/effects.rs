@@ -158,9 +158,9 @@ pub async fn a_forgotten_transaction_is_rolled_back(harness: &Harness) {
 pub async fn values_come_back_as_they_were(harness: &Harness) {
     let log = harness.log().await;
     let database = log.store().database();
-    let (json, time) = match database.dialect().kind {
-        crate::database::Kind::Postgres => ("jsonb", "timestamptz"),
-        _ => ("TEXT", "TEXT"),
+    let (json, time) = match database.dialect().name() {
+        "sqlite" => ("TEXT", "TEXT"),
+        _ => ("jsonb", "timestamptz"),
     };
     let columns = format!(
         "id BIGINT PRIMARY KEY, small SMALLINT, yes BOOLEAN, part DOUBLE PRECISION, text TEXT, \

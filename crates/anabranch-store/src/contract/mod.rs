@@ -15,6 +15,7 @@
 
 pub mod append;
 pub mod dcb;
+pub mod dialect;
 pub mod effects;
 pub mod envelope;
 pub mod limits;
@@ -86,6 +87,11 @@ macro_rules! contract {
             dcb::the_last_seat_is_sold_once,
             dcb::a_condition_on_types_or_everything_is_race_free,
             dcb::decisions_from_reads_never_overdraw,
+            dialect::conditions_mean_what_they_say,
+            dialect::hints_change_no_answer,
+            dialect::tables_are_made_renamed_and_ordered,
+            dialect::the_clock_is_the_time,
+            dialect::the_catalogue_knows_tables,
             effects::statements_are_stored_all_or_not_at_all,
             effects::a_fence_that_does_not_match_rolls_back,
             effects::a_fence_matches_only_in_the_transaction_that_began,

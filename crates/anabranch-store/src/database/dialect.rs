@@ -1,53 +1,130 @@
 //! What databases write differently.
+//!
+//! Statements above the backends are written once. Where databases differ, they are put together from the
+//! fragments here, which a backend says and `contract` runs one by one.
 
+use super::Statement;
 use crate::options::Namespace;
+use crate::value::Value;
+use anabranch_core::SlotSet;
 use std::fmt;
 
-/// Which database it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// SQLite.
-    Sqlite,
-    /// PostgreSQL.
-    Postgres,
-}
+/// How a database writes what differs. A backend says all of it: nothing here has a default that would be
+/// wrong for the next one.
+pub trait Dialect: fmt::Debug + Send + Sync {
+    /// The name of the database, as URLs begin: for statements of users that cannot be the same everywhere.
+    fn name(&self) -> &'static str;
 
-/// How a database writes what differs.
-#[derive(Clone, Debug)]
-pub struct Dialect {
-    /// Which database.
-    pub kind: Kind,
     /// Which log in it.
-    pub namespace: Namespace,
-}
+    fn namespace(&self) -> &Namespace;
 
-impl Dialect {
     /// A table of the log, as statements write it.
-    #[must_use]
-    pub fn table(&self, name: impl fmt::Display) -> String {
-        match self.kind {
-            Kind::Sqlite => format!("{}_{name}", self.namespace),
-            Kind::Postgres => format!("\"{}\".{name}", self.namespace),
-        }
-    }
+    fn table(&self, name: &str) -> String;
 
     /// The database's own clock, in microseconds since 1970: leases are told by no other.
-    #[must_use]
-    pub fn now_us(&self) -> &'static str {
-        match self.kind {
-            Kind::Sqlite => "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
-            Kind::Postgres => "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-        }
-    }
+    fn now_us(&self) -> &'static str;
 
-    /// What keeps rows that are read from being changed before the transaction ends. SQLite's one
-    /// write lock does that for all rows.
-    #[must_use]
-    pub fn for_update(&self) -> &'static str {
-        match self.kind {
-            Kind::Sqlite => "",
-            Kind::Postgres => " FOR UPDATE",
-        }
-    }
+    /// What follows a query so that the rows that it reads are not changed before the transaction ends;
+    /// nothing where a writing transaction is alone.
+    fn for_update(&self) -> &'static str;
+
+    /// That a column is one of the values of the array `$place`.
+    fn is_any(&self, column: &str, place: usize) -> String;
+
+    /// That a column is none of the values of the array `$place`, of which there may be thousands.
+    fn is_none(&self, column: &str, place: usize, of: ColumnType) -> String;
+
+    /// The values of the array `$place` as the rows of a table `k` with the column `value`: what follows FROM.
+    fn each(&self, place: usize, of: ColumnType) -> String;
+
+    /// That a text holds another one.
+    fn contains(&self, text: &str, part: &str) -> String;
+
+    /// That the slot in a column is one of those in `$place`, which [`slots`](Self::slots) makes.
+    fn has_slot(&self, column: &str, place: usize) -> String;
+
+    /// Slots, for [`has_slot`](Self::has_slot).
+    fn slots(&self, slots: &SlotSet) -> Value;
+
+    /// The type of a column.
+    fn column_type(&self, of: ColumnType) -> &'static str;
+
+    /// What follows RENAME TO for a table of the log.
+    fn renamed<'a>(&self, table: &'a str) -> &'a str;
+
+    /// The collation in which texts are equal only if they are the same, for keys of any column.
+    fn plain_collation(&self) -> &'static str;
+
+    /// The collation by which rows are gone through whose keys are not known to be unique, so that different
+    /// texts are different keys; none where that of the key will do.
+    fn page_collation(&self) -> Option<&'static str>;
+
+    /// What follows CREATE TABLE (…) for a table whose rows are each changed soon.
+    fn room_for_changes(&self) -> &'static str;
+
+    /// A statement by which the rest of its transaction goes about something in another way than the database
+    /// would by itself; none where nothing is to be said.
+    fn hint(&self, hint: Hint) -> Option<Statement>;
+
+    /// The statements that do something for each of some rows: `sql` is given what follows FROM, a table `t`
+    /// with these columns, and must use no other values. As few statements as the database can do it in, each
+    /// with the number of rows that it is for.
+    fn for_rows(
+        &self,
+        columns: &[(&str, ColumnType)],
+        rows: Vec<Vec<Value>>,
+        sql: &dyn Fn(&str) -> String,
+    ) -> Vec<ForRows>;
+}
+
+/// The type of a column, as every database has it in some way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColumnType {
+    /// A whole number.
+    Integer,
+    /// A number with a fraction.
+    Float,
+    /// A text.
+    Text,
+    /// A text by which rows are found: compared byte by byte.
+    Key,
+    /// Yes or no.
+    Boolean,
+    /// An id.
+    Uuid,
+    /// JSON, kept as it was written.
+    Json,
+    /// JSON that is read in parts.
+    Document,
+}
+
+/// How to go about something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Read the beginning of a queue in its order. A planner cannot know how few rows are open, or of some slots.
+    QueueInOrder,
+    /// Read a page by its keys. A planner cannot know that a page is all that is wanted of a large table.
+    PageByKey,
+    /// Find rows by their keys, though the table was small when the plan was made.
+    RowsByKey,
+    /// Commit without waiting for the disk: what a crash loses of this was never there, and what builds on it
+    /// waits for both.
+    LightCommit,
+}
+
+impl Hint {
+    /// All there are.
+    pub const ALL: [Self; 4] =
+        [Self::QueueInOrder, Self::PageByKey, Self::RowsByKey, Self::LightCommit];
+}
+
+/// A statement for some rows.
+#[derive(Clone, Debug)]
+pub struct ForRows {
+    /// The statement.
+    pub sql: String,
+    /// Its values.
+    pub values: Vec<Value>,
+    /// For how many rows.
+    pub rows: u64,
 }

@@ -5,7 +5,7 @@ use super::{DEAD, HURRIED, READY, SCHEDULED, SHOWN, Tables, UNFINISHED, Why, col
 use crate::filter::{TaskCondition, TaskFilter};
 use crate::task::TaskRef;
 use anabranch_core::{StoreError, TaskState};
-use anabranch_store::database::{Kind, Statement};
+use anabranch_store::database::Statement;
 use anabranch_store::{Row, Value, params};
 use uuid::Uuid;
 
@@ -129,10 +129,9 @@ impl Tables {
             values.push(text.as_str().into());
             let place = values.len();
             let column = field.name();
-            found += &match (contains, self.kind) {
-                (false, _) => format!(" AND {column} = ${place}"),
-                (true, Kind::Postgres) => format!(" AND strpos({column}, ${place}) > 0"),
-                (true, _) => format!(" AND instr({column}, ${place}) > 0"),
+            found += &match contains {
+                false => format!(" AND {column} = ${place}"),
+                true => format!(" AND {}", self.dialect().contains(column, &format!("${place}"))),
             };
         }
         found

@@ -93,8 +93,8 @@ async fn one_table_under_several_names_is_one_source(db: Db) {
     let orders = Records::new(&db, &log, 1..=30).await;
     let plain = mail(&orders, Source::table(&orders.source, "id"));
     assert_eq!(ran(&log, &plain, &orders).await.succeeded, 30);
-    let names = match log.store().database().dialect().kind {
-        anabranch::database::Kind::Postgres => [("public.", "", "id"), ("", "", "id")],
+    let names = match log.store().database().dialect().name() {
+        "postgres" => [("public.", "", "id"), ("", "", "id")],
         _ => [("main.", "", "ID"), ("MAIN.", "UPPER", "Id")],
     };
     for (schema, spelling, key) in names {

@@ -4,7 +4,7 @@
 use crate::on_both;
 use crate::said::Said;
 use crate::support::*;
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::{Consumers, Offset, Reason, ReplayError, ReplayFrom, RunError};
 use std::time::Duration;
@@ -45,11 +45,12 @@ fn events(log: &Log) -> String {
 
 /// Empties the log as if nothing had ever been in it: an older backup, a sequence that was reset.
 async fn fall_back(log: &Log) {
-    let dialect = log.store().database().dialect().clone();
+    let database = log.store().database();
+    let dialect = database.dialect();
     let (events, tags) = (dialect.table("events"), dialect.table("event_tags"));
     let settings = dialect.table("settings");
-    let sql = match dialect.kind {
-        Kind::Postgres => vec![format!("TRUNCATE {events}, {tags} RESTART IDENTITY")],
+    let sql = match dialect.name() {
+        "postgres" => vec![format!("TRUNCATE {events}, {tags} RESTART IDENTITY")],
         _ => vec![
             format!("DELETE FROM {events}"),
             format!("DELETE FROM {tags}"),

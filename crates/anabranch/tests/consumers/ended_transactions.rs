@@ -4,7 +4,6 @@ use crate::gates::never;
 use crate::on_both;
 use crate::support::{Db, fill, number, query, status};
 use anabranch::Consumers;
-use anabranch::database::Kind;
 use anabranch::prelude::*;
 use std::borrow::Cow;
 
@@ -110,8 +109,8 @@ async fn a_handler_that_passes_over_the_refusal_fails_all_the_same(db: Db) {
 async fn a_database_that_ends_the_transaction_itself_fails_the_event(db: Db) {
     let table = db.table("ender");
     let log = db.log().await;
-    let ends: Vec<String> = match log.store().database().dialect().kind {
-        Kind::Sqlite => {
+    let ends: Vec<String> = match log.store().database().dialect().name() {
+        "sqlite" => {
             query(&log, "CREATE TABLE odd (id INTEGER PRIMARY KEY)", vec![]).await;
             let trigger = "CREATE TRIGGER odd_ends BEFORE INSERT ON odd \
                            BEGIN SELECT RAISE(ROLLBACK, 'it is odd'); END";

@@ -59,7 +59,7 @@ fn days(settings: Settings) -> Days {
 }
 
 fn view_table(log: &Log, name: &str) -> String {
-    log.store().database().dialect().table(format_args!("view_{name}"))
+    log.store().database().dialect().table(&format!("view_{name}"))
 }
 
 /// How many events the rows of a view have counted, and how many are parked.

@@ -135,8 +135,8 @@ async fn a_run_without_it_removes_the_triggers(db: Db) {
 
 async fn triggers(log: &Log, db: &Db) -> i64 {
     let table = db.table("shared");
-    let count = match log.store().database().dialect().kind {
-        anabranch::database::Kind::Sqlite => {
+    let count = match log.store().database().dialect().name() {
+        "sqlite" => {
             format!(
                 "SELECT count(*) FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = '{table}'"
             )

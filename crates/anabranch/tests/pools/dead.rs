@@ -254,7 +254,8 @@ async fn an_older_log_has_dead_tasks_all_the_same(db: Db) {
     assert_eq!(tasks.wait(ids[0].id, LONG).await.unwrap().state, TaskState::Skipped);
     assert_eq!(tasks.wait(ids[1].id, LONG).await.unwrap().state, TaskState::Dead);
     worker.stop().await;
-    let dialect = log.store().database().dialect().clone();
+    let database = log.store().database();
+    let dialect = database.dialect();
     let (table, migrations) = (dialect.table("tasks"), dialect.table("migrations"));
     query(&log, &format!("ALTER TABLE {table} DROP COLUMN compensated"), vec![]).await;
     query(&log, &format!("DELETE FROM {migrations} WHERE version > 5"), vec![]).await;

@@ -5,7 +5,6 @@ use crate::ledger::counted;
 use crate::limits::{LONG, Limited, all_done, keys_of, part, permits};
 use crate::on_both;
 use crate::support::*;
-use anabranch::database::Kind;
 use anabranch::prelude::*;
 use anabranch::{Consumers, Holding, RowConsumer, RunError, SlotSet, TaskState};
 use std::io::Write;
@@ -94,7 +93,7 @@ impl Refused {
         let database = log.store().database();
         let dialect = database.dialect();
         let (name, table) = (db.table("refused"), dialect.table("permits"));
-        let is_sqlite = dialect.kind == Kind::Sqlite;
+        let is_sqlite = dialect.name() == "sqlite";
         let trigger = format!("CREATE TRIGGER {name} BEFORE {operation} ON {table}");
         if is_sqlite {
             let raise = format!("{trigger} BEGIN SELECT RAISE(ABORT, 'refused'); END");
@@ -127,7 +126,7 @@ impl Writes {
         let (writes, table) = (db.table("writes"), dialect.table("permits"));
         query(log, &format!("CREATE TABLE {writes} (held BIGINT)"), vec![]).await;
         let insert = |held: &str| format!("INSERT INTO {writes} VALUES ({held})");
-        if dialect.kind == Kind::Sqlite {
+        if dialect.name() == "sqlite" {
             for (operation, held) in
                 [("INSERT", "NEW.held"), ("UPDATE", "NEW.held"), ("DELETE", "0")]
             {

@@ -1,7 +1,8 @@
 //! A log whose database writes down the statements that it runs, so that a test can ask for their plans.
 
 use anabranch::database::{
-    Answer, Blocked, Dialect, End, Failed, LifeSign, RowWatch, Session, Statement, Topic, Who, Work,
+    Answer, Blocked, Catalogue, Dialect, End, Failed, LifeSign, RowWatch, Session, Statement,
+    Topic, Who, Work,
 };
 use anabranch::prelude::*;
 use anabranch::{HashRule, Limits, Row, Value};
@@ -130,8 +131,8 @@ impl Database for Recorder {
         self.database.row_watch()
     }
 
-    fn columns_of(&self, table: &str) -> Statement {
-        self.database.columns_of(table)
+    fn catalogue(&self) -> Box<dyn Catalogue + '_> {
+        self.database.catalogue()
     }
 
     fn newest_schema(&self) -> u32 {
@@ -150,7 +151,7 @@ impl Database for Recorder {
         self.database.limits()
     }
 
-    fn dialect(&self) -> &Dialect {
+    fn dialect(&self) -> &dyn Dialect {
         self.database.dialect()
     }
 

@@ -4,7 +4,7 @@ use crate::ledger::{Ledger, counted};
 use crate::on_both;
 use crate::recorded::recorded;
 use crate::support::*;
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::{HandlerError, PoolSettings, Retry, TaskFilter, TaskState};
 use std::time::Duration;
@@ -86,7 +86,8 @@ async fn statements_about_states_use_the_indexes(db: Db) {
     worker.stop().await;
 
     let recorded = statements.lock().unwrap().clone();
-    let dialect = plain.store().database().dialect().clone();
+    let database = plain.store().database();
+    let dialect = database.dialect();
     let (table, now) = (dialect.table("tasks"), dialect.now_us());
     for (part, index) in PLANS {
         let part = part.replace("{now}", now).replace("{tasks}", &table);
@@ -94,7 +95,7 @@ async fn statements_about_states_use_the_indexes(db: Db) {
         let found: Vec<&String> = recorded.keys().filter(has_part).collect();
         assert!(!found.is_empty(), "no statement has {part}");
         for sql in found {
-            let plan = explain(&plain, dialect.kind, sql, recorded[sql].clone()).await;
+            let plan = explain(&plain, dialect.name(), sql, recorded[sql].clone()).await;
             assert!(plan.contains(index), "not by {index}, but by {plan}: {sql}");
         }
     }
@@ -102,10 +103,11 @@ async fn statements_about_states_use_the_indexes(db: Db) {
 
 /// Tasks that are done: without them every plan is as good as the other.
 async fn many_done(log: &Log) {
-    let dialect = log.store().database().dialect().clone();
+    let database = log.store().database();
+    let dialect = database.dialect();
     let (table, done) = (dialect.table("tasks"), TaskState::Done.code());
-    let (id, numbers) = match dialect.kind {
-        Kind::Postgres => ("gen_random_uuid()", "generate_series(1, 5000)"),
+    let (id, numbers) = match dialect.name() {
+        "postgres" => ("gen_random_uuid()", "generate_series(1, 5000)"),
         _ => ("lower(hex(randomblob(16)))", "numbers"),
     };
     let insert = format!(
@@ -114,24 +116,24 @@ async fn many_done(log: &Log) {
          SELECT {id}, 'other', 'key', 7, {done}, 0, 'null', 1, 1 FROM {numbers} RETURNING 1"
     );
     assert_eq!(query(log, &insert, vec![]).await.len(), 5_000);
-    if dialect.kind == Kind::Postgres {
+    if dialect.name() == "postgres" {
         let analyze = vec![Statement::new(format!("ANALYZE {table}"), vec![])];
         log.store().database().begin().run(analyze, End::Commit).await.unwrap();
     }
 }
 
-async fn explain(log: &Log, kind: Kind, sql: &str, values: Vec<anabranch::Value>) -> String {
+async fn explain(log: &Log, kind: &str, sql: &str, values: Vec<anabranch::Value>) -> String {
     // As lanes read, so that the size of the table does not matter.
     let off = ["enable_seqscan", "enable_sort", "enable_bitmapscan"]
         .map(|name| format!("set_config('{name}', 'off', true)"));
     let (explain, before) = match kind {
-        Kind::Postgres => ("EXPLAIN", format!("SELECT {}", off.join(", "))),
+        "postgres" => ("EXPLAIN", format!("SELECT {}", off.join(", "))),
         _ => ("EXPLAIN QUERY PLAN", "SELECT 1".to_owned()),
     };
     let statements =
         vec![Statement::new(before, vec![]), Statement::query(format!("{explain} {sql}"), values)];
     let answers = log.store().database().begin().run(statements, End::Commit).await.unwrap();
-    let column = if kind == Kind::Postgres { "QUERY PLAN" } else { "detail" };
+    let column = if kind == "postgres" { "QUERY PLAN" } else { "detail" };
     let lines = answers[1].rows.iter().map(|row| row.get::<String>(column).unwrap());
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -138,8 +138,8 @@ async fn a_year_that_has_no_text_is_refused(db: Db) {
     let far = far.and_hms_opt(0, 0, 0).unwrap().and_utc();
     let sql = format!("INSERT INTO {name} (at) VALUES ($1)");
     let said = refused(&log, Statement::new(sql.clone(), params![far])).await;
-    let place = match log.store().database().dialect().kind {
-        anabranch::database::Kind::Sqlite => "$1",
+    let place = match log.store().database().dialect().name() {
+        "sqlite" => "$1",
         _ => "$1 (text)",
     };
     let micros = far.timestamp_micros();
@@ -150,8 +150,8 @@ async fn a_year_that_has_no_text_is_refused(db: Db) {
         )
     );
     let nan = Statement::new(format!("INSERT INTO {name} (part) VALUES ($1)"), params![f64::NAN]);
-    match log.store().database().dialect().kind {
-        anabranch::database::Kind::Sqlite => {
+    match log.store().database().dialect().name() {
+        "sqlite" => {
             let said = refused(&log, nan).await;
             assert!(
                 said.starts_with("$1: NaN does not fit: SQLite would store NULL; in: "),

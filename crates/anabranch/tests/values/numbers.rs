@@ -127,7 +127,7 @@ async fn a_number_beyond_63_bits_is_never_rounded(db: Db) {
     let (log, name) = with_table(&db, "id NUMERIC PRIMARY KEY, label TEXT, labels TEXT").await;
     let ids = [u64::MAX, u64::MAX - 1, u64::MAX - 500];
     let sql = format!("INSERT INTO {name} (id) VALUES ($1) ON CONFLICT (id) DO NOTHING");
-    let is_sqlite = log.store().database().dialect().kind == anabranch::database::Kind::Sqlite;
+    let is_sqlite = log.store().database().dialect().name() == "sqlite";
     for id in ids {
         if is_sqlite {
             let said = refused(&log, Statement::new(sql.clone(), params![id])).await;

@@ -3,7 +3,7 @@
 
 use crate::on_both;
 use crate::support::{Db, fill};
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::{Consumers, Failure, Retry};
 
@@ -45,7 +45,7 @@ impl Projection for One {
 }
 
 fn is_sqlite(log: &Log) -> bool {
-    log.store().database().dialect().kind == Kind::Sqlite
+    log.store().database().dialect().name() == "sqlite"
 }
 
 /// What is parked after a statement with values, in a log with one event. `catch_up` says the same.

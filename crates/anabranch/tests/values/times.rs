@@ -5,7 +5,7 @@ use crate::support::{Db, query};
 use crate::types::run;
 use crate::{on_both, on_postgres};
 use anabranch::Value;
-use anabranch::database::{End, Kind, Statement};
+use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
 
@@ -104,7 +104,7 @@ async fn a_year_of_five_digits_comes_back_or_is_refused(db: Db) {
     let at = Utc.with_ymd_and_hms(20_000, 1, 1, 0, 0, 0).unwrap();
     let values: [(&str, Value); 3] =
         [("at", at.into()), ("local", at.naive_utc().into()), ("day", at.date_naive().into())];
-    let is_sqlite = log.store().database().dialect().kind == Kind::Sqlite;
+    let is_sqlite = log.store().database().dialect().name() == "sqlite";
     for (column, value) in values {
         let sql = format!("INSERT INTO {name} ({column}) VALUES ($1)");
         if is_sqlite || column == "day" {
@@ -143,7 +143,7 @@ async fn a_leap_second_is_never_another_second(db: Db) {
     ];
     for (column, value) in values {
         let sql = format!("INSERT INTO {name} ({column}) VALUES ($1)");
-        if log.store().database().dialect().kind != Kind::Sqlite {
+        if log.store().database().dialect().name() != "sqlite" {
             let said = refused(&log, Statement::new(sql, params![value])).await;
             assert!(said.contains("a leap second"), "{said}");
             continue;

@@ -17,8 +17,8 @@ on_both! {
 
 /// A table with one column of each type, as each database has them.
 pub async fn table(log: &Log, name: &str, postgres: &str, sqlite: &str) {
-    let columns = match log.store().database().dialect().kind {
-        anabranch::database::Kind::Sqlite => sqlite,
+    let columns = match log.store().database().dialect().name() {
+        "sqlite" => sqlite,
         _ => postgres,
     };
     run(log, format!("CREATE TABLE {name} ({columns})"), vec![]).await.unwrap();
@@ -153,8 +153,8 @@ async fn arrays_come_back(db: Db) {
     let error = rows[0].get::<Vec<i64>>("counts").unwrap_err().to_string();
     assert_eq!(error, "column counts: its value 2 is null, not a whole number");
     // One of several, the way each database asks for it.
-    let among = match log.store().database().dialect().kind {
-        anabranch::database::Kind::Sqlite => "$1 IN (SELECT value FROM json_each($2))",
+    let among = match log.store().database().dialect().name() {
+        "sqlite" => "$1 IN (SELECT value FROM json_each($2))",
         _ => "$1::text = ANY ($2::text[])",
     };
     let found =

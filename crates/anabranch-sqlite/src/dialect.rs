@@ -1,0 +1,109 @@
+//! How SQLite writes what differs.
+
+use anabranch_core::{SLOTS, SlotSet};
+use anabranch_store::database::{ColumnType, Dialect, ForRows, Hint, Statement};
+use anabranch_store::{Namespace, Value};
+
+/// SQLite's dialect, for a log.
+#[derive(Clone, Debug)]
+pub(crate) struct SqliteDialect {
+    pub(crate) namespace: Namespace,
+}
+
+impl Dialect for SqliteDialect {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    fn table(&self, name: &str) -> String {
+        format!("{}_{name}", self.namespace)
+    }
+
+    fn now_us(&self) -> &'static str {
+        "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+    }
+
+    fn for_update(&self) -> &'static str {
+        // The one write lock does that for all rows.
+        ""
+    }
+
+    fn is_any(&self, column: &str, place: usize) -> String {
+        format!("{column} IN (SELECT value FROM json_each(${place}))")
+    }
+
+    fn is_none(&self, column: &str, place: usize, _: ColumnType) -> String {
+        format!("{column} NOT IN (SELECT value FROM json_each(${place}))")
+    }
+
+    fn each(&self, place: usize, _: ColumnType) -> String {
+        format!("json_each(${place}) AS k")
+    }
+
+    fn contains(&self, text: &str, part: &str) -> String {
+        format!("instr({text}, {part}) > 0")
+    }
+
+    fn has_slot(&self, column: &str, place: usize) -> String {
+        format!("substr(${place}, {column} + 1, 1) = x'01'")
+    }
+
+    fn slots(&self, slots: &SlotSet) -> Value {
+        // A byte each: there are no functions for bits.
+        let mut bytes = vec![0_u8; usize::from(SLOTS)];
+        slots.iter().for_each(|slot| bytes[usize::from(slot.get())] = 1);
+        bytes.into()
+    }
+
+    fn column_type(&self, of: ColumnType) -> &'static str {
+        match of {
+            ColumnType::Integer | ColumnType::Boolean => "INTEGER",
+            ColumnType::Float => "REAL",
+            ColumnType::Text
+            | ColumnType::Key
+            | ColumnType::Uuid
+            | ColumnType::Json
+            | ColumnType::Document => "TEXT",
+        }
+    }
+
+    fn renamed<'a>(&self, table: &'a str) -> &'a str {
+        table
+    }
+
+    fn plain_collation(&self) -> &'static str {
+        "BINARY"
+    }
+
+    fn page_collation(&self) -> Option<&'static str> {
+        Some("BINARY")
+    }
+
+    fn room_for_changes(&self) -> &'static str {
+        ""
+    }
+
+    fn hint(&self, hint: Hint) -> Option<Statement> {
+        match hint {
+            // It plans by the indexes that there are, and there is one commit for all.
+            Hint::QueueInOrder | Hint::PageByKey | Hint::RowsByKey | Hint::LightCommit => None,
+        }
+    }
+
+    fn for_rows(
+        &self,
+        columns: &[(&str, ColumnType)],
+        rows: Vec<Vec<Value>>,
+        sql: &dyn Fn(&str) -> String,
+    ) -> Vec<ForRows> {
+        // Without a server in between, a prepared statement for each row is as fast as any.
+        let values =
+            columns.iter().zip(1..).map(|((name, _), place)| format!("${place} AS {name}"));
+        let sql = sql(&format!("(SELECT {}) AS t", values.collect::<Vec<_>>().join(", ")));
+        rows.into_iter().map(|values| ForRows { sql: sql.clone(), values, rows: 1 }).collect()
+    }
+}
