@@ -180,8 +180,8 @@ fn find<'a>(
 }
 
 fn reused(id: Uuid, stream: StreamId, version: u64, found: Difference) -> AppendError {
-    let Difference { part, was, is } = found;
-    AppendError::IdReused { id, stream, version, differs: part, was, is }
+    let change = format!("was {} and now is {}", found.was, found.is).into();
+    AppendError::IdReused { id, stream, version, differs: found.part, change }
 }
 
 /// The condition fails by what is stored, or by what this batch stores before this append.

@@ -189,7 +189,7 @@ pub enum AppendError {
     /// The event's id is in the log already, with a different body.
     #[error(
         "event id {id} is in the log already, as version {version} of stream {stream}, with a \
-         different {differs}; there it is {was}, here {is}; give the new event an id of its own"
+         different {differs}; it {change}; give the new event an id of its own"
     )]
     IdReused {
         /// The id.
@@ -200,10 +200,8 @@ pub enum AppendError {
         version: u64,
         /// Which part differs.
         differs: &'static str,
-        /// What it is in the log, as far as a message can show it.
-        was: String,
-        /// What it is in the new event.
-        is: String,
+        /// What it is in the log and in the new event, in words, as far as a message can show it.
+        change: Box<str>,
     },
     /// The database could not do it.
     #[error(transparent)]
