@@ -180,8 +180,9 @@ fn find<'a>(
 }
 
 fn reused(id: Uuid, stream: StreamId, version: u64, found: Difference) -> AppendError {
-    let change = format!("was {} and now is {}", found.was, found.is).into();
-    AppendError::IdReused { id, stream, version, differs: found.part, change }
+    let Difference { part, was, is } = found;
+    let differs = format!("{part}, which was {was} and now is {is}").into();
+    AppendError::IdReused { id, stream, version, differs }
 }
 
 /// The condition fails by what is stored, or by what this batch stores before this append.

@@ -167,10 +167,10 @@ impl HandlerError {
             Reason::Append { error, .. } if error.is_conflict() => Self::new(error.to_string()),
             // Its id follows from the consumer, the event and its number.
             Reason::Append {
-                error: AppendError::IdReused { id, stream, version, differs, change },
+                error: AppendError::IdReused { id, stream, version, differs },
                 ..
             } if id.get_version_num() == 5 => Self::for_good(format!(
-                "{THE_SAME}; its {differs} {change} (version {version} of stream {stream}, \
+                "{THE_SAME}; what differs is its {differs} (version {version} of stream {stream}, \
                  event id {id})"
             )),
             Reason::Append { error, .. } => Self::for_good(error.to_string()),
