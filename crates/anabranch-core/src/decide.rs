@@ -181,7 +181,8 @@ fn find<'a>(
 
 fn reused(id: Uuid, stream: StreamId, version: u64, found: Difference) -> AppendError {
     let Difference { part, was, is } = found;
-    AppendError::IdReused { id, stream, version, differs: part, was, is }
+    let differs = format!("{part}, which was {was} and now is {is}").into();
+    AppendError::IdReused { id, stream, version, differs }
 }
 
 /// The condition fails by what is stored, or by what this batch stores before this append.

@@ -189,7 +189,7 @@ pub enum AppendError {
     /// The event's id is in the log already, with a different body.
     #[error(
         "event id {id} is in the log already, as version {version} of stream {stream}, with a \
-         different {differs}; there it is {was}, here {is}; give the new event an id of its own"
+         different {differs}; give the new event an id of its own"
     )]
     IdReused {
         /// The id.
@@ -198,12 +198,8 @@ pub enum AppendError {
         stream: StreamId,
         /// The version that has it.
         version: u64,
-        /// Which part differs.
-        differs: &'static str,
-        /// What it is in the log, as far as a message can show it.
-        was: String,
-        /// What it is in the new event.
-        is: String,
+        /// Which part differs, what it is in the log and in the new event: in words.
+        differs: Box<str>,
     },
     /// The database could not do it.
     #[error(transparent)]

@@ -216,12 +216,12 @@ impl HandlerError {
         match error {
             error if error.is_conflict() => Self::new(error.to_string()),
             // Its id follows from the consumer, the event and its number.
-            AppendError::IdReused { id, stream, version, differs, was, is }
+            AppendError::IdReused { id, stream, version, differs }
                 if id.get_version_num() == 5 =>
             {
                 Self::for_good(format!(
-                    "{THE_SAME}; its {differs} was {was} and now is {is} (version {version} of stream \
-                     {stream}, event id {id})"
+                    "{THE_SAME}; what differs is its {differs} (version {version} of stream {stream}, \
+                     event id {id})"
                 ))
             }
             error => Self::for_good(error.to_string()),

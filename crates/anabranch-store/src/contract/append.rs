@@ -211,7 +211,7 @@ pub async fn an_id_with_another_body_is_refused(harness: &Harness) {
         let error = log.append(&stream, Expected::Any, [numbered(0), event]).await.unwrap_err();
         let expected = format!(
             "event id {id} is in the log already, as version 1 of stream Order:1, with a different \
-             {differs};"
+             {differs}, which was "
         );
         assert!(error.to_string().contains(&expected), "{error}");
     }

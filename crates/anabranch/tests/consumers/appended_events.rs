@@ -191,7 +191,9 @@ async fn another_body_fails_its_event_for_good(db: Db) {
     assert_eq!(parked[0].key, "Order:1");
     let said = &parked[0].error;
     assert!(said.starts_with("append the same for the same event"), "{said}");
-    for part in ["its data was 1 and now is 99", "another name", "version 1 of stream Copy:1"] {
+    for part in
+        ["its data, which was 1 and now is 99", "another name", "version 1 of stream Copy:1"]
+    {
         assert!(said.contains(part), "{said}");
     }
     assert!(!said.contains("an id of its own"), "that would append it twice: {said}");

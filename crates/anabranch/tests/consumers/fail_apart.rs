@@ -82,7 +82,8 @@ async fn stop_pauses_its_consumer_alone_and_it_goes_on_when_cured(db: Db) {
     let outage = now.outage.unwrap();
     assert!(outage.error.contains("refuses connections (Numbered Order:33@1"), "{outage}");
     let said = outage.to_string();
-    assert!(said.starts_with("stopped by itself") && said.contains("next in"), "{said}");
+    // In a moment, or due already.
+    assert!(said.starts_with("stopped by itself") && said.contains(", next i"), "{said}");
     assert!(status(&log, "good").await.outage.is_none());
     assert!(proof(&log, &bad.table).await.handled < 500 && !running.has_ended());
     on.store(true, Ordering::SeqCst);
