@@ -9,6 +9,7 @@ use crate::report::Doing;
 use crate::rows::RowsCode;
 use crate::run_error::RunError;
 use crate::tables::Tables;
+use crate::too_busy::TooBusy;
 use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::{Move, Parts};
 use anabranch_core::{Again, Slot, SlotSet, StoreError};
@@ -47,6 +48,7 @@ pub struct Holding {
     only_if_ready: bool,
     stopping: bool,
     outage: Backoff,
+    too_busy: TooBusy,
 }
 
 /// What a lane of rows is made of.
@@ -117,6 +119,7 @@ pub(crate) async fn run(code: Arc<dyn RowsCode>, setup: HoldingSetup) {
         only_if_ready: false,
         stopping: false,
         outage: Backoff::default(),
+        too_busy: TooBusy::default(),
     };
     let ended = AssertUnwindSafe(code.look_after(&mut holding)).catch_unwind().await;
     let ended = ended.unwrap_or_else(|_| Err(RunError::panicked(&consumer)));
@@ -342,6 +345,7 @@ impl Holding {
         let (appends, stats) = (tx.has_appends(), &self.setup.stats);
         let failed = match stats.while_committing(appends, tx.commit(fence)).await {
             Ended::Committed => {
+                self.too_busy.has_worked();
                 self.goes_on();
                 self.setup.stats.does(Doing::Idle, true);
                 self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
@@ -361,7 +365,7 @@ impl Holding {
                 }
                 Commit::Away(error)
             }
-            Ended::Failed(failure) => Commit::of(failure),
+            Ended::Failed(failure) => Commit::of(self.too_busy.judge(failure)),
         };
         if let Commit::Away(error) = &failed
             && lets_go
@@ -376,8 +380,8 @@ impl Holding {
 
     /// What the database has said to a statement of a transaction that is not committed yet, if it has
     /// refused one: that counts, whatever the code that got the error has made of it.
-    pub fn refusal(&self, tx: &mut Tx<'_>) -> Option<Commit> {
-        tx.failure().map(Commit::of)
+    pub fn refusal(&mut self, tx: &mut Tx<'_>) -> Option<Commit> {
+        tx.failure().map(|failure| Commit::of(self.too_busy.judge(failure)))
     }
 
     /// Releases the slots that others should own, unless they are in `busy`.

@@ -40,6 +40,7 @@ use crate::row_watch::WatchedLane;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
+use crate::too_busy::TooBusy;
 use anabranch_core::cursor::{Cursor, Parts};
 use anabranch_core::{Failure, HashRule, Position, SlotSet, StoreError, Strategy};
 use anabranch_store::database::Who;
@@ -128,6 +129,7 @@ pub(crate) struct Lane {
     /// So many events are handled one at a time, since nobody knows which of them fails.
     singly: usize,
     outage: Backoff,
+    too_busy: TooBusy,
     /// Chooses the events whose keys are kept.
     sampler: Sampler,
 }
@@ -155,6 +157,7 @@ impl Lane {
             stopping: false,
             singly: 0,
             outage: Backoff::default(),
+            too_busy: TooBusy::default(),
             sampler: Sampler::of(&setup.consumer.partition),
             setup,
         }

@@ -71,6 +71,7 @@ pub mod settings;
 pub mod status;
 pub mod subscriber;
 mod tables;
+mod too_busy;
 pub mod tuning;
 pub mod tx;
 pub mod unmatched;

@@ -199,7 +199,8 @@ impl PoolSettings {
     }
 
     /// How many tasks run at the same time in **each process**, at the most: what its memory and connections
-    /// allow. Default 64. Of a [`Pool`] it is how many lanes run at the same time. It costs nothing.
+    /// allow. Default 64; at least 1, whatever is said. Of a [`Pool`] it is how many lanes run at the same time. It
+    /// costs nothing.
     ///
     /// ```
     /// use anabranch_workpool::PoolSettings;
@@ -211,7 +212,7 @@ impl PoolSettings {
         self
     }
 
-    /// The most tasks that end in one transaction. Default 1,000.
+    /// The most tasks that end in one transaction. Default 1,000; at least 1, whatever is said.
     pub fn batch_size(mut self, tasks: usize) -> Self {
         self.batch_size = tasks.max(1);
         self

@@ -68,9 +68,12 @@ impl CommandHandler {
         let child = command.spawn();
         let child = child.map_err(|error| {
             let said = format!("cannot start `{}`: {error}", self.program);
-            // It was there when the run began; the machine may be short of something.
+            // It was there when the run began; the machine may be short of something. A key with a NUL is
+            // no variable of any program's.
             match error.kind() {
-                ErrorKind::NotFound | ErrorKind::PermissionDenied => HandlerError::for_good(said),
+                ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::InvalidInput => {
+                    HandlerError::for_good(said)
+                }
                 _ => HandlerError::new(said),
             }
         })?;

@@ -1,7 +1,8 @@
 //! Statements, programs and webhooks.
 
-use crate::process::stdout;
+use crate::process::{anabranch, stdout};
 use crate::table::Rows;
+use anabranch::sqlite::rusqlite;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -236,4 +237,21 @@ async fn a_webhook_that_asks_to_wait_is_tried_again(rows: Rows) {
     let wrong = rows.batch("run", &["--webhook", &url, "--retry-for", "soon"]);
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("use a number of seconds"));
     rows.drop().await;
+}
+
+/// No program can be given it as a variable, however often it is tried. (PostgreSQL has no such texts.)
+#[test]
+fn a_key_that_no_program_can_be_given_fails_at_once() {
+    let here = tempfile::tempdir().unwrap();
+    let file = rusqlite::Connection::open(here.path().join("x.db")).unwrap();
+    file.execute_batch(
+        "CREATE TABLE t (id TEXT PRIMARY KEY NOT NULL); INSERT INTO t VALUES ('a' || char(0) || 'b')",
+    )
+    .unwrap();
+    let mut command = anabranch(here.path());
+    command.args(["batch", "run", "--url", "sqlite:x.db", "--source", "t", "--key", "id"]);
+    let output = command.args(["--job", "j", "--json", "--command", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&summary["failed"], &summary["rows"]), (&1.into(), &1.into()), "{summary}");
 }

@@ -167,6 +167,7 @@ impl Lane {
         self.handler.settled(committed);
         match ended {
             Ended::Committed => {
+                self.too_busy.has_worked();
                 let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
                 self.setup.stats.goes_on(consumer, lane, &mut self.outage);
                 self.setup.stats.does(Doing::Idle, !events.is_empty());
@@ -183,7 +184,8 @@ impl Lane {
         }
     }
 
-    fn failed(&self, failure: Failure) -> Outcome {
+    fn failed(&mut self, failure: Failure) -> Outcome {
+        let failure = self.too_busy.judge(failure);
         match failure.failed.reason {
             Reason::Store(error) if error.is_worth_waiting() => Outcome::Away(error),
             reason => {

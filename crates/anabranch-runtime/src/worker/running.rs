@@ -20,7 +20,7 @@ use anabranch_store::database::Who;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 /// A transaction that takes longer than this is worth a report.
@@ -167,7 +167,8 @@ impl Start<'_> {
                 }
             }
             Work::Rows(code) => {
-                let limit = code.max_parallelism();
+                // As many as can be counted, which is no limit any more.
+                let limit = code.max_parallelism().map(|limit| limit.min(Semaphore::MAX_PERMITS));
                 let permits = limit.map(|limit| Leased::new(limit, self.worker));
                 if let Some(leased) = permits.clone() {
                     let (tables, name) = (self.tables.clone(), consumer.name.clone());

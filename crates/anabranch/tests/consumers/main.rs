@@ -17,6 +17,7 @@ mod fail_apart_tries;
 mod failures;
 mod fence;
 mod gates;
+mod given_up;
 mod identity;
 mod imports;
 mod leases;

@@ -20,6 +20,7 @@ on_both!(
     the_status_says_when_a_pool_is_at_its_limit,
     a_worker_that_stands_still_cannot_use_its_permit_any_more,
     the_lowest_limit_of_several_programs_holds,
+    a_limit_beyond_all_numbers_is_none,
     a_pool_without_a_limit_writes_no_permits,
     workers_that_know_no_limit_are_named,
     a_limit_of_none_is_refused,
@@ -322,6 +323,17 @@ async fn a_worker_that_stands_still_cannot_use_its_permit_any_more(db: Db) {
     let _ = stop.send(());
     tokio::task::spawn_blocking(move || zombie.join().unwrap()).await.unwrap();
     other.stop().await;
+}
+
+/// It was written as a number that no database has, and no task ran.
+async fn a_limit_beyond_all_numbers_is_none(db: Db) {
+    let log = db.log().await;
+    let pool = Limited::new(usize::MAX);
+    let worker = pool.join(&db, 1).await;
+    let tasks = Tasks::of(&log, "limited");
+    let ids = tasks.enqueue_all(counted(5, 2)).await.unwrap();
+    all_done(&tasks, &ids).await;
+    worker.stop().await;
 }
 
 async fn the_lowest_limit_of_several_programs_holds(db: Db) {
