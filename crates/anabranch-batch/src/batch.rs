@@ -417,8 +417,8 @@ pub(crate) async fn rows_of(
     statement: Statement,
 ) -> Result<Vec<Row>, StoreError> {
     let answers = database.begin().run(vec![statement], End::Commit).await;
-    // Much of it may be the user's: a table, a condition.
-    let answers = answers.map_err(|failed| failed.with_statement(database.at()))?;
+    // Without the statement, which is ours: whoever asked says which table, query or condition it is about.
+    let answers = answers.map_err(|failed| failed.into_store_error(database.at()))?;
     Ok(answers.into_iter().next_back().unwrap_or_default().rows)
 }
 

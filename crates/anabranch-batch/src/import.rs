@@ -7,12 +7,11 @@ use crate::batch::{Batch, column, keys_of, rows_of};
 use crate::columns;
 use crate::error::BatchError;
 use crate::identity;
-use crate::said;
 use crate::source::Source;
 use crate::spelling::Spelling;
-use crate::tables::{Tables, columns_of};
+use crate::tables::Tables;
 use anabranch_core::StoreError;
-use anabranch_store::database::{End, Statement, quoted, quoted_part};
+use anabranch_store::database::{End, quoted, quoted_part};
 use anabranch_store::{Database, Log};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -114,7 +113,7 @@ impl Batch {
                     away = Some(failed.into_store_error(database.at()));
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(failed) => return Err(failed.with_statement(database.at()).into()),
+                Err(failed) => return Err(failed.into_store_error(database.at()).into()),
             }
         }
         if let Some(error) = away {
@@ -135,25 +134,19 @@ impl Batch {
     ) -> Result<Imported, BatchError> {
         let refuse = |problem: String| Err(BatchError::refused(&self.job, problem));
         let Finished { name, from, key_name, condition, .. } = finished;
-        let unreadable = |what: &str, error: StoreError, of: &Statement| match error.is_transient()
-        {
+        let unreadable = |what: &str, error: StoreError| match error.is_transient() {
             true => BatchError::from(error),
-            false => {
-                let said = said::without(of, &error.to_string());
-                BatchError::refused(&self.job, format!("cannot read {name}{what}: {said}"))
-            }
+            false => BatchError::refused(&self.job, format!("cannot read {name}{what}: {error}")),
         };
-        let has = columns::of(database, from).await;
-        let has = has.map_err(|error| unreadable("", error, &columns_of(from)))?;
+        let has = columns::of(database, from).await.map_err(|error| unreadable("", error))?;
         let is_there = |column: &String| column.eq_ignore_ascii_case(key_name);
         if !has.iter().any(is_there) {
             let lacks = columns::lacks(name, key_name, &has);
             return refuse(format!("{lacks}. Name the one that holds the key with --from-key"));
         }
         let by = format!(" with --where `{condition}`");
-        let count = tables.finished(finished);
-        let counted = rows_of(database, count.clone()).await;
-        let counted = counted.map_err(|error| unreadable(&by, error, &count))?;
+        let counted = rows_of(database, tables.finished(finished)).await;
+        let counted = counted.map_err(|error| unreadable(&by, error))?;
         let get = |column_name: &str| -> Result<u64, StoreError> {
             counted.first().map_or(Ok(0), |row| column(database.at(), row, column_name))
         };

@@ -12,7 +12,6 @@
 //! | [`collision`] | a row that was handled twice, and by whom |
 //! | [`import`] | rows that were finished before, in a log of somebody else |
 //! | `spelling` | keys that mean a row of the source in another spelling |
-//! | `said` | what a database says of statements that users wrote parts of |
 //! | `columns` | the columns of a source, before a row is claimed |
 //! | `rehearsal` | whether a statement can work, before a row is claimed |
 //! | `ours` | whether the tables of the log are ours |
@@ -46,7 +45,6 @@ pub mod part;
 pub mod progress;
 pub mod record;
 mod rehearsal;
-mod said;
 mod session;
 pub mod source;
 mod spelling;

@@ -7,7 +7,6 @@
 use crate::batch::rows_of;
 use crate::error::BatchError;
 use crate::handler::RowHandler;
-use crate::said;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::database::{End, Reason, Statement};
@@ -60,10 +59,10 @@ async fn refusal(
     values: Vec<Value>,
 ) -> Result<Option<String>, StoreError> {
     let explain = Statement::new(format!("EXPLAIN {sql}"), values);
-    match database.begin().run(vec![explain.clone()], End::Open { idle: IDLE }).await {
+    match database.begin().run(vec![explain], End::Open { idle: IDLE }).await {
         Ok(_) => Ok(None),
         Err(failed) => match failed.reason {
-            Reason::Refused { said, .. } => Ok(Some(said::without(&explain, &said))),
+            Reason::Refused { said, .. } => Ok(Some(said)),
             Reason::Store(error) => Err(error),
             other => Ok(Some(other.to_string())),
         },
