@@ -43,7 +43,7 @@ async fn an_event_that_takes_too_long_each_time_is_parked_alone(db: Db) {
     assert_eq!((left.parked_keys, left.parked_events), (1, 2), "that event, and the one behind it");
     let parked = Consumers::of(&log).parked("slow").await.unwrap();
     let error = &parked[0].error;
-    assert_eq!(parked[0].key, "3");
+    assert_eq!(parked[0].key, "Order:3");
     assert!(error.contains("statement timeout") && error.contains("statement_timeout"), "{error}");
 }
 
