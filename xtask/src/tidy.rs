@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MAX_LINES: usize = 500;
 
 /// The layers from the bottom up: a crate depends only on those before it.
-const LAYERS: [&str; 10] = [
+const LAYERS: [&str; 12] = [
     "anabranch-core",
     "anabranch-store",
     "anabranch-runtime",
@@ -17,6 +17,8 @@ const LAYERS: [&str; 10] = [
     "anabranch-sqlite",
     "anabranch-postgres",
     "anabranch",
+    "anabranch-terminal",
+    "anabranch-lab",
     "anabranch-cli",
 ];
 
@@ -29,8 +31,8 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// users of the library.
 const SQL_PLACES: [&str; 14] = [
     "crates/anabranch-store/src/contract/",
-    "crates/anabranch-cli/src/demo/",
-    "crates/anabranch-cli/src/chaos/",
+    "crates/anabranch-lab/src/demo/",
+    "crates/anabranch-lab/src/chaos/",
     "crates/anabranch-runtime/src/tables/",
     "crates/anabranch-runtime/src/fold.rs",
     "crates/anabranch-runtime/src/rebuild",
@@ -41,7 +43,7 @@ const SQL_PLACES: [&str; 14] = [
     "crates/anabranch-postgres/",
     "crates/anabranch-store/src/sql.rs",
     "crates/anabranch-store/src/control.rs",
-    "crates/anabranch-cli/src/bench/",
+    "crates/anabranch-lab/src/bench/",
 ];
 
 /// The layers that know no database: everything between the core and the backends. Comments may speak of one,

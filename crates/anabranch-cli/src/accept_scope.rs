@@ -2,6 +2,7 @@
 
 use crate::confirm::Confirm;
 use crate::target::Target;
+use anabranch_terminal::say;
 use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;

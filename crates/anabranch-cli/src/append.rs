@@ -1,8 +1,8 @@
 //! Events from the command line: one, or JSON Lines from standard input.
 
-use crate::output;
 use crate::target::Target;
 use anabranch::{Append, Appended, Expected, Log, NewEvent, Position, StreamId};
+use anabranch_terminal::output;
 use anyhow::Context;
 use clap::Args;
 use serde::Deserialize;

@@ -1,5 +1,6 @@
 //! What cannot be taken back is done with `--yes` only.
 
+use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
 

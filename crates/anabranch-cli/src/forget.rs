@@ -1,9 +1,10 @@
 //! A consumer that no longer exists.
 
 use crate::confirm::Confirm;
-use crate::output::count;
 use crate::status::is_run;
 use crate::target::Target;
+use anabranch_terminal::output::count;
+use anabranch_terminal::say;
 use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;

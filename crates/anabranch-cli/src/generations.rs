@@ -1,8 +1,9 @@
 //! The history of assignments: when, why, who had what.
 
-use crate::output::{self, Table, time};
 use crate::target::Target;
 use anabranch::{Generation, GenerationMember};
+use anabranch_terminal::output::{self, Table, time};
+use anabranch_terminal::say;
 use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;

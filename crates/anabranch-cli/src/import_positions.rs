@@ -1,10 +1,11 @@
 //! A consumer that goes on where runners that were there before stopped.
 
 use crate::confirm::Confirm;
-use crate::output::{self, Table, count};
 use crate::target::Target;
 use anabranch::import::ImportedPartition;
 use anabranch::{CheckpointTable, HashRule, Import, ImportPlan, Log, Position, SLOTS, Strategy};
+use anabranch_terminal::output::{self, Table, count};
+use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
 

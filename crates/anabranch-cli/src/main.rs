@@ -7,14 +7,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `target` | which log a command works on |
-//! | `output` | lines, JSON lines and tables |
-//! | `cut_short` | signals, and readers that go away |
-//! | `throwaway` | logs that a command makes for itself |
-//! | `percentiles` | what was measured, in three numbers |
-//! | `worker_process` | processes of this program's own |
+//! | `event_line` | an event as commands print it |
 //! | `confirm` | what cannot be taken back |
-//! | `demo` | a projection that is rescaled and hit while it runs, and a proof |
-//! | `chaos` | workers that are hit at random, and a proof |
 //! | `append` | one event from the command line |
 //! | `tail` | the last events, and the next ones |
 //! | `migrate` | create or upgrade a log, or print how |
@@ -34,21 +28,14 @@
 //! | `partition` | where a key goes, and which strategy fits |
 //! | `rebuild` | compare a new version, and switch to it |
 //! | `forget` | remove a consumer that no longer exists |
-//! | `bench` | how fast, beside the bare driver |
 
 #![warn(clippy::print_stderr)]
-
-#[macro_use]
-mod output;
 
 mod accept_scope;
 mod append;
 mod batch;
-mod bench;
-mod chaos;
 mod confirm;
-mod cut_short;
-mod demo;
+mod event_line;
 mod forget;
 mod generations;
 mod import_positions;
@@ -57,7 +44,6 @@ mod offsets;
 mod parked;
 mod partition;
 mod pause;
-mod percentiles;
 mod rebuild;
 mod replay;
 mod rescale;
@@ -66,14 +52,14 @@ mod status;
 mod tail;
 mod target;
 mod tasks;
-mod throwaway;
-mod worker_process;
 mod workers;
 
 use anabranch::batch::BatchError;
 use anabranch::{AppendError, ImportError, RebuildError, ReplayError, StoreError};
+use anabranch_lab::{Bench, Chaos, ChaosWorker, Demo, DemoWorker};
+use anabranch_terminal::cut_short::CutShort;
+use anabranch_terminal::{say, say_on};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use cut_short::CutShort;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -95,12 +81,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Demo(demo::Demo),
+    Demo(Demo),
     #[command(hide = true)]
-    DemoWorker(demo::worker::DemoWorker),
-    Chaos(chaos::Chaos),
+    DemoWorker(DemoWorker),
+    Chaos(Chaos),
     #[command(hide = true)]
-    ChaosWorker(chaos::worker::ChaosWorker),
+    ChaosWorker(ChaosWorker),
     Append(append::AppendEvent),
     Tail(tail::Tail),
     Migrate(migrate::Migrate),
@@ -130,8 +116,7 @@ enum Command {
     Rebuild(rebuild::RebuildVersion),
     Forget(forget::Forget),
     /// Measure how fast it is here, beside the bare driver on the same schema
-    #[command(subcommand)]
-    Bench(bench::Bench),
+    Bench(Bench),
 }
 
 #[tokio::main]

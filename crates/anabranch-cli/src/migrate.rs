@@ -1,8 +1,9 @@
 //! Create or upgrade a log, or print how.
 
-use crate::output;
 use crate::target::Target;
 use anabranch::HashRule;
+use anabranch_terminal::output;
+use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
 //! How far a consumer is, partition by partition.
 
-use crate::output::{self, Table};
 use crate::status;
 use crate::target::Target;
 use anabranch::rescale::Extent;
 use anabranch::{Offset, Offsets as Found, Position, SLOTS, WorkerStatus};
+use anabranch_terminal::output::{self, Table};
 use clap::Args;
 use std::process::ExitCode;
 

@@ -1,8 +1,10 @@
 //! Keys that are set aside because an event of them failed: parked, or tried again by themselves.
 
-use crate::output::{self, Table, count, time};
+use crate::event_line::event_line;
 use crate::target::Target;
 use anabranch::{Consumers, Event, KeyState, Parked};
+use anabranch_terminal::output::{self, Table, count, time};
+use anabranch_terminal::say;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -183,7 +185,7 @@ impl Show {
         output::line(format_args!("error         {}", parked.error))?;
         output::line(format_args!("waiting       {}", count(parked.events, "event")))?;
         output::line("")?;
-        events.iter().try_for_each(|event| output::line(output::event(event)))
+        events.iter().try_for_each(|event| output::line(event_line(event)))
     }
 }
 

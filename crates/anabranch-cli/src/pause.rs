@@ -1,6 +1,7 @@
 //! A consumer that is to stand still for a while.
 
 use crate::target::Target;
+use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
 

@@ -3,10 +3,11 @@
 mod show;
 
 use crate::confirm::Confirm;
-use crate::output;
 use crate::status::is_run;
 use crate::target::Target;
 use anabranch::{Consumers, Log, Rebuild, TableDifference};
+use anabranch_terminal::output;
+use anabranch_terminal::say;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;

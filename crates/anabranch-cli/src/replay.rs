@@ -4,6 +4,7 @@ use crate::confirm::Confirm;
 use crate::status::is_run;
 use crate::target::Target;
 use anabranch::{Position, ReplayError, ReplayFrom};
+use anabranch_terminal::say;
 use anyhow::bail;
 use clap::Args;
 use jiff::Timestamp;

@@ -1,10 +1,11 @@
 //! From N fixed partitions to M.
 
 use crate::offsets::positions;
-use crate::output::{self, Table, count};
 use crate::status::in_words;
 use crate::target::Target;
 use anabranch::{Rescale as Plan, SLOTS};
+use anabranch_terminal::output::{self, Table, count};
+use anabranch_terminal::say;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;

@@ -1,9 +1,10 @@
 //! A consumer that is to leave out what it has not handled.
 
 use crate::confirm::Confirm;
-use crate::output::count;
 use crate::status::beyond;
 use crate::target::Target;
+use anabranch_terminal::output::count;
+use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
 

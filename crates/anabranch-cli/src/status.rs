@@ -1,12 +1,12 @@
 //! How the consumers stand, and who runs them.
 
-use crate::output::{self, Table, count};
 use crate::target::Target;
-use crate::tasks::number;
 use anabranch::{
     ConsumerStatus, Consumers, CursorStatus, Owner, PoolCounts, Position, Reason, TaskState, Tasks,
     UnrunPool, WorkerStatus,
 };
+use anabranch_terminal::output::{self, Table, count};
+use anabranch_terminal::say;
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
@@ -90,7 +90,7 @@ impl OpenTasks {
             let open = pool.tasks.iter().filter(|(state, _)| state.is_open());
             open.map(|(_, tasks)| tasks).sum()
         };
-        let dead = pool.map_or(0, |pool| number(pool, TaskState::Dead));
+        let dead = pool.map_or(0, |pool| pool.count(TaskState::Dead));
         // Also those that no worker has put behind their key yet.
         let held = status.parked_events.saturating_sub(dead);
         (status.kind == POOL).then(|| Self { open: pool.map_or(0, open), dead, held })

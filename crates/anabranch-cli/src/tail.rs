@@ -1,8 +1,9 @@
 //! The last events, and the next ones.
 
-use crate::output;
+use crate::event_line::event_line;
 use crate::target::Target;
 use anabranch::{Event, EventStream, Log, Position, Query, StreamId};
+use anabranch_terminal::output;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -100,7 +101,7 @@ impl Tail {
     fn print(&self, event: &Event) -> anyhow::Result<()> {
         match self.json {
             true => output::json(event),
-            false => output::line(output::event(event)),
+            false => output::line(event_line(event)),
         }
     }
 }

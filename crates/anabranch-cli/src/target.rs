@@ -1,6 +1,7 @@
 //! Which log a command works on.
 
 use anabranch::{Consumers, HashRule, Log, Namespace, Options, StoreError};
+use anabranch_terminal::say;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 

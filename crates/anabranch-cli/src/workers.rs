@@ -1,8 +1,9 @@
 //! The processes that run consumers.
 
-use crate::output::{self, Table, time};
 use crate::target::Target;
 use anabranch::Runner;
+use anabranch_terminal::output::{self, Table, time};
+use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! How PostgreSQL writes what differs.
 
 use anabranch_core::SlotSet;
-use anabranch_store::database::{ColumnType, Dialect, ForRows, Hint, Statement};
+use anabranch_store::database::{ColumnType, Dialect, ForRows, Given, Hint, Statement};
 use anabranch_store::{Namespace, Value};
 
 /// PostgreSQL's dialect, for a log.
@@ -113,17 +113,18 @@ impl Dialect for PostgresDialect {
         &self,
         columns: &[(&str, ColumnType)],
         rows: Vec<Vec<Value>>,
-        sql: &dyn Fn(&str) -> String,
+        sql: &dyn Fn(&Given) -> String,
     ) -> Vec<ForRows> {
         if rows.is_empty() {
             return Vec::new();
         }
-        let (mut names, mut arrays) = (Vec::new(), Vec::new());
+        let (mut names, mut arrays, mut given) = (Vec::new(), Vec::new(), Given::default());
         for ((name, of), place) in columns.iter().zip(1..) {
             names.push(*name);
             arrays.push(format!("${place}::{}[]", Self::element(*of)));
+            given.columns.push(((*name).to_owned(), format!("t.{name}")));
         }
-        let from = format!("unnest({}) AS t ({})", arrays.join(", "), names.join(", "));
+        given.from = Some(format!("unnest({}) AS t ({})", arrays.join(", "), names.join(", ")));
         let count = rows.len() as u64;
         let mut values: Vec<Vec<Value>> = columns.iter().map(|_| Vec::new()).collect();
         for row in rows {
@@ -132,6 +133,6 @@ impl Dialect for PostgresDialect {
             }
         }
         let values = values.into_iter().map(Value::Array).collect();
-        vec![ForRows { sql: sql(&from), values, rows: count }]
+        vec![ForRows { sql: sql(&given), values, rows: count }]
     }
 }

@@ -1,7 +1,7 @@
 //! How SQLite writes what differs.
 
 use anabranch_core::{SLOTS, SlotSet};
-use anabranch_store::database::{ColumnType, Dialect, ForRows, Hint, Statement};
+use anabranch_store::database::{ColumnType, Dialect, ForRows, Given, Hint, Statement};
 use anabranch_store::{Namespace, Value};
 
 /// SQLite's dialect, for a log.
@@ -98,12 +98,12 @@ impl Dialect for SqliteDialect {
         &self,
         columns: &[(&str, ColumnType)],
         rows: Vec<Vec<Value>>,
-        sql: &dyn Fn(&str) -> String,
+        sql: &dyn Fn(&Given) -> String,
     ) -> Vec<ForRows> {
         // Without a server in between, a prepared statement for each row is as fast as any.
-        let values =
-            columns.iter().zip(1..).map(|((name, _), place)| format!("${place} AS {name}"));
-        let sql = sql(&format!("(SELECT {}) AS t", values.collect::<Vec<_>>().join(", ")));
+        let columns = columns.iter().zip(1..);
+        let columns = columns.map(|((name, _), place)| ((*name).to_owned(), format!("${place}")));
+        let sql = sql(&Given { from: None, columns: columns.collect() });
         rows.into_iter().map(|values| ForRows { sql: sql.clone(), values, rows: 1 }).collect()
     }
 }

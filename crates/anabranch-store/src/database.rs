@@ -8,7 +8,7 @@ mod dialect;
 mod failed;
 
 pub use catalogue::{Catalogue, EqualTexts, Kinds, Uniqueness, quoted, quoted_part};
-pub use dialect::{ColumnType, Dialect, ForRows, Hint};
+pub use dialect::{ColumnType, Dialect, ForRows, Given, Hint};
 pub use failed::{Failed, Reason};
 
 use crate::sql_text::Sql;

@@ -11,7 +11,7 @@ use crate::new_task::{Due, NewTask};
 use crate::queue::Key;
 use crate::task::{Task, TaskRef};
 use anabranch_core::{HashRule, Json, Slot, SlotSet, StoreError, TaskState, TaskStates};
-use anabranch_store::database::{ColumnType, Dialect, Hint, Statement, Topic};
+use anabranch_store::database::{ColumnType, Dialect, Given, Hint, Statement, Topic};
 use anabranch_store::migration::since;
 use anabranch_store::value::{ColumnError, FromValue};
 use anabranch_store::{Database, Row, Value, params};
@@ -113,13 +113,24 @@ impl Tables {
         let columns =
             "id, pool, key, slot, state, due_us, unique_key, payload, then_run, enqueued_us";
         let state = format!("CASE WHEN d.due_us > d.now_us THEN {SCHEDULED} ELSE {READY} END");
-        let insert = |from: &str| {
+        let insert = |given: &Given| {
+            let of = |name| given.column(name);
+            let now_us = format!("(SELECT {now} AS now_us) AS n");
             format!(
                 "INSERT INTO {table} ({columns}) SELECT id, pool, key, slot, {state}, due_us, \
-                 unique_key, payload, then_run, now_us FROM (SELECT t.id, t.pool, t.key, t.slot, \
-                 coalesce(t.at_us, n.now_us + t.delay_us, 0) AS due_us, t.unique_key, t.payload, \
-                 t.then_run, n.now_us FROM {from}, (SELECT {now} AS now_us) AS n) AS d \
-                 WHERE true ON CONFLICT DO NOTHING RETURNING id"
+                 unique_key, payload, then_run, now_us FROM (SELECT {} AS id, {} AS pool, {} AS key, \
+                 {} AS slot, coalesce({}, n.now_us + {}, 0) AS due_us, {} AS unique_key, {} AS payload, \
+                 {} AS then_run, n.now_us{}) AS d WHERE true ON CONFLICT DO NOTHING RETURNING id",
+                of("id"),
+                of("pool"),
+                of("key"),
+                of("slot"),
+                of("at_us"),
+                of("delay_us"),
+                of("unique_key"),
+                of("payload"),
+                of("then_run"),
+                given.from(&[&now_us]),
             )
         };
         let statements = self.dialect().for_rows(&GIVEN, rows, &insert);
@@ -276,10 +287,11 @@ impl Tables {
     /// done already, fails the transaction.
     pub(crate) fn done(&self, results: Vec<(Uuid, String)>) -> Vec<Statement> {
         let (tasks, now) = (&self.tasks, self.now);
-        let update = |from: &str| {
+        let update = |given: &Given| {
+            let (id, result, from) = (given.column("id"), given.column("result"), given.from(&[]));
             format!(
                 "UPDATE {tasks} AS d SET state = {DONE}, finished_us = {now}, error = NULL, \
-                 result = t.result FROM {from} WHERE d.id = t.id AND d.state {OPEN}"
+                 result = {result}{from} WHERE d.id = {id} AND d.state {OPEN}"
             )
         };
         let rows =

@@ -107,6 +107,20 @@ pub struct PoolCounts {
     pub tasks: Vec<(TaskState, u64)>,
 }
 
+impl PoolCounts {
+    /// How many tasks of it stand so.
+    ///
+    /// ```
+    /// use anabranch_workpool::{PoolCounts, TaskState};
+    /// let mails = PoolCounts { pool: "mails".to_owned(), tasks: vec![(TaskState::Ready, 3)] };
+    /// assert_eq!((mails.count(TaskState::Ready), mails.count(TaskState::Dead)), (3, 0));
+    /// ```
+    #[must_use]
+    pub fn count(&self, state: TaskState) -> u64 {
+        self.tasks.iter().find(|(of, _)| *of == state).map_or(0, |(_, number)| *number)
+    }
+}
+
 impl Tasks {
     /// The tasks of a pool.
     #[must_use]

@@ -1,7 +1,8 @@
 //! How far it is, on standard error, and what came of it, on standard output.
 
-use crate::output;
 use anabranch::batch::{BatchProgress, Part, Summary};
+use anabranch_terminal::output;
+use anabranch_terminal::{say, say_on};
 use serde_json::json;
 use std::io::IsTerminal;
 use std::sync::Mutex;

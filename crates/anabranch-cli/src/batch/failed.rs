@@ -1,7 +1,8 @@
 //! Rows that have failed.
 
 use super::Job;
-use crate::output::{self, Table};
+use anabranch_terminal::output::{self, Table};
+use anabranch_terminal::say;
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! Rows that were finished before, in a log of somebody else.
 
 use super::Job;
-use crate::output;
 use anabranch::batch::{Finished, Imported};
+use anabranch_terminal::output;
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;

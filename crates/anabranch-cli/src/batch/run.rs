@@ -3,9 +3,10 @@
 use super::Job;
 use super::display::{self, Display};
 use super::handlers::{Handler, Way};
-use crate::output;
 use anabranch::Options;
 use anabranch::batch::{Part, Summary};
+use anabranch_terminal::output;
+use anabranch_terminal::say;
 use clap::Args;
 use std::env;
 use std::process::ExitCode;

@@ -1,8 +1,9 @@
 //! The proof: who handled what, and whether something is doubled or missing.
 
 use super::Job;
-use crate::output::{self, Table};
 use anabranch::batch::{SessionRows, Verified};
+use anabranch_terminal::output::{self, Table};
+use anabranch_terminal::say;
 use clap::Args;
 use serde_json::json;
 use std::process::ExitCode;

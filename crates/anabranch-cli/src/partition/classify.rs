@@ -1,7 +1,8 @@
 //! Which strategy fits, from five questions.
 
-use crate::output;
 use anabranch::partition::{Answers, Recommendation, classify};
+use anabranch_terminal::output;
+use anabranch_terminal::{say, say_on};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::io::{BufRead, IsTerminal};

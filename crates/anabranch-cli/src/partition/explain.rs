@@ -1,11 +1,11 @@
 //! Where a key goes: its slot, its partition for a number of them, its owner.
 
-use crate::output::{self, Table};
 use crate::status;
 use crate::target::MaybeTarget;
 use anabranch::{
     Consumers, CursorStatus, FixedPartition, HashRule, Log, SLOTS, Slot, Strategy, StreamId,
 };
+use anabranch_terminal::output::{self, Table};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;

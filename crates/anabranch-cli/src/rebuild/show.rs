@@ -1,10 +1,11 @@
 //! The two versions of a projection, in words.
 
-use crate::output;
 use crate::status::in_words;
 use anabranch::{
     ChangedColumn, ColumnDifference, SwitchPreview, TableColumn, TableDifference, VersionState,
 };
+use anabranch_terminal::output;
+use anabranch_terminal::say;
 
 /// How two tables differ, on standard output.
 pub(super) fn difference(difference: &TableDifference) -> anyhow::Result<()> {

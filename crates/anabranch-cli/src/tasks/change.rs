@@ -4,6 +4,7 @@ use super::One;
 use crate::confirm::Confirm;
 use crate::target::Target;
 use anabranch::{TaskState, Tasks};
+use anabranch_terminal::say;
 use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;

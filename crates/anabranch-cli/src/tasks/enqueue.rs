@@ -1,8 +1,9 @@
 //! One task from the command line.
 
-use crate::output;
 use crate::target::Target;
 use anabranch::{Consumers, NewTask, Tasks};
+use anabranch_terminal::output;
+use anabranch_terminal::say;
 use anyhow::Context;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};

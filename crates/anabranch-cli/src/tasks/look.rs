@@ -1,8 +1,9 @@
 //! Pools, and lists of tasks.
 
-use crate::output::{self, Table};
 use crate::target::Target;
-use anabranch::{PoolCounts, TaskState, Tasks};
+use anabranch::{TaskState, Tasks};
+use anabranch_terminal::output::{self, Table};
+use anabranch_terminal::say;
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
@@ -53,11 +54,6 @@ pub(super) fn state(name: &str) -> Result<TaskState, String> {
     found.ok_or_else(|| format!("use one of {}", TaskState::ALL.map(TaskState::name).join(", ")))
 }
 
-/// How many tasks of a pool stand so.
-pub(crate) fn number(pool: &PoolCounts, state: TaskState) -> u64 {
-    pool.tasks.iter().find(|(of, _)| *of == state).map_or(0, |(_, number)| *number)
-}
-
 /// A pool and a cell for each state.
 fn row(pool: &str, cell: impl Fn(TaskState) -> String) -> [String; 1 + TaskState::ALL.len()] {
     std::array::from_fn(|column| match column.checked_sub(1) {
@@ -73,7 +69,7 @@ impl Pools {
             return pools.iter().try_for_each(|pool| {
                 let mut line = json!({ "pool": pool.pool });
                 TaskState::ALL.iter().for_each(|state| {
-                    line[state.name()] = number(pool, *state).into();
+                    line[state.name()] = pool.count(*state).into();
                 });
                 output::json(&line)
             });
@@ -85,7 +81,7 @@ impl Pools {
         let headings = row("POOL", |state| format!(">{}", state.name().to_uppercase()));
         let mut table = Table::new(headings.each_ref().map(String::as_str));
         for pool in &pools {
-            table.row(row(&pool.pool, |state| number(pool, state).to_string()));
+            table.row(row(&pool.pool, |state| pool.count(state).to_string()));
         }
         table.print()
     }

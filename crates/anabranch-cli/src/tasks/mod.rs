@@ -14,8 +14,6 @@ mod look;
 mod retry;
 mod show;
 
-pub(crate) use look::number;
-
 use crate::status::POOL;
 use crate::target::Target;
 use anabranch::{Consumers, Log, StoreError, TaskStatus, Tasks};

@@ -3,9 +3,10 @@
 use super::look::state;
 use super::{WHICH_POOLS, none};
 use crate::confirm::Confirm;
-use crate::output::count;
 use crate::target::Target;
 use anabranch::{TaskCondition, TaskFilter, TaskState, Tasks};
+use anabranch_terminal::output::count;
+use anabranch_terminal::say;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use std::process::ExitCode;

@@ -2,8 +2,8 @@
 
 use super::look::time;
 use super::{One, none};
-use crate::output;
 use anabranch::{TaskDetails, TaskState};
+use anabranch_terminal::output;
 use anyhow::Context;
 use clap::Args;
 use std::fmt::Display;

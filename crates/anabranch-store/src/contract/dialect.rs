@@ -3,7 +3,8 @@
 
 use super::Harness;
 use crate::database::{
-    ColumnType, Database, End, EqualTexts, Hint, Kinds, Statement, Uniqueness, quoted, quoted_part,
+    ColumnType, Database, End, EqualTexts, Given, Hint, Kinds, Statement, Uniqueness, quoted,
+    quoted_part,
 };
 use crate::{Log, Row, Value, params};
 use anabranch_core::{Slot, SlotSet};
@@ -61,8 +62,9 @@ async fn letters(log: &Log) -> (Arc<dyn Database>, String, Vec<Uuid>) {
     let given = (0..).zip(["a", "b", "c", "d"]).map(of_row).collect();
     let columns =
         [("id", ColumnType::Uuid), ("key", ColumnType::Text), ("slot", ColumnType::Integer)];
-    let insert = |from: &str| {
-        format!("INSERT INTO {table} (id, key, slot) SELECT t.id, t.key, t.slot FROM {from}")
+    let insert = |given: &Given| {
+        let [id, key, slot] = ["id", "key", "slot"].map(|name| given.column(name));
+        format!("INSERT INTO {table} (id, key, slot) SELECT {id}, {key}, {slot}{}", given.from(&[]))
     };
     let statements = dialect.for_rows(&columns, given, &insert);
     assert_eq!(statements.iter().map(|each| each.rows).sum::<u64>(), 4);
@@ -131,7 +133,14 @@ pub async fn tables_are_made_renamed_and_ordered(harness: &Harness) {
     let row = params![7, 0.5, "t", "k", true, id, json(), json()];
     let names: Vec<String> = (0..TYPES.len()).map(|n| format!("c{n}")).collect();
     let columns: Vec<(&str, ColumnType)> = names.iter().map(String::as_str).zip(TYPES).collect();
-    let insert = |from: &str| format!("INSERT INTO {other} SELECT t.* FROM {from}");
+    let insert = |given: &Given| {
+        let values: Vec<&str> = names.iter().map(|name| given.column(name)).collect();
+        format!(
+            "INSERT INTO {other} SELECT {}{}",
+            values.join(", "),
+            given.from(&["(SELECT 1) AS o"])
+        )
+    };
     for each in dialect.for_rows(&columns, vec![row], &insert) {
         run(&database, vec![Statement::fence(each.sql, each.values, each.rows)]).await;
     }

@@ -66,14 +66,14 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     /// would by itself; none where nothing is to be said.
     fn hint(&self, hint: Hint) -> Option<Statement>;
 
-    /// The statements that do something for each of some rows: `sql` is given what follows FROM, a table `t`
-    /// with these columns, and must use no other values. As few statements as the database can do it in, each
-    /// with the number of rows that it is for.
+    /// The statements that do something for each of some rows with these columns. `sql` learns how they are
+    /// named in it, and must use no other values. As few statements as the database can do it in, each with the
+    /// number of rows that it is for.
     fn for_rows(
         &self,
         columns: &[(&str, ColumnType)],
         rows: Vec<Vec<Value>>,
-        sql: &dyn Fn(&str) -> String,
+        sql: &dyn Fn(&Given) -> String,
     ) -> Vec<ForRows>;
 }
 
@@ -116,6 +116,35 @@ impl Hint {
     /// All there are.
     pub const ALL: [Self; 4] =
         [Self::QueueInOrder, Self::PageByKey, Self::RowsByKey, Self::LightCommit];
+}
+
+/// How the values of rows are named in a statement for them.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Where they come from, if that has to stand behind FROM.
+    pub from: Option<String>,
+    /// The names of columns, and what a statement writes for each.
+    pub columns: Vec<(String, String)>,
+}
+
+impl Given {
+    /// What a statement writes for a column.
+    ///
+    /// # Panics
+    /// If there is no such column.
+    #[must_use]
+    pub fn column(&self, name: &str) -> &str {
+        let found = self.columns.iter().find(|(of, _)| of == name);
+        &found.unwrap_or_else(|| panic!("`{name}` is no column of these rows")).1
+    }
+
+    /// The FROM of a statement that reads from these tables too; empty if there is nothing to read from.
+    #[must_use]
+    pub fn from(&self, others: &[&str]) -> String {
+        let all: Vec<&str> =
+            self.from.as_deref().into_iter().chain(others.iter().copied()).collect();
+        if all.is_empty() { String::new() } else { format!(" FROM {}", all.join(", ")) }
+    }
 }
 
 /// A statement for some rows.

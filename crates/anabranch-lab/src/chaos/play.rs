@@ -6,6 +6,7 @@ use super::ledger::Ledger;
 use super::load::Load;
 use super::pauses::{Incident, Window};
 use super::worker::{HOLDING, RUNNING};
+use anabranch_terminal::say;
 use anyhow::Context;
 use std::process::Command;
 use std::time::{Duration, Instant};

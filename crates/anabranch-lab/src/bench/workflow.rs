@@ -6,7 +6,6 @@ use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
 use super::workpool::{is_done, runs, until};
 use crate::percentiles::Percentiles;
-use crate::tasks::number;
 use anabranch::workflow::{ActionRun, Reactions, Workflow, WorkflowSet, Workflows};
 use anabranch::{Consumers, ReplicaSet, TaskState, Tasks};
 use clap::Args;
@@ -206,7 +205,7 @@ impl BenchWorkflow {
         }
         let counts = Tasks::counts(&own.log).await?;
         let ran = counts.iter().find(|pool| pool.pool == actions);
-        let ran = ran.map_or(0, |pool| number(pool, TaskState::Done));
+        let ran = ran.map_or(0, |pool| pool.count(TaskState::Done));
         anyhow::ensure!(ran == self.commands, "{ran} of {} actions have run", self.commands);
         Ok((reacted, acted))
     }

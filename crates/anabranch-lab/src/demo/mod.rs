@@ -15,9 +15,9 @@ mod orders;
 mod proof;
 pub(crate) mod worker;
 
-use crate::cut_short::unless_signalled;
-use crate::output;
 use anabranch::Log;
+use anabranch_terminal::cut_short::unless_signalled;
+use anabranch_terminal::output;
 use anyhow::Context;
 use clap::Args;
 use crew::Crew;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// the end the tables are read and checked: nothing lost, nothing twice, every order's events in their
 /// order. The exit code is 1 if that is not so.
 #[derive(Args)]
-pub(crate) struct Demo {
+pub struct Demo {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -48,7 +48,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Demo {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         let url = format!("sqlite:{}", directory.path().join("demo.db").display());
         let log = anabranch::connect(&url).await?;

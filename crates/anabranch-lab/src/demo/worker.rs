@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A worker of the demo: it stops when its standard input ends.
 #[derive(Args)]
-pub(crate) struct DemoWorker {
+pub struct DemoWorker {
     #[arg(long)]
     url: String,
     #[arg(long)]
@@ -17,7 +17,8 @@ pub(crate) struct DemoWorker {
 }
 
 impl DemoWorker {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         let log = anabranch::connect(&self.url).await?;
         let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name }).lanes(2);
         set.run_until(&log, told_to_stop()).await?;

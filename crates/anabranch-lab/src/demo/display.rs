@@ -1,5 +1,6 @@
 //! What is seen while the demo runs: a line that moves on a terminal, a line for each act elsewhere.
 
+use anabranch_terminal::{say, say_on};
 use std::io::IsTerminal;
 use std::time::Duration;
 

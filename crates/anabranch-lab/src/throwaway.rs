@@ -1,8 +1,8 @@
 //! Logs that a command makes for itself: they are removed however it ends.
 
 use crate::bench::bare::Bare;
-use crate::cut_short::signalled;
 use anabranch::{Log, Namespace, Options};
+use anabranch_terminal::cut_short::signalled;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 

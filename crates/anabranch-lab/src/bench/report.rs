@@ -1,7 +1,7 @@
 //! What a benchmark prints: a table, or one JSON object a line.
 
-use crate::output;
 use crate::percentiles::Percentiles;
+use anabranch_terminal::output;
 use serde::Serialize;
 
 /// One measured case.

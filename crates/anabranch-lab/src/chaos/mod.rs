@@ -25,10 +25,11 @@ pub(crate) mod proof;
 mod report;
 pub(crate) mod worker;
 
-use crate::cut_short::unless_signalled;
-use crate::output;
 use crate::throwaway::Throwaway;
 use anabranch::{Consumers, Log, Namespace, Query};
+use anabranch_terminal::cut_short::unless_signalled;
+use anabranch_terminal::output;
+use anabranch_terminal::say;
 use anyhow::Context;
 use clap::Args;
 use crew::Crew;
@@ -74,7 +75,7 @@ const GENERATIONS: usize = 1000;
 /// died: how many workers were taken for dead. unharmed: those of them to whom nothing was done; on a
 /// machine that stalls for a lease there are some.
 #[derive(Args)]
-pub(crate) struct Chaos {
+pub struct Chaos {
     /// The database: sqlite:FILE or postgres://USER:PASSWORD@HOST/DATABASE; without it a SQLite file
     /// of its own
     #[arg(long, env = "ANABRANCH_URL", hide_env_values = true)]
@@ -127,7 +128,8 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 impl Chaos {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         let file = || format!("sqlite:{}", directory.path().join("chaos.db").display());
         let url = self.url.clone().unwrap_or_else(file);

@@ -10,6 +10,7 @@ use anabranch::{
     Event, Expected, Log, NewEvent, Partition, Position, Projection, ReplicaSet, Result, StreamId,
     Tx,
 };
+use anabranch_terminal::say;
 use anyhow::Context;
 use clap::Args;
 use std::process::ExitCode;

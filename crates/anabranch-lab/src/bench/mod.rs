@@ -43,8 +43,9 @@ mod tasks_limit;
 mod workflow;
 mod workpool;
 
-use crate::cut_short::unless_unread;
 use crate::throwaway::Throwaway;
+use anabranch_terminal::cut_short::unless_unread;
+use anabranch_terminal::say;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -105,8 +106,15 @@ impl Measured {
     }
 }
 
+/// Measures how fast it is here, beside the bare driver on the same schema.
+#[derive(Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
 #[derive(Subcommand)]
-pub(crate) enum Bench {
+enum What {
     Log(log::BenchLog),
     Project(project::BenchProject),
     Latency(latency::BenchLatency),
@@ -121,17 +129,18 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::Log(bench) => bench.run().await,
-            Self::Project(bench) => bench.run().await,
-            Self::Latency(bench) => bench.run().await,
-            Self::Rescale(bench) => bench.run().await,
-            Self::Workpool(bench) => bench.run().await,
-            Self::Workflow(bench) => bench.run().await,
-            Self::Batch(bench) => bench.run().await,
-            Self::PoolWorker(worker) => worker.run().await,
-            Self::PartitionWorker(worker) => worker.run().await,
+    /// Runs the benchmark.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        match self.what {
+            What::Log(bench) => bench.run().await,
+            What::Project(bench) => bench.run().await,
+            What::Latency(bench) => bench.run().await,
+            What::Rescale(bench) => bench.run().await,
+            What::Workpool(bench) => bench.run().await,
+            What::Workflow(bench) => bench.run().await,
+            What::Batch(bench) => bench.run().await,
+            What::PoolWorker(worker) => worker.run().await,
+            What::PartitionWorker(worker) => worker.run().await,
         }
     }
 }

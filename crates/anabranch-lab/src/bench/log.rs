@@ -7,6 +7,7 @@ use super::report::{self, Case, Rates};
 use super::{Measured, Side};
 use crate::throwaway::Throwaway;
 use anabranch::{Expected, Position, Query, StreamId};
+use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// Why it was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CutShort {
+pub enum CutShort {
     /// SIGINT, as by Ctrl-C.
     Interrupted,
     /// SIGTERM.
@@ -19,7 +19,7 @@ pub(crate) enum CutShort {
 
 impl CutShort {
     /// As a shell reports processes that signals ended; a reader that has seen enough is no failure.
-    pub(crate) fn code(&self) -> ExitCode {
+    pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Interrupted => 130,
             Self::Terminated => 143,
@@ -41,7 +41,7 @@ impl fmt::Display for CutShort {
 impl std::error::Error for CutShort {}
 
 /// Runs it until it ends or a signal comes.
-pub(crate) async fn unless_signalled<T>(
+pub async fn unless_signalled<T>(
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<T> {
     // First the signal: it may be why the work fails, since the workers of a terminal get it too.
@@ -53,9 +53,7 @@ pub(crate) async fn unless_signalled<T>(
 }
 
 /// The same for work of which only the figures matter: it ends with their reader.
-pub(crate) async fn unless_unread<T>(
-    work: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<T> {
+pub async fn unless_unread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     unless_signalled(async {
         tokio::select! {
             done = work => done,
@@ -65,8 +63,9 @@ pub(crate) async fn unless_unread<T>(
     .await
 }
 
+/// Resolves when a signal says that it is to end.
 #[cfg(unix)]
-pub(crate) async fn signalled() -> CutShort {
+pub async fn signalled() -> CutShort {
     use tokio::signal::unix::{SignalKind, signal};
     let listen = |kind| signal(kind).ok();
     let both = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
@@ -80,8 +79,9 @@ pub(crate) async fn signalled() -> CutShort {
     }
 }
 
+/// Resolves when a signal says that it is to end.
 #[cfg(not(unix))]
-pub(crate) async fn signalled() -> CutShort {
+pub async fn signalled() -> CutShort {
     match tokio::signal::ctrl_c().await {
         Ok(()) => CutShort::Interrupted,
         Err(_) => std::future::pending().await,

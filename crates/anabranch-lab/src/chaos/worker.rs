@@ -1,11 +1,12 @@
 //! What one worker process runs: a projection that keeps the ledger.
 
 use super::ledger::Statements;
-use crate::output;
 use crate::throwaway;
 use crate::worker_process;
 use anabranch::prelude::*;
 use anabranch::{HandlerError, HashRule, Namespace, Value};
+use anabranch_terminal::output;
+use anabranch_terminal::say;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
@@ -30,7 +31,7 @@ const MOMENT: Duration = Duration::from_millis(5);
 
 /// A worker that keeps the ledger; it stops when its standard input ends, or on SIGTERM
 #[derive(Args)]
-pub(crate) struct ChaosWorker {
+pub struct ChaosWorker {
     /// The database; from the environment, since others can see arguments
     #[arg(long, env = "ANABRANCH_URL", hide_env_values = true)]
     url: String,
@@ -103,7 +104,8 @@ impl Work {
 }
 
 impl ChaosWorker {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
         let namespace = Namespace::new(self.namespace)?;
         let log = throwaway::connect(&self.url, &namespace, false).await?;
         let mut set = ReplicaSet::new("chaos").lanes(self.work.lanes);

@@ -1,7 +1,6 @@
 //! What commands print on standard output: lines, JSON lines and plain tables; and what they say on
 //! standard error. Neither need have a reader: `println!` and `eprintln!` panic without one.
 
-use anabranch::Event;
 use anyhow::Context;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -10,6 +9,7 @@ use std::io::{ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says a line on standard error.
+#[macro_export]
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::output::say(format_args!("{}\n", format_args!($($text)*)))
@@ -17,6 +17,7 @@ macro_rules! say {
 }
 
 /// Says the beginning of a line.
+#[macro_export]
 macro_rules! say_on {
     ($($text:tt)*) => {
         $crate::output::say(format_args!($($text)*))
@@ -24,7 +25,7 @@ macro_rules! say_on {
 }
 
 /// What [`say!`] does; in one piece, since several processes may share a terminal.
-pub(crate) fn say(text: Arguments<'_>) {
+pub fn say(text: Arguments<'_>) {
     let _ = std::io::stderr().write_all(text.to_string().as_bytes());
 }
 
@@ -32,13 +33,13 @@ pub(crate) fn say(text: Arguments<'_>) {
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line.
-pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
+pub fn line(text: impl Display) -> anyhow::Result<()> {
     print(format_args!("{text}\n"))
 }
 
 /// Prints text as it is. A reader that is gone, as `head` is once it has seen enough, is no error: what
 /// a command does is finished, and its exit code says how that went.
-pub(crate) fn print(text: Arguments<'_>) -> anyhow::Result<()> {
+pub fn print(text: Arguments<'_>) -> anyhow::Result<()> {
     if is_closed() {
         return Ok(());
     }
@@ -54,20 +55,17 @@ pub(crate) fn print(text: Arguments<'_>) -> anyhow::Result<()> {
 
 /// What was printed of work that is done: where that could not be written, the error says what was done, so that
 /// nobody repeats it.
-pub(crate) fn of_work(
-    printed: anyhow::Result<()>,
-    done: impl FnOnce() -> String,
-) -> anyhow::Result<()> {
+pub fn of_work(printed: anyhow::Result<()>, done: impl FnOnce() -> String) -> anyhow::Result<()> {
     printed.map_err(|error| anyhow::anyhow!("{error:#}; {}", done()))
 }
 
 /// Whether nobody reads what is printed any more, so that a command which only prints may end.
-pub(crate) fn is_closed() -> bool {
+pub fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }
 
 /// Resolves when the reader goes away, though nothing is printed meanwhile.
-pub(crate) async fn closed() {
+pub async fn closed() {
     #[cfg(unix)]
     {
         use std::os::fd::AsFd;
@@ -86,33 +84,24 @@ pub(crate) async fn closed() {
 }
 
 /// Prints one JSON object as a line.
-pub(crate) fn json(object: &impl Serialize) -> anyhow::Result<()> {
+pub fn json(object: &impl Serialize) -> anyhow::Result<()> {
     line(serde_json::to_string(object)?)
 }
 
 /// A time of the database, as all commands print it.
-pub(crate) fn time(micros: i64) -> String {
+pub fn time(micros: i64) -> String {
     let time = Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
     format!("{time:.3}")
 }
 
-/// An event on one line.
-pub(crate) fn event(event: &Event) -> String {
-    let (position, time) = (event.position(), event.recorded_at());
-    let (category, stream, version) = (event.category(), event.stream_id(), event.version());
-    let tags: String = event.tags().map(|tag| format!(" #{tag}")).collect();
-    let (name, data) = (event.event_type(), event.data_json());
-    format!("{position:>8}  {time:.3}  {category}:{stream}@{version}  {name} {data}{tags}")
-}
-
 /// A count and its noun: `1 key`, `2 keys`.
-pub(crate) fn count(number: u64, noun: &str) -> String {
+pub fn count(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{plural}")
 }
 
 /// Rows in aligned columns.
-pub(crate) struct Table<const COLUMNS: usize> {
+pub struct Table<const COLUMNS: usize> {
     rows: Vec<[String; COLUMNS]>,
     right: [bool; COLUMNS],
 }
@@ -120,18 +109,19 @@ pub(crate) struct Table<const COLUMNS: usize> {
 impl<const COLUMNS: usize> Table<COLUMNS> {
     /// An empty table with these headings; a column whose heading begins with `>` is aligned to the
     /// right, as numbers are.
-    pub(crate) fn new(headings: [&str; COLUMNS]) -> Self {
+    pub fn new(headings: [&str; COLUMNS]) -> Self {
         let right = headings.map(|heading| heading.starts_with('>'));
         let headings = headings.map(|heading| heading.trim_start_matches('>').to_owned());
         Self { rows: vec![headings], right }
     }
 
     /// Adds a row. Text of others stays on its line.
-    pub(crate) fn row(&mut self, cells: [String; COLUMNS]) {
+    pub fn row(&mut self, cells: [String; COLUMNS]) {
         self.rows.push(cells.map(|cell| cell.replace(char::is_control, " ")));
     }
 
-    pub(crate) fn print(&self) -> anyhow::Result<()> {
+    /// Prints it.
+    pub fn print(&self) -> anyhow::Result<()> {
         line(self.text())
     }
 

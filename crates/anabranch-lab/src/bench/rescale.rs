@@ -11,6 +11,7 @@ use crate::chaos::load;
 use crate::chaos::worker::{RUNNING, Work};
 use crate::percentiles::Percentiles;
 use anabranch::{Append, Expected, HashRule, NewEvent, SLOTS};
+use anabranch_terminal::say;
 use clap::Args;
 use std::collections::{BTreeMap, HashSet};
 use std::process::ExitCode;

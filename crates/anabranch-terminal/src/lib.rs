@@ -1,0 +1,15 @@
+//! How the commands of Anabranch speak: what they print and say, tables, signals, readers that go away.
+//!
+//! Standard output is data, standard error is everything else.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`output`] | lines, JSON lines and tables |
+//! | [`cut_short`] | signals, and readers that go away |
+
+#![warn(clippy::print_stderr)]
+
+#[macro_use]
+pub mod output;
+
+pub mod cut_short;
