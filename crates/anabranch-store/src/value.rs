@@ -208,7 +208,7 @@ impl FromIterator<Value> for Value {
     }
 }
 
-/// What [`params!`] takes: whatever a [`Value`] can be made of. Implement `From<YourType> for Value`.
+/// What [`params!`](crate::params) takes: whatever a [`Value`] can be made of. Implement `From<YourType> for Value`.
 ///
 /// ```
 /// use anabranch_store::{Value, params, value::IntoValue};
