@@ -1,5 +1,5 @@
-//! The pool that delivers commands. A command's id is that of its task, so it is carried out once,
-//! however often it is delivered.
+//! The pool that delivers commands. A command's id is that of its task (of the first one, if it was put off), so it
+//! is carried out once, however often it is delivered.
 
 use super::command_pool;
 use super::job::{Job, task_id, timer_key};
@@ -11,6 +11,7 @@ use anabranch_runtime::{HandlerError, Result};
 use anabranch_workpool::{OutsidePool, PoolSettings, Run, Task};
 use jiff::Timestamp;
 use serde::Serialize;
+use uuid::Uuid;
 
 /// Delivering is tried for some minutes: what stands in its way is the database, or a pause that the
 /// pool has not heard of yet.
@@ -59,11 +60,12 @@ impl<W: Workflow> Commands<W> {
             run.then(&self.name, later);
             return Ok(Delivered::PutOff);
         }
-        self.deliver(task, serde_json::from_value(command)?).await
+        let id = PutOff::command_id(put_off, task.id());
+        self.deliver(id, task, serde_json::from_value(command)?).await
     }
 
-    async fn deliver(&self, task: &Task, command: W::Command) -> Result<Delivered> {
-        match self.workflows.send_as(task.id(), task.key(), command).await {
+    async fn deliver(&self, id: Uuid, task: &Task, command: W::Command) -> Result<Delivered> {
+        match self.workflows.send_as(id, task.key(), command).await {
             Ok(sent) => Ok(Delivered::Done { events: sent.events, version: sent.version }),
             Err(SendError::Rejected(rejection)) => {
                 let (workflow, id) = (self.workflows.workflow().name(), task.key());
@@ -104,7 +106,7 @@ impl<W: Workflow> OutsidePool for Commands<W> {
                 if let Some(next) = schedules::next(&schedule, now) {
                     run.then(&self.name, next.with_id(task_id(task.id(), 0)));
                 }
-                self.deliver(task, schedule.into_command()).await
+                self.deliver(task.id(), task, schedule.into_command()).await
             }
         }
     }

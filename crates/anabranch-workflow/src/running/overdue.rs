@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
+use uuid::Uuid;
 
 /// While somebody runs, a timer is found sooner than this after its time.
 const LATE: Duration = Duration::from_secs(2);
@@ -37,6 +38,10 @@ const SECONDS: [(usize, i64); 3] = [(1000, 16), (100, 4), (0, 1)];
 /// What a timer knows that was put off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PutOff {
+    /// The id of its command: that of the task that was put off first. So it is carried out once, though a worker
+    /// that died, or that stood still, has delivered it by another task. One of the last version has none.
+    #[serde(default)]
+    command_id: Option<Uuid>,
     /// When it was first seen, by the database's clock: what comes later is not before it.
     seen: Timestamp,
     /// How long it waits at the most, if nothing moves.
@@ -84,9 +89,15 @@ enum Turn {
 }
 
 impl PutOff {
-    fn new(seen: Timestamp, wait: Duration) -> Self {
+    fn new(task: Uuid, seen: Timestamp, wait: Duration) -> Self {
         let wait_ms = wait.clamp(WAIT.0, WAIT.1).as_millis() as u64;
-        Self { seen, until: seen, is_behind: false, wait_ms, ahead: None }
+        let command_id = Some(task);
+        Self { command_id, seen, until: seen, is_behind: false, wait_ms, ahead: None }
+    }
+
+    /// The id of the command that a task delivers.
+    pub(super) fn command_id(put_off: Option<Self>, task: Uuid) -> Uuid {
+        put_off.and_then(|put_off| put_off.command_id).unwrap_or(task)
     }
 
     /// Its time begins anew when the line has moved.
@@ -178,7 +189,7 @@ impl Overdue {
         let put_off = put_off.unwrap_or_else(|| {
             let (set, due) = (details.status.enqueued_at, details.status.run_at);
             let wait = due.and_then(|due| Duration::try_from(due.duration_since(set)).ok());
-            PutOff::new(actions.now, wait.unwrap_or_default())
+            PutOff::new(task.id(), actions.now, wait.unwrap_or_default())
         });
         let put_off = match actions.untried {
             0 => put_off,
@@ -218,7 +229,7 @@ mod tests {
 
     #[test]
     fn it_lets_the_first_attempt_and_its_outcome_go_first_and_waits_for_no_more() {
-        let put_off = PutOff::new(time(100), Duration::from_secs(60));
+        let put_off = PutOff::new(Uuid::nil(), time(100), Duration::from_secs(60));
         let put_off = put_off.looked(Ahead::of(None, &[]), time(100));
         let at = |second| Turn::At(time(second));
         assert_eq!(put_off.turn(&ready(1, 1, 100), &ready(0, 0, 100)), at(101));
@@ -238,7 +249,7 @@ mod tests {
         let looked = |put_off: PutOff, line: &[i64], second| {
             put_off.looked(Ahead::of(Some(7), line), time(second))
         };
-        let put_off = PutOff::new(time(0), Duration::ZERO);
+        let put_off = PutOff::new(Uuid::nil(), time(0), Duration::ZERO);
         let put_off = looked(put_off, &[2, 4, 7, 8], 0);
         assert_eq!(put_off.until, time(600));
         // Nothing has moved; what is behind it does not count.
@@ -252,12 +263,13 @@ mod tests {
             (time(610), Turn::Now)
         );
         // Far behind, the end of what is looked at moves.
-        let far = looked(PutOff::new(time(0), Duration::ZERO), &[1, 2, 3], 0);
+        let far = looked(PutOff::new(Uuid::nil(), time(0), Duration::ZERO), &[1, 2, 3], 0);
         assert_eq!(looked(far, &[1, 3, 4], 500).until, time(1100));
         // Far behind it looks seldom.
         let many: Vec<i64> = (-1000..0).collect();
         for (before, second) in [(5, 101), (100, 104), (1000, 112)] {
-            let far = looked(PutOff::new(time(100), Duration::ZERO), &many[..before], 100);
+            let far =
+                looked(PutOff::new(Uuid::nil(), time(100), Duration::ZERO), &many[..before], 100);
             assert_eq!(far.turn(&ready(1, 1, 100), &ready(0, 0, 100)), Turn::At(time(second)));
         }
         // Not for ever, though one goes now and then.

@@ -58,7 +58,7 @@ async fn an_event_that_one_partition_has_set_aside_is_counted_once(db: Db) {
     let set = ReplicaSet::new("s").projection(fails);
     let worker = start(&log, set.partition(FixedPartition::new(0, 2).unwrap()));
     let now = until("keys that are set aside", async || {
-        let now = status(&log, "orders").await;
+        let now = Consumers::of(&log).status("orders").await.ok()?;
         let is_done = |cursor: &CursorStatus| cursor.position == now.head;
         (now.retrying_events > 0 && now.cursors.iter().any(is_done)).then_some(now)
     })

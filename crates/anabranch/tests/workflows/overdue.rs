@@ -16,6 +16,8 @@ on_both!(
     an_action_that_waits_behind_others_comes_before_its_timer,
     an_action_that_was_tried_holds_up_no_timer,
     a_timer_that_is_cancelled_while_it_waits_never_fires,
+    a_timer_that_was_delivered_before_a_crash_comes_once,
+    a_timer_that_is_delivered_late_by_a_zombie_comes_once,
 );
 
 /// Orders whose timers came due while nobody ran. `stops` are the pools that did nothing before that, and `ready`
@@ -145,6 +147,59 @@ async fn an_action_that_was_tried_holds_up_no_timer(db: Db) {
     let actions = Tasks::of(&log, "shop.actions").list(TaskState::Ready, 9).await.unwrap();
     assert_eq!((actions.len(), actions[0].attempts), (1, 1));
     worker.stop().await;
+}
+
+/// Its command is in the log, and its task has not ended: the worker died in between. Put off, it must not come again
+/// under another id.
+async fn a_timer_that_was_delivered_before_a_crash_comes_once(db: Db) {
+    let log = db.log().await;
+    let shop = Workflows::new(&log, Shop::new("shop"));
+    outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    let commands = Tasks::of(&log, "shop.commands");
+    let timer = until("the timer", async || {
+        let waiting = [TaskState::Scheduled, TaskState::Ready];
+        let mut tasks = Vec::new();
+        for state in waiting {
+            tasks.extend(commands.list(state, 9).await.unwrap());
+        }
+        tasks.into_iter().find(|task| task.run_at.is_some())
+    })
+    .await;
+    shop.send_as(timer.id, "a", Command::Note("too late".to_owned())).await.unwrap();
+    let worker = start(&log, set(&shop));
+    comes_once(&shop, &commands).await;
+    worker.stop().await;
+}
+
+/// A worker stands still before it delivers the command, and does so when another one has put the timer off.
+async fn a_timer_that_is_delivered_late_by_a_zombie_comes_once(db: Db) {
+    let log = db.log().await;
+    let (shop, gate) = gated();
+    let shop = Workflows::new(&log, shop);
+    outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
+    let commands = Tasks::of(&log, "shop.commands");
+    let worker = start(&log, set(&shop));
+    until_put_off(&commands).await;
+    let done = commands.list(TaskState::Done, 99).await.unwrap();
+    let first = done.iter().filter(|task| task.result == Some("put_off".into()));
+    let first = first.min_by_key(|task| task.enqueued_at).unwrap().id;
+    shop.send_as(first, "a", Command::Note("too late".to_owned())).await.unwrap();
+    gate.store(true, Ordering::SeqCst);
+    comes_once(&shop, &commands).await;
+    worker.stop().await;
+}
+
+async fn comes_once(shop: &Workflows<Shop>, commands: &Tasks) {
+    until("all is done", async || {
+        let mut open = commands.list(TaskState::Ready, 9).await.unwrap().len();
+        open += commands.list(TaskState::Scheduled, 9).await.unwrap().len();
+        let done = shown(shop, "a").await;
+        (open == 0 && done.contains(&"did letter".to_owned())).then_some(())
+    })
+    .await;
+    let mut all = shown(shop, "a").await;
+    all.sort();
+    assert_eq!(all, ["did letter", "placed", "thanks a", "too late"], "once");
 }
 
 async fn a_timer_that_is_cancelled_while_it_waits_never_fires(db: Db) {
