@@ -1,7 +1,7 @@
 //! How far each partition is, and what going to another number of them moves: nothing but owners.
 
 use crate::on_both;
-use crate::support::{Db, fill, start, status, until};
+use crate::support::{Db, fill, start, until};
 use anabranch::prelude::*;
 use anabranch::{Consumers, CursorStatus, FixedPartition, HandlerError, Import, Owner};
 
