@@ -146,6 +146,13 @@ impl Tuning {
         first.saturating_mul(1 << tries.min(20)).min(longest)
     }
 
+    /// How long a try of an outage is its worker's, who says again with its heartbeats that it lasts: so the next
+    /// one is not due before some of these.
+    pub(crate) fn hold_for(&self, tries: i64) -> Duration {
+        let pause = self.pause_after(u32::try_from(tries).unwrap_or(u32::MAX));
+        pause.max(self.heartbeat_interval() * 3)
+    }
+
     pub(crate) fn heartbeat_interval(&self) -> Duration {
         self.heartbeat.unwrap_or(self.lease / BEATS)
     }

@@ -117,8 +117,7 @@ impl Tables {
         self.commit(vec![Statement::new(update, values)]).await.map(drop)
     }
 
-    /// The try that was taken as this one was in vain: what it said, and how long the next one is to wait at
-    /// least.
+    /// The try that was taken as this one was in vain: what it said, and how long the next one is to wait.
     pub(crate) async fn probed_in_vain(
         &self,
         consumer: &str,
@@ -126,9 +125,7 @@ impl Tables {
         (reason, wait): (&str, Duration),
     ) -> Result<(), StoreError> {
         let update = format!(
-            "UPDATE {} SET outage = $2, \
-             probe_us = CASE WHEN probe_us < {now} + $4 THEN {now} + $4 ELSE probe_us END \
-             WHERE name = $1 AND outage IS NOT NULL AND probes = $3",
+            "UPDATE {} SET outage = $2, probe_us = {now} + $4 WHERE name = $1 AND outage IS NOT NULL AND probes = $3",
             self.consumers,
             now = self.now
         );

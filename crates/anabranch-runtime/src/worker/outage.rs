@@ -258,12 +258,12 @@ impl Keeper {
             outage.trying = None;
             return Ok(());
         }
-        let pause = tuning.pause_after(u32::try_from(probes).unwrap_or(u32::MAX));
-        if outage.due > Instant::now() + pause / 2 {
+        let hold = tuning.hold_for(probes);
+        if outage.due > Instant::now() + hold / 2 {
             return Ok(());
         }
-        match self.tables.keep_probe(&name, probes, pause).await {
-            Ok(()) => outage.due = Instant::now() + pause,
+        match self.tables.keep_probe(&name, probes, hold).await {
+            Ok(()) => outage.due = Instant::now() + hold,
             Err(error) if error.is_worth_waiting() => {}
             Err(error) => return self.is_broken(number, error.into()),
         }
@@ -305,11 +305,11 @@ impl Keeper {
         if Instant::now() < at_once.unwrap_or(due + patience) {
             return Ok(());
         }
-        let pause = self.plan.tuning.pause_after(u32::try_from(probes + 1).unwrap_or(u32::MAX));
-        let taken = self.tables.take_probe(&name, probes, pause, at_once.is_some()).await;
+        let hold = self.plan.tuning.hold_for(probes + 1);
+        let taken = self.tables.take_probe(&name, probes, hold, at_once.is_some()).await;
         let running = &mut self.running[number];
         let Some(Trouble::Outage(outage)) = &mut running.trouble else { return Ok(()) };
-        outage.due = Instant::now() + pause;
+        outage.due = Instant::now() + hold;
         match taken {
             Ok(true) => {
                 outage.probes = probes + 1;
@@ -359,20 +359,21 @@ impl Keeper {
         if !matches!(probed, Probed::Over) {
             outage.at_once = None;
         }
+        let probes = tried.map_or(outage.probes, |tried| tried.probes);
+        let pause = self.plan.tuning.pause_after(u32::try_from(probes).unwrap_or(u32::MAX));
         match probed {
-            Probed::Over => Ok(()),
-            Probed::Nothing if !is_owner => Ok(()),
+            Probed::Over => self.next_after(number, probes, pause).await,
+            Probed::Nothing if !is_owner => self.next_after(number, probes, pause).await,
             Probed::Worked | Probed::Nothing => {
                 outage.is_over = true;
                 self.end_outage(number).await
             }
             Probed::Failed(Halt { error, patience, .. }) => {
                 tracing::warn!(consumer = name, %error, ?patience, "tried one event in vain");
-                let (patience, probes) =
-                    (asked(patience), tried.map_or(outage.probes, |tried| tried.probes));
+                let wait = asked(patience).max(pause);
                 outage.reason = error.reason();
-                outage.due = outage.due.max(Instant::now() + patience);
-                let said = (outage.reason.as_str(), patience);
+                outage.due = Instant::now() + wait;
+                let said = (outage.reason.as_str(), wait);
                 match self.tables.probed_in_vain(&name, probes, said).await {
                     Ok(()) => self.running[number].written = Instant::now(),
                     Err(error) => {
@@ -381,6 +382,26 @@ impl Keeper {
                 }
                 Ok(())
             }
+        }
+    }
+
+    /// A try is over that says nothing: the next one need not wait for as long as it might have lasted.
+    async fn next_after(
+        &mut self,
+        number: usize,
+        probes: i64,
+        pause: Duration,
+    ) -> Result<(), RunError> {
+        let name = self.running[number].consumer.name.clone();
+        match self.tables.keep_probe(&name, probes, pause).await {
+            Ok(()) => {
+                if let Some(Trouble::Outage(outage)) = &mut self.running[number].trouble {
+                    outage.due = Instant::now() + pause;
+                }
+                Ok(())
+            }
+            Err(error) if error.is_worth_waiting() => Ok(()),
+            Err(error) => self.is_broken(number, error.into()),
         }
     }
 
