@@ -3,7 +3,7 @@
 #[path = "start.rs"]
 mod start;
 
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::{FixedPartition, HandlerError, Progress};
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ impl Projection for OrderTotals {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let line: Line = event.data()?;
         tx.execute(
             "INSERT INTO order_totals (id, events, cents) VALUES ($1, 1, $2) \
@@ -114,7 +114,7 @@ impl Projection for OrderTotals {
         Ok(())
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let table = match tx.dialect().name() {
             // STRICT, or SQLite takes text for a number.
             "sqlite" => {
@@ -129,7 +129,7 @@ impl Projection for OrderTotals {
         tx.execute(table, vec![]).await
     }
 
-    async fn reset(&self, to: Position, tx: &mut Tx<'_>) -> Result<()> {
+    async fn reset(&self, to: Position, tx: &mut Tx) -> HandlerResult {
         if to > Position::START {
             return Err(HandlerError::new("sums begin with the first event: use --from-start"));
         }

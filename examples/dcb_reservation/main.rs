@@ -14,8 +14,9 @@ mod seats;
 #[path = "../start.rs"]
 mod start;
 
+use anabranch::Retry;
 use anabranch::prelude::*;
-use anabranch::{DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbFailure, DcbOutcome, Retry};
+use anabranch::workpool::{DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbFailure, DcbOutcome};
 use seats::{MOST, ROYAL_BOX, Reserve, Reserved, Seats, seat};
 use start::{Outcome, connect, report, url_or};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! The decision: a seat is reserved once, and nobody has more than four of a show.
 
+use anabranch::partitioning::ScopeKey;
 use anabranch::prelude::*;
-use anabranch::{DcbError, DcbHandler, ScopeKey};
+use anabranch::workpool::{DcbError, DcbHandler};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

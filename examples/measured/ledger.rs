@@ -15,7 +15,7 @@ impl Projection for Ledger {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let name = self.0;
         let count = format!(
             "INSERT INTO {name}_counts (id, events) VALUES ($1, 1) \
@@ -40,7 +40,7 @@ impl Projection for Ledger {
         tx.execute(row, values).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let name = self.0;
         let counts = format!(
             "CREATE TABLE IF NOT EXISTS {name}_counts (id TEXT PRIMARY KEY, events BIGINT NOT NULL)"

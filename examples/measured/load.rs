@@ -1,6 +1,7 @@
 //! A steady stream of orders.
 
 use super::Outcome;
+use anabranch::AppendError;
 use anabranch::prelude::*;
 use serde_json::json;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub struct Load {
     /// The end of the log when it began: what comes after is its own.
     pub after: Position,
     stop: Arc<AtomicBool>,
-    task: JoinHandle<std::result::Result<(), AppendError>>,
+    task: JoinHandle<Result<(), AppendError>>,
 }
 
 impl Load {

@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::ledger::Ledger;
 use super::text::{grouped, millis};
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;

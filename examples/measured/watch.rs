@@ -3,7 +3,8 @@
 use super::Outcome;
 use super::ledger::Ledger;
 use super::proof::Rows;
-use anabranch::{Consumers, Log, Owner, Position};
+use anabranch::operate::{Consumers, Owner};
+use anabranch::{Log, Position};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ pub async fn settled(log: &Log, set: &str, consumer: &str, pids: &[u32]) -> Outc
 }
 
 async fn owners(log: &Log, set: &str, consumer: &str, pids: &[u32]) -> Outcome<Option<Owners>> {
-    let consumers = Consumers::of(log);
+    let consumers = Consumers::new(log);
     let mut actual: BTreeMap<String, Share> = BTreeMap::new();
     for cursor in consumers.status(consumer).await?.cursors {
         let Owner::Worker(worker) = cursor.owner else { return Ok(None) };
@@ -90,7 +91,7 @@ pub struct Since {
 pub async fn caught_up(log: &Log, consumer: &str) -> Outcome<()> {
     let started = Instant::now();
     loop {
-        let status = Consumers::of(log).status(consumer).await?;
+        let status = Consumers::new(log).status(consumer).await?;
         if status.lag == 0 {
             return Ok(());
         }
@@ -104,7 +105,7 @@ pub async fn caught_up(log: &Log, consumer: &str) -> Outcome<()> {
 /// Prints why slots moved, and when, and how many each worker had from then on.
 pub async fn generations(log: &Log, sets: &[&str], since_us: i64) -> Outcome<()> {
     println!("\ngenerations");
-    let mut all = Consumers::of(log).generations(None, 100).await?;
+    let mut all = Consumers::new(log).generations(None, 100).await?;
     all.retain(|it| it.at_us >= since_us && sets.contains(&it.replica_set.as_str()));
     for it in all.iter().rev() {
         let seconds = (it.at_us - since_us) as f64 / 1e6;

@@ -13,8 +13,9 @@
 #[path = "../measured/mod.rs"]
 mod measured;
 
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Retry, RunError};
+use anabranch::{Failure, HandlerError, Retry, RunError};
 use measured::crew::{ATTACHED, Crew, told_to_leave};
 use measured::ledger::{Ledger, now_us};
 use measured::load::Load;
@@ -84,14 +85,14 @@ impl Projection for Analytics {
         Settings::default().retry(Retry::never().then(Failure::Stop))
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         if self.broken.load(Ordering::Relaxed) {
             return Err(HandlerError::new("the warehouse is full"));
         }
         self.ledger.handle(event, tx).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         self.ledger.set_up(tx).await
     }
 }
@@ -192,12 +193,12 @@ impl Stage<'_> {
     }
 
     async fn generation(&self, set: &str) -> Outcome<i64> {
-        let last = Consumers::of(self.log).generations(Some(set), 1).await?;
+        let last = Consumers::new(self.log).generations(Some(set), 1).await?;
         Ok(last.first().map_or(0, |generation| generation.generation))
     }
 
     async fn lag(&self, consumer: &str) -> Outcome<usize> {
-        Ok(Consumers::of(self.log).status(consumer).await?.lag as usize)
+        Ok(Consumers::new(self.log).status(consumer).await?.lag as usize)
     }
 
     async fn finish(self) -> Outcome<Vec<Phase>> {
@@ -210,7 +211,7 @@ impl Stage<'_> {
 /// A replica set that runs in this process, until it is stopped or fails.
 struct Here {
     stop: oneshot::Sender<()>,
-    task: JoinHandle<std::result::Result<(), RunError>>,
+    task: JoinHandle<Result<(), RunError>>,
 }
 
 impl Here {

@@ -4,6 +4,7 @@ use super::Outcome;
 use super::order::{Command, Orders, Transfer};
 use super::story::Story;
 use anabranch::prelude::*;
+use anabranch::workflow::Workflows;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -19,8 +19,13 @@ mod proof;
 mod shop;
 mod story;
 
+use anabranch::partitioning::SLOTS;
 use anabranch::prelude::*;
-use anabranch::{FixedPartition, Progress, SLOTS, TaskState};
+use anabranch::workflow::Workflow;
+use anabranch::workflow::Workflows;
+use anabranch::workpool::TaskState;
+use anabranch::workpool::Tasks;
+use anabranch::{FixedPartition, Progress};
 use customers::Customers;
 use measured::crew::{ATTACHED, Crew, told_to_leave};
 use measured::ledger::now_us;
@@ -143,7 +148,7 @@ async fn prove(log: &Log, outside: &Outside) -> Outcome<()> {
     let proof = Proof::when_all_is_done(log, outside).await?;
     println!("\nverified from the tables:\n{}", proof.check()?);
     for schedule in Shop.schedules() {
-        let waiting = Tasks::of(log, "shop.commands").list(TaskState::Scheduled, 10).await?;
+        let waiting = Tasks::new(log, "shop.commands").list(TaskState::Scheduled, 10).await?;
         let next = waiting.first().and_then(|task| task.run_at);
         let next = next.map_or_else(|| "no worker has seen it yet".to_owned(), |it| it.to_string());
         println!("schedule {} ({}): next at {next}", schedule.name(), schedule.cron());

@@ -3,6 +3,7 @@
 use super::outside::{Charge, Outside};
 use super::shop::{self, Shop};
 use anabranch::prelude::*;
+use anabranch::workflow::{ActionRun, GaveUp, Reactions, Workflow};
 use anabranch::{HandlerError, Retry};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -214,7 +215,7 @@ impl Workflow for Orders {
         }
     }
 
-    async fn act(&self, action: &Action, run: &mut ActionRun<'_>) -> Result<Vec<Command>> {
+    async fn act(&self, action: &Action, run: &mut ActionRun<'_>) -> HandlerResult<Vec<Command>> {
         let nobody = || HandlerError::new("there is nobody outside to call");
         let outside = self.outside.as_ref().ok_or_else(nobody)?;
         // The same key however often this runs: whoever is called can tell.
@@ -255,7 +256,7 @@ impl Workflow for Orders {
         Some(Scope::types(["TransferReceived"]))
     }
 
-    fn hear(&self, event: &Event) -> Result<Vec<(String, Command)>> {
+    fn hear(&self, event: &Event) -> HandlerResult<Vec<(String, Command)>> {
         let Transfer { order, cents } = event.data()?;
         Ok(vec![(order, Command::PaymentArrived { cents })])
     }

@@ -6,7 +6,7 @@
 
 use super::Outcome;
 use super::story::Story;
-use anabranch::database::{Answer, Database, End, Failed, Statement};
+use anabranch::backend::database::{Answer, Database, End, Failed, Statement};
 use anabranch::prelude::*;
 use anabranch::{HandlerError, Value};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Outside {
     }
 
     /// Takes money, or says why not.
-    pub async fn charge(&self, key: &str, order: &str, cents: u64) -> Result<Charge> {
+    pub async fn charge(&self, key: &str, order: &str, cents: u64) -> HandlerResult<Charge> {
         let calls = self.call(key, "charge", order).await?;
         match Story::of(order) {
             Story::Flaky if calls <= BAD_DAYS => {
@@ -64,13 +64,13 @@ impl Outside {
     }
 
     /// Gives money back.
-    pub async fn refund(&self, key: &str, order: &str, cents: u64) -> Result<()> {
+    pub async fn refund(&self, key: &str, order: &str, cents: u64) -> HandlerResult {
         self.call(key, "refund", order).await?;
         self.once(key, "refund", order, cents).await
     }
 
     /// Sends a parcel, and answers its number.
-    pub async fn ship(&self, key: &str, order: &str) -> Result<String> {
+    pub async fn ship(&self, key: &str, order: &str) -> HandlerResult<String> {
         self.call(key, "parcel", order).await?;
         if Story::of(order) == Story::NoAddress {
             return Err(HandlerError::for_good("nobody lives there"));
@@ -79,13 +79,13 @@ impl Outside {
         Ok(format!("parcel-{order}"))
     }
 
-    pub async fn send_reminder(&self, key: &str, order: &str) -> Result<()> {
+    pub async fn send_reminder(&self, key: &str, order: &str) -> HandlerResult {
         self.call(key, "reminder", order).await?;
         self.once(key, "reminder", order, 0).await
     }
 
     /// Writes a call down, by the database's clock. Answers how often this key has called by now.
-    async fn call(&self, key: &str, kind: &str, order: &str) -> Result<usize> {
+    async fn call(&self, key: &str, kind: &str, order: &str) -> HandlerResult<usize> {
         let insert = format!(
             "INSERT INTO outside_calls (idempotency_key, kind, order_id, process, at_us) \
              VALUES ($1, $2, $3, $4, {})",
@@ -106,7 +106,7 @@ impl Outside {
     }
 
     /// Does it, if it has not been done under this key.
-    async fn once(&self, key: &str, kind: &str, order: &str, cents: u64) -> Result<()> {
+    async fn once(&self, key: &str, kind: &str, order: &str, cents: u64) -> HandlerResult {
         let insert = "INSERT INTO outside_effects (idempotency_key, kind, order_id, cents) \
                       VALUES ($1, $2, $3, $4) ON CONFLICT (idempotency_key) DO NOTHING";
         self.run(vec![Statement::new(insert, params![key, kind, order, cents])]).await?;

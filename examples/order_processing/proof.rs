@@ -7,7 +7,10 @@ use super::outside::{Outside, Records};
 use super::shop::{self, Shop};
 use super::story::Story;
 use anabranch::prelude::*;
-use anabranch::{PoolCounts, TaskState};
+use anabranch::workflow::Workflow;
+use anabranch::workflow::Workflows;
+use anabranch::workpool::Tasks;
+use anabranch::workpool::{PoolCounts, TaskState};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 

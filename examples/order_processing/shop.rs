@@ -1,7 +1,7 @@
 //! The workflow of the shop: orders tell it what was sold, and every evening it closes the day.
 
-use anabranch::Cron;
-use anabranch::prelude::*;
+use anabranch::cron::Cron;
+use anabranch::workflow::{Schedule, Workflow};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
 

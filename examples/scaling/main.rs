@@ -13,7 +13,7 @@
 #[path = "../measured/mod.rs"]
 mod measured;
 
-use anabranch::SLOTS;
+use anabranch::partitioning::SLOTS;
 use anabranch::prelude::*;
 use measured::crew::{ATTACHED, Crew, told_to_leave};
 use measured::ledger::{Ledger, now_us};

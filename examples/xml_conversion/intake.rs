@@ -3,7 +3,7 @@
 use crate::flaw::make;
 use crate::start::Outcome;
 use crate::target::{APPLICATIONS, row, run};
-use anabranch::database::Statement;
+use anabranch::backend::database::Statement;
 use anabranch::{Log, Value, params};
 
 /// How many documents are stored at a time.

@@ -114,7 +114,8 @@ async fn fill(log: &Log, contract: &Contract, arguments: &Arguments) -> Outcome<
 async fn work(log: &Log, contract: &Contract, part: Part, workers: usize) -> Outcome<()> {
     target::create(log, contract).await?;
     let batch = batch(contract).part(part).workers(workers);
-    let summary = batch.run_until(log, Convert::new(contract), anabranch::told_to_stop()).await?;
+    let summary =
+        batch.run_until(log, Convert::new(contract), anabranch::shutdown_signal()).await?;
     let Summary { succeeded, failed, took_ms, .. } = summary;
     let seconds = took_ms as f64 / 1000.0;
     println!(
@@ -218,7 +219,7 @@ impl Arguments {
                 _ => return Err(format!("what is {argument}? {USAGE}").into()),
             }
         }
-        parsed.part = Part::of(id, count, false)?;
+        parsed.part = Part::new(id, count, false)?;
         if parsed.part != Part::Elastic && !matches!(parsed.role, Role::Work) {
             return Err(
                 "an instance id is for `work`; without it use --instances and --fixed".into()

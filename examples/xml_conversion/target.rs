@@ -4,9 +4,9 @@ use crate::contract::{Contract, Table};
 use crate::document::too_large;
 use crate::mapper::Mapper;
 use crate::start::Outcome;
+use anabranch::backend::database::{End, Statement};
 use anabranch::batch::{Batch, Record, RowHandler, Source};
-use anabranch::database::{End, Statement};
-use anabranch::{HandlerError, Log, Result, Row, Tx, Value};
+use anabranch::{HandlerError, HandlerResult, Log, Row, Tx, Value};
 
 /// The table of documents, the processing log, and the name of the batch.
 pub const APPLICATIONS: &str = "applications";
@@ -38,7 +38,7 @@ impl Convert {
 }
 
 impl RowHandler for Convert {
-    async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         let Some(bytes) = record.get::<Option<usize>>("bytes")? else {
             return Err(HandlerError::new("/: there is no document"));
         };

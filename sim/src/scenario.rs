@@ -115,5 +115,5 @@ fn uneven(slots: u16, rng: &mut Rng) -> Weights {
     for slot in (0..slots).filter_map(Slot::new) {
         rates.set(slot, rng.between(0, 50) as f32);
     }
-    Weights::of(&rates)
+    Weights::from_rates(&rates)
 }

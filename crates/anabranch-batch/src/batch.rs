@@ -352,7 +352,7 @@ impl Batch {
             return refuse(format!("its lease is {:?}; use 0.5 s to 1 h", self.lease));
         }
         if let Part::Fixed { id, count, .. } = self.part
-            && let Err(error) = Part::of(Some(id), Some(count), false)
+            && let Err(error) = Part::new(Some(id), Some(count), false)
         {
             return refuse(error.to_string());
         }

@@ -1,7 +1,7 @@
 //! What is done with a row.
 
 use crate::record::Record;
-use anabranch_runtime::{HandlerError, Result, Tx};
+use anabranch_runtime::{HandlerError, HandlerResult, Tx};
 use anabranch_store::Value;
 use std::future::Future;
 
@@ -10,13 +10,13 @@ use std::future::Future;
 ///
 /// ```
 /// use anabranch_batch::{Record, RowHandler};
-/// use anabranch_runtime::{Result, Tx};
+/// use anabranch_runtime::{HandlerResult, Tx};
 /// use anabranch_store::params;
 ///
 /// struct Convert;
 ///
 /// impl RowHandler for Convert {
-///     async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+///     async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
 ///         let total: i64 = record.get("total")?;
 ///         let insert = "INSERT INTO totals (id, cents) VALUES ($1, $2)";
 ///         tx.execute(insert, params![record.key(), total * 100]).await
@@ -25,7 +25,7 @@ use std::future::Future;
 /// ```
 pub trait RowHandler: Send + Sync + 'static {
     /// Handles one row. An error takes back what it wrote, and the row is `failed` with what it says.
-    fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send;
+    fn handle(&self, record: &Record, tx: &mut Tx) -> impl Future<Output = HandlerResult> + Send;
 
     /// The columns of the source that it reads from every row: a batch whose source lacks one is refused
     /// before a row is claimed. Default: none that is known beforehand.
@@ -45,7 +45,7 @@ pub trait RowHandler: Send + Sync + 'static {
     fn handle_page(
         &self,
         _page: &[Record],
-    ) -> impl Future<Output = Option<Vec<Result<()>>>> + Send {
+    ) -> impl Future<Output = Option<Vec<HandlerResult>>> + Send {
         std::future::ready(None)
     }
 }
@@ -65,7 +65,7 @@ pub struct SqlHandler {
 
 impl SqlHandler {
     /// Reads a statement. Text in quotes and `::` casts are left as they are.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> HandlerResult<Self> {
         let (mut sql, mut columns) = (String::new(), Vec::<String>::new());
         let mut rest = text.trim().trim_end_matches(';').chars().peekable();
         let mut quote = None;
@@ -113,7 +113,7 @@ impl RowHandler for SqlHandler {
         Some(&self.sql)
     }
 
-    async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         let mut values = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             values.push(record.get::<Value>(column)?);

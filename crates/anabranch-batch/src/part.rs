@@ -32,12 +32,12 @@ impl Part {
     ///
     /// ```
     /// use anabranch_batch::Part;
-    /// assert_eq!(Part::of(None, None, false), Ok(Part::Elastic));
-    /// assert_eq!(Part::of(Some(2), Some(3), false).unwrap().to_string(), "2 of 3");
-    /// assert!(Part::of(Some(3), Some(3), false).unwrap_err().to_string().contains("0 to 2"));
-    /// assert!(Part::of(Some(1), None, false).is_err());
+    /// assert_eq!(Part::new(None, None, false), Ok(Part::Elastic));
+    /// assert_eq!(Part::new(Some(2), Some(3), false).unwrap().to_string(), "2 of 3");
+    /// assert!(Part::new(Some(3), Some(3), false).unwrap_err().to_string().contains("0 to 2"));
+    /// assert!(Part::new(Some(1), None, false).is_err());
     /// ```
-    pub fn of(id: Option<u32>, count: Option<u32>, hashed: bool) -> Result<Self, PartError> {
+    pub fn new(id: Option<u32>, count: Option<u32>, hashed: bool) -> Result<Self, PartError> {
         let refuse = |problem: String| Err(PartError(problem));
         match (id, count) {
             (None, None) => Ok(Self::Elastic),
@@ -102,7 +102,7 @@ impl FromStr for Part {
             .split_once(" of ")
             .and_then(|(id, count)| Some((id.parse::<u32>().ok()?, count.parse::<u32>().ok()?)));
         let (id, count) = ids.ok_or_else(|| PartError(format!("`{text}` is no part")))?;
-        Self::of(Some(id), Some(count), hashed)
+        Self::new(Some(id), Some(count), hashed)
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn wrong_ids_are_refused_with_the_range() {
-        let error = |id, count| Part::of(id, count, false).unwrap_err().to_string();
+        let error = |id, count| Part::new(id, count, false).unwrap_err().to_string();
         assert!(error(Some(5), Some(3)).contains("0 to 2"));
         assert!(error(None, Some(3)).contains("0 to 2"));
         assert!(error(Some(1), None).contains("give both"));

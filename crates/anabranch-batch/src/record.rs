@@ -1,6 +1,6 @@
 //! One row.
 
-use anabranch_runtime::Result;
+use anabranch_runtime::HandlerResult;
 use anabranch_store::value::FromValue;
 use anabranch_store::{Row, Value};
 
@@ -31,12 +31,12 @@ impl Record {
     ///
     /// ```
     /// # use anabranch_batch::Record;
-    /// # use anabranch_runtime::Result;
-    /// # fn f(record: &Record) -> Result<()> {
+    /// # use anabranch_runtime::HandlerResult;
+    /// # fn f(record: &Record) -> HandlerResult {
     /// let xml: String = record.get("xml")?;
     /// # Ok(()) }
     /// ```
-    pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
+    pub fn get<T: FromValue>(&self, column: &str) -> HandlerResult<T> {
         Ok(self.row.get(column)?)
     }
 

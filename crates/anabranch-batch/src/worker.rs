@@ -8,7 +8,7 @@ use crate::progress::Counts;
 use crate::record::Record;
 use crate::tables::{Tables, state};
 use anabranch_core::{Retry, StoreError};
-use anabranch_runtime::{Commit, HandlerError, Result, Tx};
+use anabranch_runtime::{Commit, HandlerError, HandlerResult, RawTx, Tx};
 use anabranch_store::database::End;
 use anabranch_store::{Backoff, Database};
 use futures_util::FutureExt;
@@ -56,7 +56,7 @@ impl<H: RowHandler> Shared<H> {
                     page.unwrap_or_default()
                 }
                 // What waits is given back, like what was not begun.
-                () = told_to_stop(&mut stop), if !later.is_empty() => {
+                () = shutdown_signal(&mut stop), if !later.is_empty() => {
                     self.counts.give_back(later.len());
                     return self.drain().await;
                 }
@@ -183,7 +183,7 @@ impl<H: RowHandler> Shared<H> {
 
     /// Calls the handler for rows, in one transaction; says how each went. Without an answer nobody can
     /// tell them apart.
-    async fn call(&self, page: &[Record]) -> (Tx<'static>, Option<Vec<Result<()>>>) {
+    async fn call(&self, page: &[Record]) -> (Tx, Option<Vec<HandlerResult>>) {
         let mut tx = Tx::on(&self.database, self.idle);
         if let Some(outcomes) = self.handler.handle_page(page).await {
             let complete = outcomes.len() == page.len();
@@ -194,7 +194,7 @@ impl<H: RowHandler> Shared<H> {
         let started = Instant::now();
         let mut outcomes = Vec::with_capacity(page.len());
         for (number, record) in page.iter().enumerate() {
-            tx.at(number);
+            tx.for_event(number);
             let mark = tx.mark();
             let outcome = self.guarded(record, &mut tx).await;
             if outcome.is_err() && !tx.undo(mark) {
@@ -209,12 +209,12 @@ impl<H: RowHandler> Shared<H> {
                 break;
             }
         }
-        tx.at_several();
+        tx.for_several();
         (tx, Some(outcomes))
     }
 
     /// A handler that panics has failed like any other.
-    async fn guarded(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn guarded(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         let handled = std::panic::AssertUnwindSafe(self.handler.handle(record, tx)).catch_unwind();
         handled.await.unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
@@ -277,14 +277,14 @@ impl<H: RowHandler> Shared<H> {
     }
 }
 
-async fn told_to_stop(stop: &mut watch::Receiver<bool>) {
+async fn shutdown_signal(stop: &mut watch::Receiver<bool>) {
     if stop.wait_for(|stop| *stop).await.is_err() {
         std::future::pending().await
     }
 }
 
 /// The rows that went well.
-fn well<'a>(page: &'a [Record], outcomes: &[Result<()>]) -> Vec<&'a Record> {
+fn well<'a>(page: &'a [Record], outcomes: &[HandlerResult]) -> Vec<&'a Record> {
     let both = page.iter().zip(outcomes);
     both.filter(|(_, outcome)| outcome.is_ok()).map(|(record, _)| record).collect()
 }

@@ -1,7 +1,7 @@
 //! The history of assignments: when, why, who had what.
 
 use crate::target::Target;
-use anabranch::{Generation, GenerationMember};
+use anabranch::operate::{Generation, GenerationMember};
 use anabranch_terminal::output::{self, Table, time};
 use anabranch_terminal::say;
 use anyhow::bail;

@@ -2,8 +2,10 @@
 
 use crate::confirm::Confirm;
 use crate::target::Target;
-use anabranch::import::ImportedPartition;
-use anabranch::{CheckpointTable, HashRule, Import, ImportPlan, Log, Position, SLOTS, Strategy};
+use anabranch::operate::ImportedPartition;
+use anabranch::operate::{CheckpointTable, Import, ImportPlan};
+use anabranch::partitioning::{SLOTS, Strategy};
+use anabranch::{HashRule, Log, Position};
 use anabranch_terminal::output::{self, Table, count};
 use anabranch_terminal::say;
 use clap::Args;

@@ -55,7 +55,8 @@ mod tasks;
 mod workers;
 
 use anabranch::batch::BatchError;
-use anabranch::{AppendError, ImportError, RebuildError, ReplayError, StoreError};
+use anabranch::operate::{ImportError, RebuildError, ReplayError};
+use anabranch::{AppendError, StoreError};
 use anabranch_lab::{Bench, Chaos, ChaosWorker, Demo, DemoWorker};
 use anabranch_terminal::cut_short::CutShort;
 use anabranch_terminal::{say, say_on};

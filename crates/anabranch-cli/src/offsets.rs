@@ -2,8 +2,10 @@
 
 use crate::status;
 use crate::target::Target;
-use anabranch::rescale::Extent;
-use anabranch::{Offset, Offsets as Found, Position, SLOTS, WorkerStatus};
+use anabranch::Position;
+use anabranch::operate::{Offset, Offsets as Found, WorkerStatus};
+use anabranch::partitioning::Extent;
+use anabranch::partitioning::SLOTS;
 use anabranch_terminal::output::{self, Table};
 use clap::Args;
 use std::process::ExitCode;

@@ -2,7 +2,8 @@
 
 use crate::event_line::event_line;
 use crate::target::Target;
-use anabranch::{Consumers, Event, KeyState, Parked};
+use anabranch::Event;
+use anabranch::operate::{Consumers, KeyState, Parked};
 use anabranch_terminal::output::{self, Table, count, time};
 use anabranch_terminal::say;
 use anyhow::Context;

@@ -5,7 +5,8 @@ mod show;
 use crate::confirm::Confirm;
 use crate::status::is_run;
 use crate::target::Target;
-use anabranch::{Consumers, Log, Rebuild, TableDifference};
+use anabranch::Log;
+use anabranch::operate::{Consumers, Rebuild, TableDifference};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
 use anyhow::bail;
@@ -105,10 +106,10 @@ impl Versions {
 
     fn of(&self, log: &Log) -> Rebuild {
         if self.tables.view {
-            return Rebuild::of_view(log, &self.name);
+            return Rebuild::for_view(log, &self.name);
         }
         let tables: Vec<&str> = self.tables.tables.iter().map(String::as_str).collect();
-        Rebuild::of(log, &self.name, &tables)
+        Rebuild::new(log, &self.name, &tables)
     }
 
     /// The command that compares them.
@@ -157,7 +158,7 @@ impl Abandon {
         let rebuild = self.versions.of(&log);
         rebuild.must_be_under_way().await?;
         let next = format!("{}.next", self.versions.name);
-        let status = Consumers::of(&log).status(&next).await?;
+        let status = Consumers::new(&log).status(&next).await?;
         if is_run(&status) {
             bail!("`{next}` is being built; stop its workers first (`anabranch status {next}`)");
         }

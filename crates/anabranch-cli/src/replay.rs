@@ -3,7 +3,8 @@
 use crate::confirm::Confirm;
 use crate::status::is_run;
 use crate::target::Target;
-use anabranch::{Position, ReplayError, ReplayFrom};
+use anabranch::Position;
+use anabranch::operate::{ReplayError, ReplayFrom};
 use anabranch_terminal::say;
 use anyhow::bail;
 use clap::Args;

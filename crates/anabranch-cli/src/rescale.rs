@@ -3,7 +3,8 @@
 use crate::offsets::positions;
 use crate::status::in_words;
 use crate::target::Target;
-use anabranch::{Rescale as Plan, SLOTS};
+use anabranch::operate::Rescale as Plan;
+use anabranch::partitioning::SLOTS;
 use anabranch_terminal::output::{self, Table, count};
 use anabranch_terminal::say;
 use clap::Args;

@@ -1,10 +1,11 @@
 //! How the consumers stand, and who runs them.
 
 use crate::target::Target;
-use anabranch::{
-    ConsumerStatus, Consumers, CursorStatus, Owner, PoolCounts, Position, Reason, TaskState, Tasks,
-    UnrunPool, WorkerStatus,
+use anabranch::Position;
+use anabranch::operate::{
+    ConsumerStatus, Consumers, CursorStatus, Owner, Reason, UnrunPool, WorkerStatus,
 };
+use anabranch::workpool::{PoolCounts, TaskState, Tasks};
 use anabranch_terminal::output::{self, Table, count};
 use anabranch_terminal::say;
 use clap::Args;
@@ -109,7 +110,7 @@ impl OpenTasks {
 impl Status {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.target.connect().await?;
-        let consumers = Consumers::of(&log);
+        let consumers = Consumers::new(&log);
         let (mut all, mut unrun, mut unmatched) =
             (Vec::new(), consumers.unrun_pools().await?, None);
         match &self.consumer {

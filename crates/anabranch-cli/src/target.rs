@@ -1,6 +1,7 @@
 //! Which log a command works on.
 
-use anabranch::{Consumers, HashRule, Log, Namespace, Options, StoreError};
+use anabranch::operate::Consumers;
+use anabranch::{HashRule, Log, Namespace, Options, StoreError};
 use anabranch_terminal::say;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
@@ -68,7 +69,7 @@ impl Target {
 
     /// The consumers of the log as it is; it must be there.
     pub(crate) async fn consumers(&self) -> Result<Consumers, StoreError> {
-        Ok(Consumers::of(&self.connect().await?))
+        Ok(Consumers::new(&self.connect().await?))
     }
 }
 

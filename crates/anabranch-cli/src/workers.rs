@@ -1,7 +1,7 @@
 //! The processes that run consumers.
 
 use crate::target::Target;
-use anabranch::Runner;
+use anabranch::operate::Runner;
 use anabranch_terminal::output::{self, Table, time};
 use anabranch_terminal::say;
 use clap::Args;

@@ -6,7 +6,7 @@
 mod process;
 mod sums;
 
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use process::{anabranch, run, stdout};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, PipeWriter, Read, Write};

@@ -7,7 +7,7 @@ mod process;
 mod sums;
 
 use anabranch::Log;
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use process::{failure, postgres, stdout};
 use serde_json::Value;
 use sums::Bench;

@@ -22,15 +22,15 @@ impl Projection for Nothing {
         self.1.clone()
     }
 
-    async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
 
-    async fn set_up(&self, _: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
 
-    async fn reset(&self, _: Position, _: &mut Tx<'_>) -> Result<()> {
+    async fn reset(&self, _: Position, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 
 mod process;
 
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use process::{anabranch, run, stdout};
 use std::fs::File;
 use std::io::Write;

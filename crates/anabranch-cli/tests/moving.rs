@@ -6,7 +6,7 @@
 mod process;
 mod sums;
 
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::{HashRule, Log, Query};
 use process::{failure, postgres, stdout};
 use serde_json::Value;

@@ -27,8 +27,8 @@ impl anabranch::Projection for Scoped {
     async fn handle(
         &self,
         _: &anabranch::Event,
-        _: &mut anabranch::Tx<'_>,
-    ) -> anabranch::Result<()> {
+        _: &mut anabranch::Tx,
+    ) -> anabranch::HandlerResult<()> {
         Ok(())
     }
 }

@@ -5,8 +5,11 @@
 
 mod process;
 
+use anabranch::Options;
 use anabranch::prelude::*;
-use anabranch::{GaveUp, HandlerError, Namespace, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{GaveUp, PoolSettings, TaskState};
+use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::{HandlerError, Namespace, Retry};
 use process::{failure, postgres, stdout};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -30,7 +33,7 @@ impl Pool for Payouts {
         PoolSettings::default().retry(Retry::never())
     }
 
-    async fn run(&self, task: &Task, _: &mut Tx<'_>) -> Result<i64> {
+    async fn run(&self, task: &Task, _: &mut Tx) -> HandlerResult<i64> {
         match task.payload::<i64>()? {
             cents if cents < 0 => Err(HandlerError::new("less than\nnothing")),
             cents => Ok(cents * 2),
@@ -57,7 +60,7 @@ impl Pool for Others {
         "others"
     }
 
-    async fn run(&self, _: &Task, _: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
 }
@@ -287,7 +290,7 @@ async fn a_pool_that_nobody_has_is_an_error_everywhere() {
         bench.enqueue(&["a", "1"]);
         let runs = ReplicaSet::new("others").pool(Others);
         runs.catch_up(&log).await.unwrap();
-        Tasks::of(&log, "later").pause_key("a").await.unwrap();
+        Tasks::new(&log, "later").pause_key("a").await.unwrap();
         for pool in ["payouts", "others", "later"] {
             let none = said(&bench.tasks(&["list", pool, "--state", "dead"]));
             assert!(none.contains("has no dead tasks"), "{none}");
@@ -335,7 +338,7 @@ async fn a_dead_task_is_retried_or_discarded_on_postgres() {
 }
 
 async fn drop_namespace(bench: &Bench, log: &Log) {
-    use anabranch::database::{End, Statement};
+    use anabranch::backend::database::{End, Statement};
     let drop = format!("DROP SCHEMA {} CASCADE", bench.namespace);
     let run = vec![Statement::new(drop, vec![])];
     log.store().database().begin().run(run, End::Commit).await.unwrap();

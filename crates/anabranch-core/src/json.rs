@@ -33,7 +33,7 @@ impl Json {
     }
 
     /// The JSON of a value.
-    pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, InputProblem> {
+    pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<Self, InputProblem> {
         Self::checked(serde_json::to_string(value).map_err(not_json)?)
     }
 
@@ -128,15 +128,15 @@ mod tests {
         assert!(decode::<serde_json::Value>(&nested(MAX_DEPTH + 1)).is_err());
         let deep =
             (0..MAX_DEPTH + 1).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
-        assert!(matches!(Json::of(&deep), Err(InputProblem::NotJson(_))));
+        assert!(matches!(Json::from_value(&deep), Err(InputProblem::NotJson(_))));
         let flat = vec![nested(1) + "\"\\[{"; 200];
-        assert!(Json::of(&flat).is_ok(), "brackets in strings do not nest");
+        assert!(Json::from_value(&flat).is_ok(), "brackets in strings do not nest");
     }
 
     #[test]
     fn values_that_json_cannot_hold_are_refused() {
         let keys_of_bytes = std::collections::HashMap::from([(vec![1u8], 1)]);
-        assert!(matches!(Json::of(&keys_of_bytes), Err(InputProblem::NotJson(_))));
+        assert!(matches!(Json::from_value(&keys_of_bytes), Err(InputProblem::NotJson(_))));
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     proptest! {
         #[test]
         fn nul_is_found_exactly_when_a_string_holds_it(text in "[\\\\u0a\u{0}\"]{0,12}") {
-            let refused = Json::of(&text) == Err(InputProblem::NulInJson);
+            let refused = Json::from_value(&text) == Err(InputProblem::NulInJson);
             prop_assert_eq!(refused, text.contains('\0'));
         }
     }

@@ -36,7 +36,7 @@ pub struct NewEvent {
 impl NewEvent {
     /// An event of this type with this data.
     pub fn new(event_type: impl Into<String>, data: impl Serialize) -> Self {
-        Self::with_data(event_type, Json::of(&data))
+        Self::with_data(event_type, Json::from_value(&data))
     }
 
     /// An event whose data is JSON text already.
@@ -82,7 +82,7 @@ impl NewEvent {
     /// Metadata: anything that serialises to a JSON object.
     #[must_use]
     pub fn with_metadata(mut self, metadata: impl Serialize) -> Self {
-        let json = Json::of(&metadata).and_then(|json| {
+        let json = Json::from_value(&metadata).and_then(|json| {
             if json.as_str().starts_with('{') {
                 Ok(json)
             } else {

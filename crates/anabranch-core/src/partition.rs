@@ -201,7 +201,7 @@ impl Partition {
     #[must_use]
     pub fn slots(&self) -> SlotSet {
         match self.by {
-            By::Global => SlotSet::of(Slot::ZERO),
+            By::Global => SlotSet::from_slot(Slot::ZERO),
             _ => SlotSet::all(),
         }
     }

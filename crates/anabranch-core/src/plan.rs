@@ -84,7 +84,7 @@ pub fn plan(
 /// for slot in current["a"].iter() {
 ///     rates.set(slot, 10.0);
 /// }
-/// let weights = Weights::of(&rates);
+/// let weights = Weights::from_rates(&rates);
 /// assert!(is_lopsided(&all, &members, &current, &weights));
 /// let next = plan(&all, &members, &current, &weights);
 /// assert!(!is_lopsided(&all, &members, &next, &weights));

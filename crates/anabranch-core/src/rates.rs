@@ -21,7 +21,7 @@ const LEAST_RATE: f64 = 1.0;
 /// let mut sum = Rates::default();
 /// let mut mine = Rates::default();
 /// mine.set(Slot::ZERO, 12.5);
-/// sum.merge(&mine, &SlotSet::of(Slot::ZERO));
+/// sum.merge(&mine, &SlotSet::from_slot(Slot::ZERO));
 /// assert_eq!(sum.get(Slot::ZERO), 12.5);
 /// assert_eq!(Rates::from_bytes(&sum.to_bytes()), Some(sum));
 /// ```
@@ -76,8 +76,8 @@ impl Rates {
 ///
 /// let mut rates = Rates::default();
 /// rates.set(Slot::ZERO, 200.0);
-/// let weights = Weights::of(&rates);
-/// let idle = SlotSet::all().difference(&SlotSet::of(Slot::ZERO));
+/// let weights = Weights::from_rates(&rates);
+/// let idle = SlotSet::all().difference(&SlotSet::from_slot(Slot::ZERO));
 /// // One slot has all the events, yet idle slots weigh a tenth together.
 /// assert_eq!(u64::from(weights.get(Slot::ZERO)) / weights.sum(&idle), 9);
 /// ```
@@ -94,7 +94,7 @@ impl Weights {
     /// A tenth of the weight is shared evenly, the rest is in proportion to the rates. Even if the
     /// rates add up to less than one event per second, or to no number.
     #[must_use]
-    pub fn of(rates: &Rates) -> Self {
+    pub fn from_rates(rates: &Rates) -> Self {
         let total: f64 = rates.0.iter().copied().map(f64::from).sum();
         if !total.is_finite() || total < LEAST_RATE {
             return Self::even();
@@ -153,7 +153,7 @@ mod tests {
             sum.set(slot(number), 1.0);
             other.set(slot(number), 2.0);
         }
-        sum.merge(&other, &SlotSet::of(slot(1)));
+        sum.merge(&other, &SlotSet::from_slot(slot(1)));
         assert_eq!([0, 1, 2].map(|number| sum.get(slot(number))), [1.0, 2.0, 1.0]);
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let mut rates = Rates::default();
         rates.set(slot(1), 10.0);
         rates.set(slot(2), 30.0);
-        let weights = Weights::of(&rates);
+        let weights = Weights::from_rates(&rates);
         assert_eq!(weights.get(slot(0)), 100);
         assert_eq!(weights.get(slot(1)), 100 + 900 * 5040 / 4);
         assert_eq!(weights.get(slot(2)), 100 + 900 * 5040 * 3 / 4);
@@ -174,7 +174,7 @@ mod tests {
         for rate in [0.0, 0.9, -5.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut rates = Rates::default();
             rates.set(slot(7), rate);
-            assert_eq!(Weights::of(&rates), Weights::even(), "one slot with {rate}");
+            assert_eq!(Weights::from_rates(&rates), Weights::even(), "one slot with {rate}");
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
         rates.set(slot(0), f32::MAX);
         rates.set(slot(1), -f32::MAX);
         rates.set(slot(2), 1.0);
-        let weights = Weights::of(&rates);
+        let weights = Weights::from_rates(&rates);
         assert_eq!((weights.get(slot(0)), weights.get(slot(1))), (u32::MAX, IDLE_WEIGHT));
         assert!(weights.sum(&SlotSet::all()) > u64::from(u32::MAX));
     }

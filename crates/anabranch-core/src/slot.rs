@@ -155,7 +155,7 @@ pub struct Slots {
 impl Slots {
     /// The slots of an event with these keys.
     #[must_use]
-    pub fn of(
+    pub fn from_keys(
         rule: HashRule,
         stream_id: &str,
         customer: Option<&str>,

@@ -42,7 +42,7 @@ impl SlotSet {
 
     /// One slot.
     #[must_use]
-    pub fn of(slot: Slot) -> Self {
+    pub fn from_slot(slot: Slot) -> Self {
         [slot].into_iter().collect()
     }
 

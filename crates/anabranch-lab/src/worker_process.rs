@@ -76,7 +76,7 @@ impl Drop for WorkerProcess {
 }
 
 /// The other end, in the worker: resolves when standard input ends.
-pub(crate) fn told_to_stop() -> impl Future<Output = ()> + Send {
+pub(crate) fn shutdown_signal() -> impl Future<Output = ()> + Send {
     let (stop, stopped) = oneshot::channel();
     // A thread of its own: a read of standard input cannot be given up.
     std::thread::spawn(move || {

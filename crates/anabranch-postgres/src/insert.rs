@@ -18,7 +18,7 @@ pub(crate) struct Insert<'a> {
 impl<'a> Insert<'a> {
     pub(crate) fn of(rows: &[Row<'a>], rule: HashRule) -> Self {
         let slots = |row: &Row<'_>| {
-            Slots::of(rule, row.stream.id(), row.event.customer(), row.event.correlation())
+            Slots::from_keys(rule, row.stream.id(), row.event.customer(), row.event.correlation())
         };
         let slots: Vec<Slots> = rows.iter().map(slots).collect();
         let number = |slot: anabranch_core::Slot| slot.get() as i16;

@@ -11,7 +11,7 @@ mod register;
 pub(crate) use place::leave_out_outdated;
 
 use crate::fold::FoldCode;
-use crate::handler::{LaneHandler, Result};
+use crate::handler::{HandlerResult, LaneHandler};
 use crate::projection::{Projection, ProjectionCode};
 use crate::rollup::{Rollup, RollupFold};
 use crate::rows::{RowConsumer, RowConsumerCode, Work};
@@ -73,14 +73,14 @@ pub(crate) fn strategy_text(strategy: Strategy, rule: HashRule) -> String {
 
 /// What a consumer's code does once, or when asked.
 pub(crate) trait Hooks: Send + Sync {
-    fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
+    fn set_up<'a>(&'a self, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult>;
 
     /// Brings what a program of the last version has set up to where this one needs it.
-    fn adopt<'a>(&'a self, _tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn adopt<'a>(&'a self, _tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>>;
+    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult>;
 
     /// The tables that it says it writes.
     fn tables(&self) -> &[&'static str] {

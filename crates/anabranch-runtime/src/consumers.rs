@@ -19,7 +19,7 @@ use std::time::Duration;
 /// ```
 /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_core::StoreError> {
 /// use anabranch_runtime::Consumers;
-/// let consumers = Consumers::of(&log);
+/// let consumers = Consumers::new(&log);
 /// for status in consumers.list().await? {
 ///     println!("{} has {} events to do", status.name, status.lag_ready);
 ///     println!("and {} that wait for somebody", status.parked_events);
@@ -91,7 +91,7 @@ impl From<ParkedKey> for Parked {
 impl Consumers {
     /// The consumers of a log.
     #[must_use]
-    pub fn of(log: &Log) -> Self {
+    pub fn new(log: &Log) -> Self {
         Self { log: log.clone(), tables: Tables::of(log.store().database()) }
     }
 

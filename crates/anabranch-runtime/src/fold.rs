@@ -1,8 +1,8 @@
 //! How views and rollups are run: states loaded and written set-wise, each row by one slot only.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerError, LaneHandler, Result};
-use crate::tx::Tx;
+use crate::handler::{HandlerError, HandlerResult, LaneHandler};
+use crate::tx::{RawTx, Tx};
 use crate::view::ViewColumn;
 use anabranch_core::{Event, HashRule, Partition, Position, Slot, StoreError};
 use anabranch_store::database::{ColumnType, Dialect, End, Expect, InsertRows, Statement, Work};
@@ -35,9 +35,9 @@ pub(crate) trait Fold: Send + Sync + 'static {
     fn partition(&self) -> Partition;
 
     /// The key of the row that an event belongs to, if there is one.
-    fn row(&self, partition: &Partition, event: &Event) -> Result<Option<String>>;
+    fn row(&self, partition: &Partition, event: &Event) -> HandlerResult<Option<String>>;
 
-    fn apply(&self, state: &mut Self::State, event: &Event) -> Result<()>;
+    fn apply(&self, state: &mut Self::State, event: &Event) -> HandlerResult;
 
     fn columns(&self) -> Vec<ViewColumn<Self::State>>;
 }
@@ -61,7 +61,7 @@ pub(crate) async fn select(
     table: &str,
     condition: &str,
     values: Vec<Value>,
-) -> Result<Vec<Row>> {
+) -> HandlerResult<Vec<Row>> {
     let select = format!("SELECT key, state FROM {table} WHERE {condition}");
     let database = log.store().database();
     let answers = database.begin().run(vec![Statement::query(select, values)], End::Commit).await;
@@ -70,7 +70,7 @@ pub(crate) async fn select(
     Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
 }
 
-pub(crate) fn decode<S: DeserializeOwned>(row: &Row) -> Result<(String, S)> {
+pub(crate) fn decode<S: DeserializeOwned>(row: &Row) -> HandlerResult<(String, S)> {
     let (key, state): (String, String) = (row.get("key")?, row.get("state")?);
     let state = serde_json::from_str(&state).map_err(|error| {
         HandlerError::new(format!(
@@ -93,7 +93,7 @@ impl<F: Fold> FoldCode<F> {
         Self { fold: Arc::new(fold), columns }
     }
 
-    fn check_names(&self) -> Result<()> {
+    fn check_names(&self) -> HandlerResult {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let names = self.columns.iter().map(|column| column.name);
         for name in names.chain([self.fold.name()]) {
@@ -118,7 +118,7 @@ impl<F: Fold> Code for FoldCode<F> {
 }
 
 impl<F: Fold> Hooks for FoldCode<F> {
-    fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn set_up<'a>(&'a self, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(async move {
             self.check_names()?;
             let (json, key, columns) = {
@@ -143,14 +143,14 @@ impl<F: Fold> Hooks for FoldCode<F> {
         })
     }
 
-    fn adopt<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn adopt<'a>(&'a self, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(async move {
             let table = table(tx.dialect(), self.fold.name(), tx.suffix());
             tx.execute(format!("ALTER TABLE {table} ADD COLUMN {SLOT} bigint"), vec![]).await
         })
     }
 
-    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(async move {
             if to > Position::START {
                 return Err(HandlerError::new(
@@ -203,7 +203,7 @@ struct Statements {
 }
 
 impl<F: Fold> FoldLane<F> {
-    fn statements(&mut self, tx: &Tx<'_>) -> Statements {
+    fn statements(&mut self, tx: &Tx) -> Statements {
         let (fold, columns) = (&self.fold, &self.columns);
         let make = || {
             let table = table(tx.dialect(), fold.name(), tx.suffix());
@@ -237,10 +237,10 @@ impl<F: Fold> FoldLane<F> {
     }
 
     /// Which row each event belongs to.
-    fn place(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<Vec<Placed>> {
+    fn place(&self, events: &[Event], tx: &mut Tx) -> HandlerResult<Vec<Placed>> {
         let mut placed = Vec::with_capacity(events.len());
         for (number, event) in events.iter().enumerate() {
-            tx.at(number);
+            tx.for_event(number);
             let Some(key) = self.fold.row(&self.partition, event)? else { continue };
             let slot = self.partition.slot(event, self.rule);
             let part = (F::ROWS == Rows::ForEachSlot).then_some(slot);
@@ -254,8 +254,8 @@ impl<F: Fold> FoldLane<F> {
         &mut self,
         placed: &[Placed],
         load: Cow<'static, str>,
-        tx: &mut Tx<'_>,
-    ) -> Result<()> {
+        tx: &mut Tx,
+    ) -> HandlerResult {
         let unknown: HashSet<&RowId> = placed
             .iter()
             .map(|one| &one.row)
@@ -284,13 +284,13 @@ impl<F: Fold> FoldLane<F> {
         Ok(())
     }
 
-    async fn fold(&mut self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+    async fn fold(&mut self, events: &[Event], tx: &mut Tx) -> HandlerResult {
         let statements = self.statements(tx);
         let placed = self.place(events, tx)?;
         self.load(&placed, statements.load, tx).await?;
         let mut touched: HashMap<&RowId, usize> = HashMap::new();
         for Placed { number, row, slot } in &placed {
-            tx.at(*number);
+            tx.for_event(*number);
             let event = &events[*number];
             if !self.states.contains_key(row) {
                 let kept = Kept { state: F::State::default(), slot: Some(*slot) };
@@ -306,7 +306,7 @@ impl<F: Fold> FoldLane<F> {
         }
         let mut rows = Vec::with_capacity(touched.len());
         for (row, last) in touched {
-            tx.at(last);
+            tx.for_event(last);
             let Kept { state, slot } = &self.states[row];
             let json = Value::Json(serde_json::to_string(state)?);
             let slot = slot.map(Slot::get);
@@ -314,7 +314,7 @@ impl<F: Fold> FoldLane<F> {
             values.extend(self.columns.iter().map(|column| (column.value)(state)));
             rows.push(values);
         }
-        tx.at_several();
+        tx.for_several();
         let expect = Expect::Changes(rows.len() as u64);
         let Statements { table, columns, conflict, .. } = statements;
         let insert = InsertRows { table, columns, conflict, rows };
@@ -338,8 +338,8 @@ impl<F: Fold> LaneHandler for FoldLane<F> {
     fn handle<'a>(
         &'a mut self,
         events: &'a [Event],
-        tx: &'a mut Tx<'_>,
-    ) -> BoxFuture<'a, Result<()>> {
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.fold(events, tx))
     }
 

@@ -2,7 +2,7 @@
 
 mod error;
 
-pub use error::{HandlerError, Result};
+pub use error::{HandlerError, HandlerResult};
 
 use crate::tx::Tx;
 use anabranch_core::Event;
@@ -15,8 +15,8 @@ pub(crate) trait LaneHandler: Send {
     fn handle<'a>(
         &'a mut self,
         events: &'a [Event],
-        tx: &'a mut Tx<'_>,
-    ) -> BoxFuture<'a, Result<()>>;
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult>;
 
     /// Whether its effects are outside the transaction, so that no rollback takes them back.
     fn is_external(&self) -> bool {

@@ -91,7 +91,7 @@ pub enum Commit {
     Away(StoreError),
     /// A statement was refused: nothing is stored.
     Refused {
-        /// The item whose statement it was: see [`Tx::at`].
+        /// The item whose statement it was: see [`Tx::for_event`].
         item: Option<usize>,
         /// What the database said.
         error: HandlerError,
@@ -300,16 +300,16 @@ impl Holding {
 
     /// A transaction of this lane.
     #[must_use]
-    pub fn begin(&self) -> Tx<'static> {
+    pub fn begin(&self) -> Tx {
         let (tables, suffix) = (&self.setup.tables, self.setup.consumer.suffix);
         self.setup.stats.does(Doing::Handling, false);
         Tx::begin_as(&tables.database, suffix, self.setup.idle, &self.setup.who)
     }
 
-    /// A transaction of this lane that runs these rows, in order: what [`Tx::at`] counts, and what the ids of
+    /// A transaction of this lane that runs these rows, in order: what [`Tx::for_event`] counts, and what the ids of
     /// events follow from that it appends.
     #[must_use]
-    pub fn begin_for(&self, rows: impl Iterator<Item = Uuid>) -> Tx<'static> {
+    pub fn begin_for(&self, rows: impl Iterator<Item = Uuid>) -> Tx {
         let mut tx = self.begin();
         let name = self.setup.consumer.own_name().to_owned();
         tx.stands_for(Origin { name, items: rows.collect() });
@@ -320,7 +320,7 @@ impl Holding {
     /// others should own are released with it, unless they are in `busy`: something of them is in work.
     pub async fn commit(
         &mut self,
-        tx: Tx<'_>,
+        tx: Tx,
         of: &SlotSet,
         busy: &SlotSet,
     ) -> Result<Commit, RunError> {
@@ -380,7 +380,7 @@ impl Holding {
 
     /// What the database has said to a statement of a transaction that is not committed yet, if it has
     /// refused one: that counts, whatever the code that got the error has made of it.
-    pub fn refusal(&mut self, tx: &mut Tx<'_>) -> Option<Commit> {
+    pub fn refusal(&mut self, tx: &mut Tx) -> Option<Commit> {
         tx.failure().map(|failure| Commit::of(self.too_busy.judge(failure)))
     }
 

@@ -80,7 +80,7 @@ pub mod view;
 mod worker;
 
 pub use consumers::{Consumers, KeyState, Parked};
-pub use handler::{HandlerError, Result};
+pub use handler::{HandlerError, HandlerResult};
 pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
 pub use incomplete::{Incomplete, Left};
@@ -94,7 +94,7 @@ pub use rebuild::{
     TableDifference, VersionState,
 };
 pub use replay::{MissingEvents, ReplayError, ReplayFrom};
-pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, told_to_stop};
+pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, shutdown_signal};
 pub use rollup::{Rollup, RollupReader};
 pub use rows::RowConsumer;
 pub use run_error::RunError;
@@ -108,7 +108,7 @@ pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::generations::{Generation, GenerationMember};
 pub use tables::runners::Runner;
 pub use tuning::Tuning;
-pub use tx::{Mark, Tx};
+pub use tx::{Mark, RawTx, Tx};
 pub use unmatched::Unmatched;
 pub use unrun_pools::UnrunPool;
 pub use view::{View, ViewColumn, ViewReader};

@@ -85,7 +85,7 @@ impl Consumers {
     /// ```
     /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
     /// use anabranch_runtime::Consumers;
-    /// let offsets = Consumers::of(&log).offsets("order_summary", Some(3)).await?;
+    /// let offsets = Consumers::new(&log).offsets("order_summary", Some(3)).await?;
     /// for part in &offsets.parts {
     ///     println!("{} has {} events to do", part.part, part.lag_ready);
     /// }

@@ -1,7 +1,7 @@
 //! Projections: effects and cursor in one transaction, exactly once.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerError, LaneHandler, Result};
+use crate::handler::{HandlerError, HandlerResult, LaneHandler};
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
@@ -22,7 +22,7 @@ const MAX_HANDLING: Duration = Duration::from_millis(500);
 ///
 /// ```
 /// use anabranch_core::{Event, Partition};
-/// use anabranch_runtime::{Projection, Result, Tx};
+/// use anabranch_runtime::{Projection, HandlerResult, Tx};
 /// use anabranch_store::params;
 ///
 /// struct OrderSummary;
@@ -36,7 +36,7 @@ const MAX_HANDLING: Duration = Duration::from_millis(500);
 ///         Partition::entity("Order")
 ///     }
 ///
-///     async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+///     async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
 ///         tx.execute(
 ///             "INSERT INTO order_summary (id, events) VALUES ($1, 1) \
 ///              ON CONFLICT (id) DO UPDATE SET events = order_summary.events + 1",
@@ -45,7 +45,7 @@ const MAX_HANDLING: Duration = Duration::from_millis(500);
 ///         .await
 ///     }
 ///
-///     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+///     async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
 ///         let table = "CREATE TABLE IF NOT EXISTS order_summary \
 ///                      (id TEXT PRIMARY KEY, events BIGINT NOT NULL)";
 ///         tx.execute(table, vec![]).await
@@ -72,19 +72,19 @@ pub trait Projection: Send + Sync + 'static {
 
     /// Handles one event. An error rolls back what it wrote, and is handled as the retry policy
     /// says; the events before it are not affected.
-    fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send;
+    fn handle(&self, event: &Event, tx: &mut Tx) -> impl Future<Output = HandlerResult> + Send;
 
     /// Handles a batch, in order. Override it to sum up events and write set-wise; without it each
     /// event goes to [`handle`](Self::handle).
     fn handle_batch(
         &self,
         events: &[Event],
-        tx: &mut Tx<'_>,
-    ) -> impl Future<Output = Result<()>> + Send {
+        tx: &mut Tx,
+    ) -> impl Future<Output = HandlerResult> + Send {
         async move {
             let started = Instant::now();
             for (number, event) in events.iter().enumerate() {
-                tx.at(number);
+                tx.for_event(number);
                 self.handle(event, tx).await?;
                 if started.elapsed() > MAX_HANDLING || tx.is_full() {
                     tx.cut(number + 1);
@@ -97,7 +97,7 @@ pub trait Projection: Send + Sync + 'static {
 
     /// Makes what it needs, such as its tables, the first time that it runs: in the transaction that
     /// registers it.
-    fn set_up(&self, _tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send {
+    fn set_up(&self, _tx: &mut Tx) -> impl Future<Output = HandlerResult> + Send {
         std::future::ready(Ok(()))
     }
 
@@ -105,7 +105,7 @@ pub trait Projection: Send + Sync + 'static {
     /// back there. A replay from the start usually empties its tables. A projection that has no tables, and only
     /// [appends](Tx::append), has an empty one, since what it appended is found again. Without a hook a replay is
     /// refused.
-    fn reset(&self, _to: Position, _tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send {
+    fn reset(&self, _to: Position, _tx: &mut Tx) -> impl Future<Output = HandlerResult> + Send {
         std::future::ready(Err(HandlerError::new(
             "it has no `reset` hook, so a replay would count its events twice; write one that \
              empties its tables, or an empty one (`Ok(())`) if it has none and only appends: what it \
@@ -124,11 +124,11 @@ impl<P: Projection> Code for ProjectionCode<P> {
 }
 
 impl<P: Projection> Hooks for ProjectionCode<P> {
-    fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn set_up<'a>(&'a self, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.0.set_up(tx))
     }
 
-    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.0.reset(to, tx))
     }
 
@@ -143,8 +143,8 @@ impl<P: Projection> LaneHandler for ProjectionLane<P> {
     fn handle<'a>(
         &'a mut self,
         events: &'a [Event],
-        tx: &'a mut Tx<'_>,
-    ) -> BoxFuture<'a, Result<()>> {
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.0.handle_batch(events, tx))
     }
 }

@@ -39,7 +39,7 @@ pub use preview::{SwitchPreview, VersionState};
 /// ```
 /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_runtime::RebuildError> {
 /// use anabranch_runtime::Rebuild;
-/// let rebuild = Rebuild::of(&log, "order_summary", &["order_summary"]);
+/// let rebuild = Rebuild::new(&log, "order_summary", &["order_summary"]);
 /// let differences = rebuild.compare().await?;
 /// if differences.iter().all(|table| table.is_same()) {
 ///     rebuild.switch().await?;
@@ -106,23 +106,23 @@ pub enum RebuildError {
 impl Rebuild {
     /// The rebuild of a projection that writes these tables by [`Tx::table`](crate::Tx::table).
     #[must_use]
-    pub fn of(log: &Log, name: &str, tables: &[&str]) -> Self {
+    pub fn new(log: &Log, name: &str, tables: &[&str]) -> Self {
         let own = tables.iter().map(|table| {
             let table = (*table).to_owned();
             (table.clone(), table + NEXT.1)
         });
-        Self::new(log, name, own.collect())
+        Self::with_tables(log, name, own.collect())
     }
 
     /// The rebuild of a view or rollup.
     #[must_use]
-    pub fn of_view(log: &Log, name: &str) -> Self {
+    pub fn for_view(log: &Log, name: &str) -> Self {
         let database = log.store().database();
         let table = |suffix| fold::table(database.dialect(), name, suffix);
-        Self::new(log, name, vec![(table(""), table(NEXT.1))])
+        Self::with_tables(log, name, vec![(table(""), table(NEXT.1))])
     }
 
-    fn new(log: &Log, name: &str, own: Vec<(String, String)>) -> Self {
+    fn with_tables(log: &Log, name: &str, own: Vec<(String, String)>) -> Self {
         let tables = Tables::of(log.store().database());
         Self { log: log.clone(), tables, name: name.to_owned(), own }
     }

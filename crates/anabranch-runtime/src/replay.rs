@@ -91,7 +91,7 @@ impl Consumers {
     /// ```
     /// # async fn f(log: anabranch_store::Log) -> Result<(), Box<dyn std::error::Error>> {
     /// use anabranch_runtime::{Consumers, ReplayError, ReplayFrom};
-    /// let consumers = Consumers::of(&log);
+    /// let consumers = Consumers::new(&log);
     /// match consumers.replay("order_summary", ReplayFrom::Start).await {
     ///     Err(ReplayError::Missing(missing)) => println!("it would lose something: {missing}"),
     ///     asked => println!("begins again after position {}", asked?),

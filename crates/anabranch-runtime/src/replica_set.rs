@@ -256,7 +256,7 @@ impl ReplicaSet {
     /// on. The run ends with an error only if all of its consumers are refused, or with
     /// [`fail_fast`](Self::fail_fast).
     pub async fn run(self, log: &Log) -> Result<Progress, RunError> {
-        self.run_until(log, told_to_stop()).await
+        self.run_until(log, shutdown_signal()).await
     }
 
     /// Runs until a future resolves, then ends as [`run`](Self::run) does.
@@ -292,7 +292,7 @@ impl ReplicaSet {
     /// whatever was not handled yet when the process was told to stop (SIGTERM, SIGINT, Ctrl-C). If one of
     /// its consumers fails or is refused, the others are caught up, and then its error is returned.
     pub async fn catch_up(self, log: &Log) -> Result<Progress, RunError> {
-        self.catch_up_until(log, told_to_stop()).await
+        self.catch_up_until(log, shutdown_signal()).await
     }
 
     /// The same, and gives up when a future resolves.
@@ -380,7 +380,7 @@ impl ReplicaSet {
 
 /// Resolves when the process is told to stop (SIGTERM, SIGINT, Ctrl-C), for whatever runs until a future
 /// resolves.
-pub async fn told_to_stop() {
+pub async fn shutdown_signal() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};

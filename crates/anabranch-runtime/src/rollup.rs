@@ -1,7 +1,7 @@
 //! Rollups: sums across keys, as parts for each slot that are added up when they are read.
 
 use crate::fold::{self, Fold, Rows};
-use crate::handler::Result;
+use crate::handler::HandlerResult;
 use crate::settings::Settings;
 use crate::view::ViewColumn;
 use anabranch_core::{Event, Partition};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 ///
 /// ```
 /// use anabranch_core::Event;
-/// use anabranch_runtime::{Result, Rollup};
+/// use anabranch_runtime::{HandlerResult, Rollup};
 ///
 /// #[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
 /// struct Day { orders: u64, total: i64 }
@@ -33,12 +33,12 @@ use std::collections::BTreeMap;
 /// impl Rollup for Turnover {
 ///     type State = Day;
 ///     fn name(&self) -> &str { "turnover" }
-///     fn group(&self, event: &Event) -> Result<Option<String>> {
+///     fn group(&self, event: &Event) -> HandlerResult<Option<String>> {
 ///         #[derive(serde::Deserialize)]
 ///         struct Data { day: String }
 ///         Ok(Some(event.data::<Data>()?.day))
 ///     }
-///     fn apply(&self, day: &mut Day, event: &Event) -> Result<()> {
+///     fn apply(&self, day: &mut Day, event: &Event) -> HandlerResult {
 ///         #[derive(serde::Deserialize)]
 ///         struct Data { total: i64 }
 ///         day.orders += 1;
@@ -69,10 +69,10 @@ pub trait Rollup: Send + Sync + 'static {
     }
 
     /// The group that an event counts in; in none if it does not count.
-    fn group(&self, event: &Event) -> Result<Option<String>>;
+    fn group(&self, event: &Event) -> HandlerResult<Option<String>>;
 
     /// Adds an event to a part of its group.
-    fn apply(&self, part: &mut Self::State, event: &Event) -> Result<()>;
+    fn apply(&self, part: &mut Self::State, event: &Event) -> HandlerResult;
 
     /// Adds a part to a sum. The order of parts must make no difference.
     fn merge(&self, sum: &mut Self::State, part: &Self::State);
@@ -98,13 +98,13 @@ impl<R: Rollup> Fold for RollupFold<R> {
         self.0.partition()
     }
 
-    fn row(&self, partition: &Partition, event: &Event) -> Result<Option<String>> {
+    fn row(&self, partition: &Partition, event: &Event) -> HandlerResult<Option<String>> {
         // Without a key it has no slot of its own: that is its failure, as everywhere.
         partition.key(event)?;
         self.0.group(event)
     }
 
-    fn apply(&self, part: &mut R::State, event: &Event) -> Result<()> {
+    fn apply(&self, part: &mut R::State, event: &Event) -> HandlerResult {
         self.0.apply(part, event)
     }
 
@@ -117,7 +117,7 @@ impl<R: Rollup> Fold for RollupFold<R> {
 ///
 /// ```
 /// # use anabranch_runtime::{Rollup, RollupReader};
-/// # async fn f<R: Rollup>(log: anabranch_store::Log, turnover: R) -> anabranch_runtime::Result<()> {
+/// # async fn f<R: Rollup>(log: anabranch_store::Log, turnover: R) -> anabranch_runtime::HandlerResult<()> {
 /// let reader = RollupReader::new(&log, &turnover);
 /// let day = reader.get("2026-11-15").await?;
 /// let november = reader.range("2026-11-01", "2026-12-01").await?;
@@ -137,17 +137,17 @@ impl<'r, R: Rollup> RollupReader<'r, R> {
     }
 
     /// The sum of a group, if it has events.
-    pub async fn get(&self, group: &str) -> Result<Option<R::State>> {
+    pub async fn get(&self, group: &str) -> HandlerResult<Option<R::State>> {
         Ok(self.sums("key = $1", params![group]).await?.into_values().next())
     }
 
     /// The groups from one on up to another, which is left out, and their sums.
-    pub async fn range(&self, from: &str, to: &str) -> Result<BTreeMap<String, R::State>> {
+    pub async fn range(&self, from: &str, to: &str) -> HandlerResult<BTreeMap<String, R::State>> {
         self.sums("key >= $1 AND key < $2", params![from, to]).await
     }
 
     /// All groups and their sums.
-    pub async fn all(&self) -> Result<BTreeMap<String, R::State>> {
+    pub async fn all(&self) -> HandlerResult<BTreeMap<String, R::State>> {
         self.sums("1 = 1", vec![]).await
     }
 
@@ -155,7 +155,7 @@ impl<'r, R: Rollup> RollupReader<'r, R> {
         &self,
         condition: &str,
         values: Vec<Value>,
-    ) -> Result<BTreeMap<String, R::State>> {
+    ) -> HandlerResult<BTreeMap<String, R::State>> {
         let mut sums: BTreeMap<String, R::State> = BTreeMap::new();
         for row in fold::select(&self.log, &self.table, condition, values).await? {
             let (group, part) = fold::decode::<R::State>(&row)?;

@@ -5,10 +5,10 @@
 //! events one by one.
 
 use crate::consumer::{Consumer, PROJECTION};
-use crate::handler::{LaneHandler, Result};
+use crate::handler::{HandlerResult, LaneHandler};
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use crate::tx::Tx;
+use crate::tx::{RawTx, Tx};
 use anabranch_core::{Event, HashRule, Partition, StoreError};
 use anabranch_store::database::Statement;
 use futures_util::future::BoxFuture;
@@ -88,10 +88,10 @@ impl WatchedLane {
         Self { handler, consumer: consumer.name.clone(), partition, tables, rule }
     }
 
-    async fn watched(&mut self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+    async fn watched(&mut self, events: &[Event], tx: &mut Tx) -> HandlerResult {
         for (number, event) in events.iter().enumerate() {
             tx.count_from(number);
-            tx.at(0);
+            tx.for_event(0);
             let slot = self.partition.slot(event, self.rule).get();
             let said = format!("position {} ({})", event.position(), event.stream());
             let writes = self.tables.database.row_watch().writes_for(&self.consumer, slot, &said);
@@ -110,8 +110,8 @@ impl LaneHandler for WatchedLane {
     fn handle<'a>(
         &'a mut self,
         events: &'a [Event],
-        tx: &'a mut Tx<'_>,
-    ) -> BoxFuture<'a, Result<()>> {
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.watched(events, tx))
     }
 

@@ -1,7 +1,7 @@
 //! Consumers of rows instead of events: work that is found in tables of their own.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerError, Result};
+use crate::handler::{HandlerError, HandlerResult};
 use crate::holding::Holding;
 use crate::run_error::RunError;
 use crate::tx::Tx;
@@ -26,7 +26,7 @@ pub trait RowConsumer: Send + Sync + 'static {
     }
 
     /// Makes what it needs, the first time that it runs: in the transaction that registers it.
-    fn set_up(&self, _tx: &mut Tx<'_>) -> impl Future<Output = Result<()>> + Send {
+    fn set_up(&self, _tx: &mut Tx) -> impl Future<Output = HandlerResult> + Send {
         std::future::ready(Ok(()))
     }
 
@@ -72,11 +72,11 @@ impl Work {
 pub(crate) struct RowConsumerCode<R>(pub(crate) Arc<R>);
 
 impl<R: RowConsumer> Hooks for RowConsumerCode<R> {
-    fn set_up<'a>(&'a self, tx: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn set_up<'a>(&'a self, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.0.set_up(tx))
     }
 
-    fn reset<'a>(&'a self, _: Position, _: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn reset<'a>(&'a self, _: Position, _: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(std::future::ready(Err(HandlerError::new(
             "it handles rows and not events, so there is no position to go back to",
         ))))

@@ -156,7 +156,7 @@ impl Consumers {
     /// ```
     /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_core::StoreError> {
     /// use anabranch_runtime::Consumers;
-    /// let consumers = Consumers::of(&log);
+    /// let consumers = Consumers::new(&log);
     /// if let Some(change) = consumers.scope_change("order_summary").await? {
     ///     println!("{change}");
     ///     consumers.accept_scope(&change).await?;

@@ -1,7 +1,7 @@
 //! Subscribers: effects outside the database, at least once.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{LaneHandler, Result};
+use crate::handler::{HandlerResult, LaneHandler};
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
@@ -21,7 +21,7 @@ const MAX_DELIVERING: Duration = Duration::from_millis(500);
 ///
 /// ```
 /// use anabranch_core::Partition;
-/// use anabranch_runtime::{Delivery, HandlerError, Result, Subscriber};
+/// use anabranch_runtime::{Delivery, HandlerError, HandlerResult, Subscriber};
 /// use std::time::Duration;
 ///
 /// struct Warehouse;
@@ -35,7 +35,7 @@ const MAX_DELIVERING: Duration = Duration::from_millis(500);
 ///         Partition::entity("Order")
 ///     }
 ///
-///     async fn deliver(&self, delivery: &Delivery<'_>) -> Result<()> {
+///     async fn deliver(&self, delivery: &Delivery<'_>) -> HandlerResult {
 ///         let call = post(delivery.idempotency_key(), delivery.event().data_json());
 ///         match tokio::time::timeout(Duration::from_secs(10), call).await? {
 ///             200..=299 => Ok(()),
@@ -68,7 +68,7 @@ pub trait Subscriber: Send + Sync + 'static {
     }
 
     /// Delivers one event.
-    fn deliver(&self, delivery: &Delivery<'_>) -> impl Future<Output = Result<()>> + Send;
+    fn deliver(&self, delivery: &Delivery<'_>) -> impl Future<Output = HandlerResult> + Send;
 }
 
 /// What a subscriber promises.
@@ -112,12 +112,12 @@ impl<S: Subscriber> Code for SubscriberCode<S> {
 }
 
 impl<S: Subscriber> Hooks for SubscriberCode<S> {
-    fn set_up<'a>(&'a self, _: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn set_up<'a>(&'a self, _: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// What was delivered cannot be undone; a replay delivers it again, under the same keys.
-    fn reset<'a>(&'a self, _: Position, _: &'a mut Tx<'_>) -> BoxFuture<'a, Result<()>> {
+    fn reset<'a>(&'a self, _: Position, _: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
@@ -125,7 +125,7 @@ impl<S: Subscriber> Hooks for SubscriberCode<S> {
 struct SubscriberLane<S>(Arc<S>);
 
 impl<S: Subscriber> SubscriberLane<S> {
-    async fn deliver(&self, event: &Event) -> Result<()> {
+    async fn deliver(&self, event: &Event) -> HandlerResult {
         self.0.deliver(&Delivery { event, subscriber: self.0.name() }).await
     }
 }
@@ -134,15 +134,15 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
     fn handle<'a>(
         &'a mut self,
         events: &'a [Event],
-        tx: &'a mut Tx<'_>,
-    ) -> BoxFuture<'a, Result<()>> {
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(async move {
             if self.0.guarantee() == Guarantee::AtMostOnce {
                 return Ok(());
             }
             let started = Instant::now();
             for (number, event) in events.iter().enumerate() {
-                tx.at(number);
+                tx.for_event(number);
                 self.deliver(event).await?;
                 if started.elapsed() > MAX_DELIVERING {
                     tx.cut(number + 1);

@@ -1,18 +1,18 @@
 //! The transaction that a handler writes in.
 
 mod appends;
+mod raw;
 
 pub(crate) use appends::Origin;
+pub use raw::{Mark, RawTx};
 
-use crate::handler::{HandlerError, Result};
-use crate::holding::Commit;
+use crate::handler::{HandlerError, HandlerResult};
 use anabranch_store::control::transaction_control;
 use anabranch_store::database::{
     Answer, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Who, Work,
 };
 use anabranch_store::{Database, Row, Sql, Value};
 use std::borrow::Cow;
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,9 +33,9 @@ const UNCHECKED: &str = "appends of a handler go through Tx::append or Tx::appen
 ///
 /// Statements are the same on SQLite and PostgreSQL: values stand as `$1`, `$2`, …. Writes are
 /// queued and sent together when the batch commits or the handler reads, so one upsert for each
-/// event does not cost one round trip each. An error that the database reports late is laid at the
-/// door of the event whose statement it was.
-pub struct Tx<'a> {
+/// event does not cost one round trip each. An error that the database reports late is attributed to the
+/// event whose statement it was.
+pub struct Tx {
     database: Arc<dyn Database>,
     session: Box<dyn Session>,
     queued: Vec<Statement>,
@@ -63,7 +63,6 @@ pub struct Tx<'a> {
     named: Mutex<Vec<&'static str>>,
     /// The constant text that was last seen not to end the transaction, by its place.
     checked: Option<(usize, usize)>,
-    lifetime: PhantomData<&'a mut ()>,
 }
 
 /// A failed statement, and the event to blame.
@@ -83,24 +82,7 @@ pub(crate) enum Ended {
     Failed(Failure),
 }
 
-/// A place in a transaction, to come back to: see [`Tx::undo`].
-#[derive(Clone, Copy, Debug)]
-pub struct Mark {
-    queued: usize,
-    queued_bytes: usize,
-    appends: usize,
-    sent: u64,
-}
-
-impl Tx<'static> {
-    /// A transaction of your own, on a database. It may be open for so long without a statement.
-    #[must_use]
-    pub fn on(database: &Arc<dyn Database>, idle: Duration) -> Self {
-        Self::begin_as(database, "", idle, &Who::hook())
-    }
-}
-
-impl Tx<'_> {
+impl Tx {
     /// A transaction for a hook.
     pub(crate) fn begin(database: &Arc<dyn Database>, suffix: &'static str) -> Self {
         Self::begin_as(database, suffix, HOOK_IDLE, &Who::hook())
@@ -132,7 +114,6 @@ impl Tx<'_> {
             suffix,
             named: Mutex::default(),
             checked: None,
-            lifetime: PhantomData,
         }
     }
 
@@ -141,9 +122,9 @@ impl Tx<'_> {
     ///
     /// ```
     /// # use anabranch_core::Event;
-    /// # use anabranch_runtime::{Result, Tx};
+    /// # use anabranch_runtime::{HandlerResult, Tx};
     /// # use anabranch_store::params;
-    /// async fn handle(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    /// async fn handle(event: &Event, tx: &mut Tx) -> HandlerResult {
     ///     tx.execute(
     ///         "INSERT INTO order_summary (id, events) VALUES ($1, 1) \
     ///          ON CONFLICT (id) DO UPDATE SET events = order_summary.events + 1",
@@ -152,7 +133,7 @@ impl Tx<'_> {
     ///     .await
     /// }
     /// ```
-    pub async fn execute(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<()> {
+    pub async fn execute(&mut self, sql: impl Sql, values: Vec<Value>) -> HandlerResult {
         self.push(Statement::new(sql, values)).await
     }
 
@@ -165,7 +146,7 @@ impl Tx<'_> {
         columns: &'static [&'static str],
         rows: Vec<Vec<Value>>,
         conflict: impl Sql,
-    ) -> Result<()> {
+    ) -> HandlerResult {
         if let Some(row) = rows.iter().find(|row| row.len() != columns.len()) {
             let (has, wants) = (row.len(), columns.len());
             return Err(HandlerError::new(format!(
@@ -184,20 +165,16 @@ impl Tx<'_> {
     /// nobody else writes meanwhile, so do nothing slow after it, and do not append to the log in
     /// between: the append would wait for this transaction. If no statement comes for half a lease
     /// (2.5 s unless you change it), the event has failed.
-    pub async fn query(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<Vec<Row>> {
+    pub async fn query(&mut self, sql: impl Sql, values: Vec<Value>) -> HandlerResult<Vec<Row>> {
         self.query_statement(Statement::query(sql, values)).await
     }
 
-    /// Reads by a statement in the form that the database takes.
-    pub async fn query_statement(&mut self, statement: Statement) -> Result<Vec<Row>> {
-        self.refuse_control(&statement)?;
-        self.queue(statement);
-        let answers = self.flush().await?;
-        Ok(answers.into_iter().next_back().unwrap_or_default().rows)
-    }
-
     /// Reads the first row, if there is one.
-    pub async fn query_first(&mut self, sql: impl Sql, values: Vec<Value>) -> Result<Option<Row>> {
+    pub async fn query_first(
+        &mut self,
+        sql: impl Sql,
+        values: Vec<Value>,
+    ) -> HandlerResult<Option<Row>> {
         Ok(self.query(sql, values).await?.into_iter().next())
     }
 
@@ -229,15 +206,11 @@ impl Tx<'_> {
         self.named.lock().map(|named| named.clone()).unwrap_or_default()
     }
 
-    /// Says which event, or row, of the batch the next statements belong to: whatever the database
-    /// says of them later is laid at its door.
-    pub fn at(&mut self, event: usize) {
-        self.current = Some(self.counted_from + event);
-    }
-
-    /// The next statements belong to several events, or rows.
-    pub fn at_several(&mut self) {
-        self.current = None;
+    /// Says which event of the batch the next statements and appends belong to, by its place: what the database says
+    /// of them later is attributed to it. Only a handler of whole batches
+    /// ([`handle_batch`](crate::Projection::handle_batch)) has a use for it.
+    pub fn for_event(&mut self, number: usize) {
+        self.current = Some(self.counted_from + number);
     }
 
     /// The handler gets the events of the batch one by one: what it calls the first is this one.
@@ -274,19 +247,9 @@ impl Tx<'_> {
         self.current
     }
 
-    /// Writes a statement in the form that the database takes: with what is expected of it.
-    pub async fn push(&mut self, statement: Statement) -> Result<()> {
-        self.refuse_control(&statement)?;
-        self.queue(statement);
-        if self.queued.len() >= MAX_QUEUED || self.queued_bytes >= MAX_QUEUED_BYTES {
-            self.flush().await?;
-        }
-        Ok(())
-    }
-
     /// Refuses a statement that would begin or end the transaction, or append what nobody has checked. The
     /// event has failed even if its handler passes over the error: what it meant to do is not done.
-    fn refuse_control(&mut self, statement: &Statement) -> Result<()> {
+    fn refuse_control(&mut self, statement: &Statement) -> HandlerResult {
         let sql = match &statement.work {
             Work::Sql(sql, _) => sql,
             Work::Appends(_) => return self.refuse(UNCHECKED.to_owned()),
@@ -311,7 +274,7 @@ impl Tx<'_> {
         self.refuse(said)
     }
 
-    fn refuse(&mut self, said: String) -> Result<()> {
+    fn refuse(&mut self, said: String) -> HandlerResult {
         let error = HandlerError::new(said.clone());
         let failed = Failed { statement: None, reason: Reason::refused(said) };
         self.failure.get_or_insert(Failure { event: self.current, failed });
@@ -329,7 +292,7 @@ impl Tx<'_> {
     }
 
     /// Sends what is queued and leaves the transaction open.
-    async fn flush(&mut self) -> Result<Vec<Answer>> {
+    async fn flush(&mut self) -> HandlerResult<Vec<Answer>> {
         self.check();
         if let Some(failure) = &self.failure {
             return Err(HandlerError::new(failure.failed.to_string()));
@@ -373,49 +336,6 @@ impl Tx<'_> {
         };
         let reason = Reason::refused(said);
         self.failure = Some(Failure { event, failed: Failed { statement: None, reason } });
-    }
-
-    /// Where the transaction is now.
-    #[must_use]
-    pub fn mark(&self) -> Mark {
-        Mark {
-            queued: self.queued.len(),
-            queued_bytes: self.queued_bytes,
-            appends: self.appends.len(),
-            sent: self.sent,
-        }
-    }
-
-    /// Takes back what was written since a mark. Says whether it could: what was sent meanwhile, since
-    /// something was read or much was written, can only be rolled back with the whole transaction.
-    pub fn undo(&mut self, mark: Mark) -> bool {
-        if self.sent != mark.sent || self.failure.is_some() {
-            return false;
-        }
-        self.queued.truncate(mark.queued);
-        self.blame.truncate(mark.queued);
-        self.queued_bytes = mark.queued_bytes;
-        self.appends.truncate(mark.appends);
-        true
-    }
-
-    /// Commits, together with statements of which each must do what is
-    /// [expected](anabranch_store::database::Expect) of it: if one does not, somebody else was faster,
-    /// and nothing is stored.
-    pub async fn finish(self, fence: Vec<Statement>) -> Commit {
-        let at = self.database.at().to_owned();
-        match self.commit(fence).await {
-            Ended::Committed => Commit::Done,
-            Ended::Fenced => Commit::Lost,
-            Ended::Broken(failed) => match failed.reason {
-                Reason::Store(error) => Commit::Away(error),
-                _ => {
-                    let error = HandlerError::new(failed.into_store_error(&at).to_string());
-                    Commit::Refused { item: None, error }
-                }
-            },
-            Ended::Failed(failure) => Commit::of(failure),
-        }
     }
 
     /// Whether it writes tables of the old version while a new one is built: something was written, and
@@ -477,7 +397,7 @@ impl Tx<'_> {
     }
 }
 
-impl std::fmt::Debug for Tx<'_> {
+impl std::fmt::Debug for Tx {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tx").field("queued", &self.queued.len()).finish_non_exhaustive()
     }

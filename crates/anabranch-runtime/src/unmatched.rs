@@ -116,7 +116,7 @@ impl Consumers {
     /// ```
     /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_core::StoreError> {
     /// use anabranch_runtime::Consumers;
-    /// if let Some(unmatched) = Consumers::of(&log).unmatched("order_summary").await? {
+    /// if let Some(unmatched) = Consumers::new(&log).unmatched("order_summary").await? {
     ///     println!("{unmatched}"); // no event of the log is of category Ordr; there are Order, Cart
     /// }
     /// # Ok(()) }

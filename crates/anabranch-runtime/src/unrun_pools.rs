@@ -24,7 +24,7 @@ impl Consumers {
     /// ```
     /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_core::StoreError> {
     /// use anabranch_runtime::Consumers;
-    /// for pool in Consumers::of(&log).unrun_pools().await? {
+    /// for pool in Consumers::new(&log).unrun_pools().await? {
     ///     println!("no worker has run {} yet, and {} tasks wait", pool.name, pool.lag);
     /// }
     /// # Ok(()) }

@@ -1,7 +1,7 @@
 //! Views: a fold for each key, and no SQL.
 
 use crate::fold::{self, Fold, Rows};
-use crate::handler::Result;
+use crate::handler::HandlerResult;
 use crate::settings::Settings;
 use anabranch_core::{Event, Partition};
 use anabranch_store::database::ColumnType;
@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 ///
 /// ```
 /// use anabranch_core::{Event, Partition};
-/// use anabranch_runtime::{Result, View, ViewColumn};
+/// use anabranch_runtime::{HandlerResult, View, ViewColumn};
 ///
 /// #[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
 /// struct Order { events: u64, total: i64 }
@@ -34,7 +34,7 @@ use std::marker::PhantomData;
 ///     type State = Order;
 ///     fn name(&self) -> &str { "orders" }
 ///     fn partition(&self) -> Partition { Partition::entity("Order") }
-///     fn apply(&self, order: &mut Order, event: &Event) -> Result<()> {
+///     fn apply(&self, order: &mut Order, event: &Event) -> HandlerResult {
 ///         #[derive(serde::Deserialize)]
 ///         struct Data { total: i64 }
 ///         order.events += 1;
@@ -69,7 +69,7 @@ pub trait View: Send + Sync + 'static {
     }
 
     /// Folds an event into the state of its key.
-    fn apply(&self, state: &mut Self::State, event: &Event) -> Result<()>;
+    fn apply(&self, state: &mut Self::State, event: &Event) -> HandlerResult;
 
     /// Parts of the state that stand in columns of their own, to be queried and indexed.
     fn columns(&self) -> Vec<ViewColumn<Self::State>> {
@@ -121,7 +121,7 @@ impl<V: View> Fold for ViewFold<V> {
         self.0.partition()
     }
 
-    fn row(&self, partition: &Partition, event: &Event) -> Result<Option<String>> {
+    fn row(&self, partition: &Partition, event: &Event) -> HandlerResult<Option<String>> {
         if let Some(key) = self.0.key(event) {
             return Ok(Some(key));
         }
@@ -131,7 +131,7 @@ impl<V: View> Fold for ViewFold<V> {
         }
     }
 
-    fn apply(&self, state: &mut V::State, event: &Event) -> Result<()> {
+    fn apply(&self, state: &mut V::State, event: &Event) -> HandlerResult {
         self.0.apply(state, event)
     }
 
@@ -145,7 +145,7 @@ impl<V: View> Fold for ViewFold<V> {
 /// ```
 /// # use anabranch_runtime::{View, ViewReader};
 /// # use anabranch_store::{Log, params};
-/// # async fn f<V: View>(log: Log, orders: V) -> anabranch_runtime::Result<()> {
+/// # async fn f<V: View>(log: Log, orders: V) -> anabranch_runtime::HandlerResult<()> {
 /// let reader = ViewReader::new(&log, &orders);
 /// let one = reader.get("ord-123").await?;
 /// let large = reader.find("total > $1 ORDER BY total DESC LIMIT 10", params![1000]).await?;
@@ -165,7 +165,7 @@ impl<V: View> ViewReader<V> {
     }
 
     /// The state of a key, if it has one.
-    pub async fn get(&self, key: &str) -> Result<Option<V::State>> {
+    pub async fn get(&self, key: &str) -> HandlerResult<Option<V::State>> {
         let found = self.find("key = $1", params![key]).await?;
         Ok(found.into_iter().next().map(|(_, state)| state))
     }
@@ -176,7 +176,7 @@ impl<V: View> ViewReader<V> {
         &self,
         condition: &str,
         values: Vec<Value>,
-    ) -> Result<Vec<(String, V::State)>> {
+    ) -> HandlerResult<Vec<(String, V::State)>> {
         let rows = fold::select(&self.log, &self.table, condition, values).await?;
         rows.iter().map(fold::decode).collect()
     }

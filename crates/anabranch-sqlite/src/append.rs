@@ -179,7 +179,7 @@ fn insert(
     recorded_us: i64,
 ) -> rusqlite::Result<usize> {
     let body = row.event.body(row.stream);
-    let slots = Slots::of(rule, body.stream_id, body.customer, body.correlation);
+    let slots = Slots::from_keys(rule, body.stream_id, body.customer, body.correlation);
     statement.execute(params![
         position,
         row.event.id().as_bytes(),

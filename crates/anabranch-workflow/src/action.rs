@@ -1,6 +1,6 @@
 //! The run of an action: what it may ask, and what it may save on its way.
 
-use anabranch_runtime::Result;
+use anabranch_runtime::HandlerResult;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ pub trait Journal: Send {
     fn checkpoint(&self) -> Option<&str>;
 
     /// Keeps this JSON in place of what was saved before, durably.
-    fn save(&mut self, json: String) -> BoxFuture<'_, Result<()>>;
+    fn save(&mut self, json: String) -> BoxFuture<'_, HandlerResult>;
 }
 
 /// One attempt at an action.
@@ -32,8 +32,8 @@ pub trait Journal: Send {
 ///
 /// ```
 /// # use anabranch_workflow::{ActionRun, MemoryJournal};
-/// # use anabranch_runtime::Result;
-/// async fn send_letters(run: &mut ActionRun<'_>, to: &[&str]) -> Result<()> {
+/// # use anabranch_runtime::HandlerResult;
+/// async fn send_letters(run: &mut ActionRun<'_>, to: &[&str]) -> HandlerResult {
 ///     let sent: usize = run.checkpoint()?.unwrap_or(0);
 ///     for (number, address) in to.iter().enumerate().skip(sent) {
 ///         // … send it, with `run.key()` and the number as its idempotency key …
@@ -43,7 +43,7 @@ pub trait Journal: Send {
 ///     Ok(())
 /// }
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<()> {
+/// # async fn main() -> HandlerResult {
 /// # let mut journal = MemoryJournal::default();
 /// # let mut run = ActionRun::new("7", "orders/7/1", 1, &mut journal);
 /// # send_letters(&mut run, &["a", "b"]).await?;
@@ -83,12 +83,12 @@ impl<'a> ActionRun<'a> {
     }
 
     /// What this action saved last, in this attempt or an earlier one.
-    pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+    pub fn checkpoint<T: DeserializeOwned>(&self) -> HandlerResult<Option<T>> {
         Ok(self.journal.checkpoint().map(serde_json::from_str).transpose()?)
     }
 
     /// Saves how far it is, durably.
-    pub async fn save<T: Serialize + Sync>(&mut self, progress: &T) -> Result<()> {
+    pub async fn save<T: Serialize + Sync>(&mut self, progress: &T) -> HandlerResult {
         self.journal.save(serde_json::to_string(progress)?).await
     }
 }
@@ -111,7 +111,7 @@ impl Journal for MemoryJournal {
         self.saved.as_deref()
     }
 
-    fn save(&mut self, json: String) -> BoxFuture<'_, Result<()>> {
+    fn save(&mut self, json: String) -> BoxFuture<'_, HandlerResult> {
         self.saved = Some(json);
         Box::pin(std::future::ready(Ok(())))
     }

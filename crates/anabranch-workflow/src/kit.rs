@@ -226,7 +226,7 @@ impl<W: Workflow> Kit<W> {
     #[track_caller]
     pub fn acts(
         mut self,
-        act: impl FnMut(&W::Action) -> anabranch_runtime::Result<Vec<W::Command>>,
+        act: impl FnMut(&W::Action) -> anabranch_runtime::HandlerResult<Vec<W::Command>>,
     ) -> Self {
         self.step = Step::default();
         self.run_actions(act);

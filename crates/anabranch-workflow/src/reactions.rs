@@ -111,7 +111,7 @@ impl<W: Workflow> Reactions<W> {
 
     /// A command to an instance of another workflow.
     pub fn tell<O: Workflow>(self, other: &O, id: impl Into<String>, command: O::Command) -> Self {
-        let (workflow, command) = (other.name().to_owned(), Json::of(&command));
+        let (workflow, command) = (other.name().to_owned(), Json::from_value(&command));
         self.and(Reaction::Tell { workflow, id: id.into(), command })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{ActionRun, EventInfo, GaveUp, Reactions, Schedule};
 use anabranch_core::{Event, EventSchema, Retry};
-use anabranch_runtime::{HandlerError, Result, Scope};
+use anabranch_runtime::{HandlerError, HandlerResult, Scope};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::error::Error;
@@ -141,7 +141,7 @@ pub trait Workflow: Send + Sync + Sized + 'static {
         &self,
         _action: &Self::Action,
         _run: &mut ActionRun<'_>,
-    ) -> impl Future<Output = Result<Vec<Self::Command>>> + Send {
+    ) -> impl Future<Output = HandlerResult<Vec<Self::Command>>> + Send {
         let name = self.name();
         let error =
             format!("the workflow `{name}` has actions, but no `act` to run them; write one");
@@ -159,7 +159,7 @@ pub trait Workflow: Send + Sync + Sized + 'static {
     }
 
     /// The commands that an event of somebody else leads to, each with the id of its instance.
-    fn hear(&self, _event: &Event) -> Result<Vec<(String, Self::Command)>> {
+    fn hear(&self, _event: &Event) -> HandlerResult<Vec<(String, Self::Command)>> {
         Ok(Vec::new())
     }
 

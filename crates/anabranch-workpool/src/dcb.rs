@@ -6,7 +6,7 @@ use crate::run::Run;
 use crate::task::Task;
 use crate::tasks::{TaskError, Tasks};
 use anabranch_core::{AppendError, Failure, Retry, ScopeKey, StoreError, TaskState};
-use anabranch_runtime::{HandlerError, Result};
+use anabranch_runtime::{HandlerError, HandlerResult};
 use anabranch_store::Log;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -159,7 +159,7 @@ enum Decided<T> {
 impl<H: DcbHandler> Dcb<H> {
     /// Takes commands for a handler.
     pub fn new(log: &Log, handler: H) -> Self {
-        let tasks = Tasks::of(log, handler.name());
+        let tasks = Tasks::new(log, handler.name());
         let retry = Retry::default().then(Failure::Skip);
         Self { log: log.clone(), handler: Arc::new(handler), tasks, retry }
     }
@@ -294,7 +294,7 @@ impl<H: DcbHandler> OutsidePool for DcbPool<H> {
         PoolSettings::default().retry(self.retry)
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<serde_json::Value> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult<serde_json::Value> {
         let Wanted { scope, command }: Wanted<H::Command> = task.payload()?;
         let decided = match self.handler.decide(&self.log, &scope, &command).await {
             Ok(output) => Decided::Decided(output),

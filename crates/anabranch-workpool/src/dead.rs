@@ -118,7 +118,7 @@ impl Tasks {
         log: &Log,
         filter: &TaskFilter,
     ) -> Result<Vec<(String, u64)>, TaskError> {
-        let tasks = Self::of(log, "");
+        let tasks = Self::new(log, "");
         let answers = tasks.run(vec![tasks.tables.count_found(filter)]).await?;
         let count = |row| Ok((column(log.at(), row, "pool")?, column(log.at(), row, "tasks")?));
         answers.iter().flat_map(|answer| &answer.rows).map(count).collect()
@@ -132,7 +132,7 @@ impl Tasks {
         filter: &TaskFilter,
         mut so_far: impl FnMut(u64),
     ) -> Result<u64, TaskError> {
-        let tasks = Self::of(log, "");
+        let tasks = Self::new(log, "");
         let (mut retried, mut after) = (0, 0);
         loop {
             let answers = tasks.run(vec![tasks.tables.find(filter, after, PAGE)]).await?;

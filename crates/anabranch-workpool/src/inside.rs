@@ -7,7 +7,7 @@ use crate::reader::Reader;
 use crate::task::Task;
 use crate::turns::Turns;
 use anabranch_core::{Retry, SlotSet, StoreError};
-use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError, Tx};
+use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError, Tx};
 use anabranch_store::database::End;
 use futures_util::FutureExt;
 use serde::Serialize;
@@ -198,12 +198,12 @@ impl<P: Pool> Lane<'_, P> {
     }
 
     /// Runs tasks in a transaction, one after the other.
-    async fn call(&mut self, tasks: &[Task]) -> (Tx<'static>, Got) {
+    async fn call(&mut self, tasks: &[Task]) -> (Tx, Got) {
         let mut tx = self.holding.begin_for(tasks.iter().map(|task| task.id));
         let started = Instant::now();
         let mut done = Vec::with_capacity(tasks.len());
         for (number, task) in tasks.iter().enumerate() {
-            tx.at(number);
+            tx.for_event(number);
             let ran = async { json(&self.inside.pool.run(task, &mut tx).await?) };
             let ran = AssertUnwindSafe(ran).catch_unwind().await;
             let result = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
@@ -222,14 +222,14 @@ impl<P: Pool> Lane<'_, P> {
                 break;
             }
         }
-        tx.at_several();
+        tx.for_several();
         (tx, Got::Through(done))
     }
 
     /// Stores the end of tasks; of the slots `busy` others are still to be run.
     async fn store(
         &mut self,
-        mut tx: Tx<'_>,
+        mut tx: Tx,
         done: &[Done],
         busy: &SlotSet,
     ) -> Result<Commit, RunError> {
@@ -404,7 +404,7 @@ pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSet
 }
 
 /// A result as it is stored.
-pub(crate) fn json(output: &impl Serialize) -> anabranch_runtime::Result<String> {
+pub(crate) fn json(output: &impl Serialize) -> anabranch_runtime::HandlerResult<String> {
     serde_json::to_string(output)
         .map_err(|error| HandlerError::new(format!("the result cannot be JSON: {error}")))
 }

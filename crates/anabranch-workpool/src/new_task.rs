@@ -84,7 +84,7 @@ impl NewTask {
             id: Uuid::now_v7(),
             id_is_callers: false,
             key: key.into(),
-            payload: Json::of(payload),
+            payload: Json::from_value(payload),
             due: Due::Now,
             unique: None,
             then: None,

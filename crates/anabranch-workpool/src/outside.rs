@@ -10,7 +10,7 @@ use crate::run::{Run, Save};
 use crate::task::Task;
 use crate::turns::{Turn, Turns};
 use anabranch_core::{Retry, SlotSet};
-use anabranch_runtime::{Commit, HandlerError, Holding, RowConsumer, RunError};
+use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

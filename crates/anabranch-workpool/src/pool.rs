@@ -4,7 +4,7 @@ use crate::new_task::NewTask;
 use crate::run::Run;
 use crate::task::Task;
 use anabranch_core::Retry;
-use anabranch_runtime::{Result, Tx};
+use anabranch_runtime::{HandlerResult, Tx};
 use serde::Serialize;
 use std::future::Future;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// not take long; for one that does, or has effects elsewhere, there is [`OutsidePool`].
 ///
 /// ```
-/// use anabranch_runtime::{Result, Tx};
+/// use anabranch_runtime::{HandlerResult, Tx};
 /// use anabranch_store::params;
 /// use anabranch_workpool::{Pool, Task};
 ///
@@ -27,7 +27,7 @@ use std::time::Duration;
 ///     fn name(&self) -> &str {
 ///         "payouts"
 ///     }
-///     async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<i64> {
+///     async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult<i64> {
 ///         let cents: i64 = task.payload()?;
 ///         let pay = "UPDATE accounts SET cents = cents - $1 WHERE id = $2";
 ///         tx.execute(pay, params![cents, task.key()]).await?;
@@ -51,8 +51,8 @@ pub trait Pool: Send + Sync + 'static {
     fn run(
         &self,
         task: &Task,
-        tx: &mut Tx<'_>,
-    ) -> impl Future<Output = Result<Self::Output>> + Send;
+        tx: &mut Tx,
+    ) -> impl Future<Output = HandlerResult<Self::Output>> + Send;
 
     /// The attempts of a task are used up.
     fn gave_up(&self, _task: &Task, _error: &str) -> GaveUp {
@@ -69,7 +69,7 @@ pub trait Pool: Send + Sync + 'static {
 /// [`max_parallelism`](PoolSettings::max_parallelism).
 ///
 /// ```
-/// use anabranch_runtime::Result;
+/// use anabranch_runtime::HandlerResult;
 /// use anabranch_workpool::{NewTask, OutsidePool, Run, Task};
 /// use std::time::Duration;
 ///
@@ -81,7 +81,7 @@ pub trait Pool: Send + Sync + 'static {
 ///     fn name(&self) -> &str {
 ///         "statements"
 ///     }
-///     async fn run(&self, task: &Task, run: &mut Run) -> Result<u32> {
+///     async fn run(&self, task: &Task, run: &mut Run) -> HandlerResult<u32> {
 ///         let pages: u32 = task.payload()?;
 ///         let first: u32 = run.checkpoint()?.unwrap_or(1);
 ///         for page in first..=pages {
@@ -112,7 +112,11 @@ pub trait OutsidePool: Send + Sync + 'static {
     }
 
     /// Runs one task.
-    fn run(&self, task: &Task, run: &mut Run) -> impl Future<Output = Result<Self::Output>> + Send;
+    fn run(
+        &self,
+        task: &Task,
+        run: &mut Run,
+    ) -> impl Future<Output = HandlerResult<Self::Output>> + Send;
 
     /// The attempts of a task are used up.
     fn gave_up(&self, _task: &Task, _error: &str) -> GaveUp {

@@ -5,7 +5,7 @@ use crate::sight::{Found, Sight};
 use crate::tables::{Look, Tables, column, corrupt};
 use crate::task::Task;
 use anabranch_core::{Slot, SlotSet, StoreError};
-use anabranch_runtime::{Commit, Holding, RunError};
+use anabranch_runtime::{Commit, Holding, RawTx, RunError};
 use anabranch_store::database::{Answer, End, Statement, Topic};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! A task of an outside pool while it runs: checkpoints on the way, and what is to follow.
 
 use crate::new_task::NewTask;
-use anabranch_runtime::{HandlerError, Result};
+use anabranch_runtime::{HandlerError, HandlerResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
@@ -26,7 +26,7 @@ pub(crate) struct Save {
 
 impl Run {
     /// What the task saved last, in this attempt or an earlier one.
-    pub fn checkpoint<T: DeserializeOwned>(&self) -> Result<Option<T>> {
+    pub fn checkpoint<T: DeserializeOwned>(&self) -> HandlerResult<Option<T>> {
         Ok(self.checkpoint.as_deref().map(serde_json::from_str).transpose()?)
     }
 
@@ -38,12 +38,12 @@ impl Run {
 
     /// Saves how far the task is. Once this returns, an attempt that begins after a crash finds it by
     /// [`checkpoint`](Self::checkpoint). It fails if the task is not this process's any more: stop then.
-    pub async fn save(&mut self, checkpoint: &impl Serialize) -> Result<()> {
+    pub async fn save(&mut self, checkpoint: &impl Serialize) -> HandlerResult {
         self.save_json(serde_json::to_string(checkpoint)?).await
     }
 
     /// [`save`](Self::save) of JSON text.
-    pub async fn save_json(&mut self, json: String) -> Result<()> {
+    pub async fn save_json(&mut self, json: String) -> HandlerResult {
         let (saved, done) = oneshot::channel();
         let save = Save { task: self.task, checkpoint: json.clone(), saved };
         let gone = || HandlerError::new("the task was cancelled, or has another owner by now");

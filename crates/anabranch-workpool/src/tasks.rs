@@ -5,7 +5,7 @@ use crate::new_task::{NewTask, Outcome};
 use crate::tables::{self, Tables, Why, column, corrupt};
 use crate::task::{Compensation, TaskStatus};
 use anabranch_core::{InputError, StoreError, TaskState, TaskStates};
-use anabranch_runtime::{HandlerError, Tx};
+use anabranch_runtime::{HandlerError, RawTx, Tx};
 use anabranch_store::database::{Answer, End, Session, Statement, Topic};
 use anabranch_store::{Database, Log, Row};
 use jiff::Timestamp;
@@ -27,7 +27,7 @@ const PAGE: usize = 5_000;
 /// # use anabranch_store::Log;
 /// # use anabranch_workpool::{NewTask, Tasks};
 /// # async fn f(log: Log) -> Result<(), Box<dyn std::error::Error>> {
-/// let payouts = Tasks::of(&log, "payouts");
+/// let payouts = Tasks::new(&log, "payouts");
 /// let id = payouts.enqueue(NewTask::new("cust-7", &4_000)).await?.id;
 /// println!("{}", payouts.status(id).await?.unwrap().state);
 /// # Ok(()) }
@@ -124,7 +124,7 @@ impl PoolCounts {
 impl Tasks {
     /// The tasks of a pool.
     #[must_use]
-    pub fn of(log: &Log, pool: impl Into<String>) -> Self {
+    pub fn new(log: &Log, pool: impl Into<String>) -> Self {
         let database = log.store().database();
         let tables = Tables::of(&database);
         let has_asked = Arc::default();
@@ -237,7 +237,7 @@ impl Tasks {
     }
 
     /// Enqueues tasks in the transaction of a handler: they are there if and when it commits.
-    pub async fn enqueue_in(&self, tx: &mut Tx<'_>, tasks: &[NewTask]) -> Result<(), HandlerError> {
+    pub async fn enqueue_in(&self, tx: &mut Tx, tasks: &[NewTask]) -> Result<(), HandlerError> {
         for statement in self.statements(tasks)? {
             tx.push(statement).await?;
         }
@@ -286,7 +286,7 @@ impl Tasks {
     /// The names of the pools that have tasks, or keys that are held. One without either is known only as a
     /// [consumer](anabranch_runtime::Consumers::list), if a worker has run it.
     pub async fn pools(log: &Log) -> Result<Vec<String>, TaskError> {
-        let tasks = Self::of(log, "");
+        let tasks = Self::new(log, "");
         let answers = tasks.run(vec![tasks.tables.pools()]).await?;
         let name = |row: &Row| Ok(column(log.at(), row, "pool")?);
         answers.iter().flat_map(|answer| &answer.rows).map(name).collect()
@@ -303,7 +303,7 @@ impl Tasks {
     }
 
     async fn count(log: &Log, of: Option<TaskStates>) -> Result<Vec<PoolCounts>, TaskError> {
-        let tasks = Self::of(log, "");
+        let tasks = Self::new(log, "");
         let answers = tasks.run(vec![tasks.tables.counts(of)]).await?;
         let mut counts: Vec<PoolCounts> = Vec::new();
         for row in answers.iter().flat_map(|answer| &answer.rows) {
@@ -377,14 +377,14 @@ impl Tasks {
     }
 
     /// [`pause_key`](Self::pause_key) in the transaction of a handler.
-    pub async fn pause_key_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+    pub async fn pause_key_in(&self, tx: &mut Tx, key: &str) -> Result<(), HandlerError> {
         let slot = self.log.hash_rule().slot(key);
         tx.push(self.tables.hold(&self.pool, key, slot, Why::Paused)).await?;
         tx.push(Statement::signal(Topic::Tasks)).await
     }
 
     /// [`resume_key`](Self::resume_key) in the transaction of a handler.
-    pub async fn resume_key_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+    pub async fn resume_key_in(&self, tx: &mut Tx, key: &str) -> Result<(), HandlerError> {
         for statement in self.tables.release(&self.pool, key, Why::Paused) {
             tx.push(statement).await?;
         }
@@ -393,13 +393,13 @@ impl Tasks {
 
     /// Cancels everything of a key that has not ended, in the transaction of a handler. No on-complete
     /// tasks follow.
-    pub async fn cancel_key_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+    pub async fn cancel_key_in(&self, tx: &mut Tx, key: &str) -> Result<(), HandlerError> {
         tx.push(self.tables.cancel_key(&self.pool, key)).await
     }
 
     /// Cancels what is open under a unique key, in the transaction of a handler. No on-complete task
     /// follows.
-    pub async fn cancel_unique_in(&self, tx: &mut Tx<'_>, key: &str) -> Result<(), HandlerError> {
+    pub async fn cancel_unique_in(&self, tx: &mut Tx, key: &str) -> Result<(), HandlerError> {
         tx.push(self.tables.cancel_unique(&self.pool, key)).await
     }
 

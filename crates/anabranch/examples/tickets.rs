@@ -8,6 +8,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
+use anabranch::EventSchema;
 use anabranch::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::error::Error;

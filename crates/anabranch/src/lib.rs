@@ -83,7 +83,7 @@
 //! impl Projection for OrderSummary {
 //!     fn name(&self) -> &str { "order_summary" }
 //!     fn partition(&self) -> Partition { Partition::entity("Order") }
-//!     async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+//!     async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
 //!         tx.execute(
 //!             "INSERT INTO order_summary (id, events) VALUES ($1, 1)
 //!              ON CONFLICT (id) DO UPDATE SET events = order_summary.events + 1",
@@ -91,14 +91,14 @@
 //!         )
 //!         .await
 //!     }
-//!     async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+//!     async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
 //!         let table = "CREATE TABLE order_summary (id TEXT PRIMARY KEY, events BIGINT)";
 //!         tx.execute(table, vec![]).await
 //!     }
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let log = anabranch::connect("sqlite::memory:").await?;
 //! # log.append(&"Order:1".parse()?, Expected::Any, [NewEvent::new("OrderPlaced", ())]).await?;
 //! let set = ReplicaSet::new("main-projections").projection(OrderSummary).lanes(4);
@@ -152,7 +152,7 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let log = anabranch::connect("sqlite::memory:").await?;
 //! let seats = Workflows::new(&log, Seats);
 //! seats.send("12a", Command::Reserve { by: "Ada".to_owned() }).await?;
@@ -196,47 +196,46 @@
 //! - Reading forwards, nobody passes a position that may still be filled (**no skip**): a
 //!   subscriber sees every event once, in the order of positions.
 
-pub use anabranch_core::*;
-pub use anabranch_runtime::*;
+mod url;
+
+pub mod backend;
+pub mod operate;
+pub mod partitioning;
+pub mod prelude;
+
+pub use anabranch_core::cron;
+pub use anabranch_core::{
+    Again, Append, AppendError, Appended, Condition, DecodeError, Event, EventSchema, Expected,
+    Failure, FixedPartition, HashRule, InputError, MissingKey, NewEvent, Partition, Position,
+    Query, QueryItem, Retry, Rollout, StoreError, StreamId,
+};
+pub use anabranch_runtime::{
+    ConsumerProgress, Delivery, Guarantee, HandlerError, HandlerResult, Incomplete, Progress,
+    Projection, ReplicaSet, Rollup, RollupReader, RunError, Scope, Settings, Start, Subscriber,
+    Tuning, Tx, View, ViewColumn, ViewReader, progress_bar, shutdown_signal,
+};
 pub use anabranch_store::{
     Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, Row, Sql, Value,
-    database, migration, params, value,
+    migration, params, value,
 };
+pub use jiff::Timestamp;
 
 #[cfg(feature = "batch")]
 pub use anabranch_batch as batch;
 #[cfg(feature = "workflow")]
 pub use anabranch_workflow as workflow;
 #[cfg(feature = "workpool")]
-pub use anabranch_workpool::*;
+pub use anabranch_workpool as workpool;
 
 #[cfg(feature = "postgres")]
 pub use anabranch_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use anabranch_sqlite as sqlite;
 
-mod url;
-
 /// The programs of the page, compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/effects-outside.md")]
 mod effects_outside {}
-
-/// What most programs need: `use anabranch::prelude::*;`.
-pub mod prelude {
-    pub use crate::{
-        Append, AppendError, Appended, Event, EventSchema, EventStream, Expected, HandlerError,
-        Log, NewEvent, Options, Partition, Position, Projection, Query, ReplicaSet, Result, Retry,
-        Rollup, RollupReader, Scope, Settings, StoreError, StreamId, Subscriber, Tx, View,
-        ViewColumn, ViewReader, params,
-    };
-    #[cfg(feature = "workpool")]
-    pub use crate::{NewTask, OutsidePool, Pool, PoolSet, PoolSettings, Run, Task, Tasks};
-    #[cfg(feature = "workflow")]
-    pub use anabranch_workflow::{
-        ActionRun, EventInfo, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
-    };
-}
 
 /// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
 /// `postgres://user@host/database`. Of several hosts (`host-1,host-2`) the primary is used, wherever it is just

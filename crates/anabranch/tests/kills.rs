@@ -23,9 +23,14 @@ mod shop;
 #[path = "../../../examples/order_processing/story.rs"]
 mod story;
 
+use anabranch::Namespace;
+use anabranch::Options;
 use anabranch::prelude::*;
 use anabranch::workflow::Reaction;
-use anabranch::{Namespace, TaskState, TaskStatus};
+use anabranch::workflow::Workflow;
+use anabranch::workflow::Workflows;
+use anabranch::workpool::Tasks;
+use anabranch::workpool::{TaskState, TaskStatus};
 use customers::Customers;
 use order::Orders;
 use outside::{Outside, Records};
@@ -41,7 +46,7 @@ use story::Story;
 use tempfile::TempDir;
 use uuid::Uuid;
 
-type Outcome<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// How many workers are killed. On PostgreSQL it takes longer until one works.
 const ON_SQLITE: usize = 140;
@@ -209,7 +214,7 @@ async fn expected(log: &Log) -> HashMap<Uuid, String> {
 
 /// The actions that are recorded.
 async fn actions(log: &Log) -> Vec<TaskStatus> {
-    let tasks = Tasks::of(log, "orders.actions");
+    let tasks = Tasks::new(log, "orders.actions");
     let mut all = Vec::new();
     for state in TaskState::ALL {
         all.extend(tasks.list(state, 1_000_000).await.unwrap());

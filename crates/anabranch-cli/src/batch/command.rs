@@ -2,7 +2,7 @@
 
 use super::{page, program};
 use anabranch::batch::Record;
-use anabranch::{HandlerError, Result};
+use anabranch::{HandlerError, HandlerResult};
 use std::io::ErrorKind;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -42,12 +42,12 @@ impl CommandHandler {
         Ok(Self { program, arguments, job, per_page, timeout, retry_exit })
     }
 
-    pub(super) async fn handle(&self, record: &Record) -> Result<()> {
+    pub(super) async fn handle(&self, record: &Record) -> HandlerResult {
         let key = format!("{}:{}", self.job, record.key());
         self.run(record.to_json().to_string(), Some(key)).await.map(drop)
     }
 
-    pub(super) async fn handle_page(&self, page: &[Record]) -> Option<Vec<Result<()>>> {
+    pub(super) async fn handle_page(&self, page: &[Record]) -> Option<Vec<HandlerResult>> {
         if !self.per_page {
             return None;
         }
@@ -56,7 +56,7 @@ impl CommandHandler {
     }
 
     /// Runs it to its end; what it wrote to standard output is kept for a page only.
-    async fn run(&self, input: String, key: Option<String>) -> Result<Vec<u8>> {
+    async fn run(&self, input: String, key: Option<String>) -> HandlerResult<Vec<u8>> {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
         command.stdout(if self.per_page { Stdio::piped() } else { Stdio::null() });
@@ -101,7 +101,7 @@ fn how(status: ExitStatus) -> String {
 
 /// Writes, reads and waits at the same time: no pipe may fill up. It ends with the program: what that has left in the
 /// background may hold its pipes for as long as it likes.
-async fn talk(mut child: Child, input: String) -> Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+async fn talk(mut child: Child, input: String) -> HandlerResult<(ExitStatus, Vec<u8>, Vec<u8>)> {
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (mut answer, mut said) = (Vec::new(), Vec::new());
     let write = async {
@@ -138,7 +138,11 @@ async fn talk(mut child: Child, input: String) -> Result<(ExitStatus, Vec<u8>, V
 }
 
 /// Reads to the end, and keeps the last of it.
-async fn tail(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, most: usize) -> Result<()> {
+async fn tail(
+    from: Option<impl AsyncRead + Unpin>,
+    kept: &mut Vec<u8>,
+    most: usize,
+) -> HandlerResult {
     let Some(mut from) = from else { return Ok(()) };
     while from.read_buf(kept).await? > 0 {
         if kept.len() > 2 * most {

@@ -4,7 +4,7 @@ use super::command::CommandHandler;
 use super::run::{seconds, seconds_or_none};
 use super::webhook::Webhook;
 use anabranch::batch::{Record, RowHandler, SqlHandler};
-use anabranch::{Result, Retry, Tx};
+use anabranch::{HandlerResult, Retry, Tx};
 use anyhow::Context;
 use clap::Args;
 use std::time::Duration;
@@ -132,7 +132,7 @@ impl RowHandler for Handler {
         }
     }
 
-    async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         match self {
             Self::Sql(sql) => sql.handle(record, tx).await,
             Self::Command(command) => command.handle(record).await,
@@ -140,7 +140,7 @@ impl RowHandler for Handler {
         }
     }
 
-    async fn handle_page(&self, page: &[Record]) -> Option<Vec<Result<()>>> {
+    async fn handle_page(&self, page: &[Record]) -> Option<Vec<HandlerResult>> {
         match self {
             Self::Sql(_) => None,
             Self::Command(command) => command.handle_page(page).await,

@@ -1,7 +1,7 @@
 //! The answers for a page: an array of null (success) or an error, one for each row.
 
 use anabranch::batch::Record;
-use anabranch::{Again, HandlerError, Result};
+use anabranch::{Again, HandlerError, HandlerResult};
 
 /// A page as it is handed over.
 pub(super) fn rows(page: &[Record]) -> String {
@@ -9,7 +9,7 @@ pub(super) fn rows(page: &[Record]) -> String {
 }
 
 /// How each row of a page went.
-pub(super) fn outcomes(rows: usize, answer: Result<Vec<u8>>) -> Vec<Result<()>> {
+pub(super) fn outcomes(rows: usize, answer: HandlerResult<Vec<u8>>) -> Vec<HandlerResult> {
     match answer.and_then(|answer| read(rows, &answer)) {
         Ok(errors) => errors
             .into_iter()
@@ -29,7 +29,7 @@ pub(super) fn outcomes(rows: usize, answer: Result<Vec<u8>>) -> Vec<Result<()>> 
     }
 }
 
-fn read(rows: usize, answer: &[u8]) -> Result<Vec<Option<String>>> {
+fn read(rows: usize, answer: &[u8]) -> HandlerResult<Vec<Option<String>>> {
     let errors: Vec<Option<String>> = serde_json::from_slice(answer).map_err(|error| {
         HandlerError::for_good(format!("the answer is no JSON array of null or \"error\": {error}"))
     })?;

@@ -115,7 +115,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let part = Part::of(self.instance_id, self.instance_count, self.hash)?;
+        let part = Part::new(self.instance_id, self.instance_count, self.hash)?;
         anyhow::ensure!(
             !self.hash || part != Part::Elastic,
             "--hash is for parts; give --instance-id and --instance-count, or leave it out"
@@ -155,7 +155,7 @@ impl Run {
         let log = anabranch::connect_with(&self.job.target.url, &options).await?;
         display.begin(part, self.workers);
         let told = async {
-            anabranch::told_to_stop().await;
+            anabranch::shutdown_signal().await;
             display.told();
         };
         let ran = batch.run_until(&log, handler, told).await;

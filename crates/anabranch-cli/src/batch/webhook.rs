@@ -2,7 +2,7 @@
 
 use super::page;
 use anabranch::batch::Record;
-use anabranch::{HandlerError, Result};
+use anabranch::{HandlerError, HandlerResult};
 use anyhow::Context;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -46,12 +46,12 @@ impl Webhook {
         Ok(Self { agent: config.build().new_agent(), url, job, per_page })
     }
 
-    pub(super) async fn handle(&self, record: &Record) -> Result<()> {
+    pub(super) async fn handle(&self, record: &Record) -> HandlerResult {
         let key = idempotency_key(&self.job, record.key());
         self.post(record.to_json().to_string(), Some(key)).await.map(drop)
     }
 
-    pub(super) async fn handle_page(&self, page: &[Record]) -> Option<Vec<Result<()>>> {
+    pub(super) async fn handle_page(&self, page: &[Record]) -> Option<Vec<HandlerResult>> {
         if !self.per_page {
             return None;
         }
@@ -59,12 +59,12 @@ impl Webhook {
         Some(page::outcomes(page.len(), answer))
     }
 
-    async fn post(&self, body: String, key: Option<String>) -> Result<Vec<u8>> {
+    async fn post(&self, body: String, key: Option<String>) -> HandlerResult<Vec<u8>> {
         let mut request = self.agent.post(&self.url).content_type("application/json");
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
         }
-        let send = move || -> Result<Vec<u8>> {
+        let send = move || -> HandlerResult<Vec<u8>> {
             let mut answer = request.send(body)?;
             let status = answer.status();
             if status.is_success() {

@@ -1,6 +1,6 @@
 //! Which strategy fits, from five questions.
 
-use anabranch::partition::{Answers, Recommendation, classify};
+use anabranch::partitioning::{Answers, Recommendation, classify};
 use anabranch_terminal::output;
 use anabranch_terminal::{say, say_on};
 use clap::{Args, ValueEnum};

@@ -2,9 +2,9 @@
 
 use crate::status;
 use crate::target::MaybeTarget;
-use anabranch::{
-    Consumers, CursorStatus, FixedPartition, HashRule, Log, SLOTS, Slot, Strategy, StreamId,
-};
+use anabranch::operate::{Consumers, CursorStatus};
+use anabranch::partitioning::{SLOTS, Slot, Strategy};
+use anabranch::{FixedPartition, HashRule, Log, StreamId};
 use anabranch_terminal::output::{self, Table};
 use clap::Args;
 use serde::Serialize;
@@ -106,7 +106,7 @@ impl Explain {
             let log = self.target.or_default().connect().await?;
             rule = log.hash_rule();
             if let Some(name) = &self.consumer {
-                let registered = Consumers::of(&log).status(name).await?.strategy;
+                let registered = Consumers::new(&log).status(name).await?.strategy;
                 // As it is registered: `entity, md5`, or `global` without a rule.
                 let (word, by) = registered.split_once(", ").unwrap_or((&registered, rule.name()));
                 strategy = Some(word.parse().map_err(anyhow::Error::msg)?);
@@ -236,7 +236,7 @@ fn hashed(key: &str, strategy: Strategy) -> anyhow::Result<Option<String>> {
 }
 
 async fn owned(log: &Log, name: &str, strategy: String, slot: Slot) -> anyhow::Result<Owned> {
-    let consumers = Consumers::of(log);
+    let consumers = Consumers::new(log);
     let cursor = consumers.owner_of(name, slot).await?;
     let owner = status::owner(&cursor.owner, &consumers.workers().await?);
     Ok(Owned { name: name.to_owned(), strategy, cursor, owner })

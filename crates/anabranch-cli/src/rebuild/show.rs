@@ -1,7 +1,7 @@
 //! The two versions of a projection, in words.
 
 use crate::status::in_words;
-use anabranch::{
+use anabranch::operate::{
     ChangedColumn, ColumnDifference, SwitchPreview, TableColumn, TableDifference, VersionState,
 };
 use anabranch_terminal::output;

@@ -3,7 +3,7 @@
 use super::One;
 use crate::confirm::Confirm;
 use crate::target::Target;
-use anabranch::{TaskState, Tasks};
+use anabranch::workpool::{TaskState, Tasks};
 use anabranch_terminal::say;
 use anyhow::bail;
 use clap::Args;
@@ -46,7 +46,7 @@ impl Key {
     async fn tasks(&self) -> anyhow::Result<Tasks> {
         let log = self.target.connect().await?;
         super::must_exist(&log, &self.pool).await?;
-        Ok(Tasks::of(&log, &self.pool))
+        Ok(Tasks::new(&log, &self.pool))
     }
 }
 

@@ -1,7 +1,8 @@
 //! One task from the command line.
 
 use crate::target::Target;
-use anabranch::{Consumers, NewTask, Tasks};
+use anabranch::operate::Consumers;
+use anabranch::workpool::{NewTask, Tasks};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
 use anyhow::Context;
@@ -67,7 +68,7 @@ impl Enqueue {
             task = task.with_id(id);
         }
         let (pool, log) = (&self.pool, self.target.connect().await?);
-        let enqueued = Tasks::of(&log, pool).enqueue(task).await?;
+        let enqueued = Tasks::new(&log, pool).enqueue(task).await?;
         let printed = match self.json {
             true => output::json(&json!({ "id": enqueued.id, "is_new": enqueued.is_new })),
             false => output::line(enqueued.id),
@@ -76,7 +77,7 @@ impl Enqueue {
         if !enqueued.is_new {
             say!("it was there already, and stays as it is");
         }
-        if Consumers::of(&log).list().await?.iter().all(|consumer| consumer.name != *pool) {
+        if Consumers::new(&log).list().await?.iter().all(|consumer| consumer.name != *pool) {
             say!("no worker has run a pool `{pool}` yet: the task waits for the first that does");
         }
         Ok(())

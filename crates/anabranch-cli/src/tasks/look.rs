@@ -1,7 +1,7 @@
 //! Pools, and lists of tasks.
 
 use crate::target::Target;
-use anabranch::{TaskState, Tasks};
+use anabranch::workpool::{TaskState, Tasks};
 use anabranch_terminal::output::{self, Table};
 use anabranch_terminal::say;
 use clap::Args;
@@ -90,7 +90,7 @@ impl Pools {
 impl List {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let log = self.target.connect().await?;
-        let tasks = Tasks::of(&log, &self.pool);
+        let tasks = Tasks::new(&log, &self.pool);
         let states = self.state.map_or_else(|| LEFT.to_vec(), |state| vec![state]);
         let mut found = Vec::new();
         for state in states {

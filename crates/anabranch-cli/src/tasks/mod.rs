@@ -16,7 +16,9 @@ mod show;
 
 use crate::status::POOL;
 use crate::target::Target;
-use anabranch::{Consumers, Log, StoreError, TaskStatus, Tasks};
+use anabranch::operate::Consumers;
+use anabranch::workpool::{TaskStatus, Tasks};
+use anabranch::{Log, StoreError};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -107,7 +109,7 @@ const WHICH_POOLS: &str = "one appears when a task is enqueued for it or a worke
 /// The names of all pools.
 async fn pools(log: &Log) -> anyhow::Result<Vec<String>> {
     let mut pools = Tasks::pools(log).await?;
-    let run = Consumers::of(log).list().await?.into_iter().filter(|status| status.kind == POOL);
+    let run = Consumers::new(log).list().await?.into_iter().filter(|status| status.kind == POOL);
     pools.extend(run.map(|status| status.name));
     Ok(pools)
 }
@@ -122,5 +124,5 @@ async fn must_exist(log: &Log, pool: &str) -> anyhow::Result<()> {
 
 /// The tasks of whichever pool. To look at a log or operate it does not upgrade it, nor create it.
 async fn tasks(target: &Target) -> Result<Tasks, StoreError> {
-    Ok(Tasks::of(&target.connect().await?, ""))
+    Ok(Tasks::new(&target.connect().await?, ""))
 }

@@ -4,7 +4,7 @@ use super::look::state;
 use super::{WHICH_POOLS, none};
 use crate::confirm::Confirm;
 use crate::target::Target;
-use anabranch::{TaskCondition, TaskFilter, TaskState, Tasks};
+use anabranch::workpool::{TaskCondition, TaskFilter, TaskState, Tasks};
 use anabranch_terminal::output::count;
 use anabranch_terminal::say;
 use anyhow::{Context, bail};

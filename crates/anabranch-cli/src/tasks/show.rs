@@ -2,7 +2,7 @@
 
 use super::look::time;
 use super::{One, none};
-use anabranch::{TaskDetails, TaskState};
+use anabranch::workpool::{TaskDetails, TaskState};
 use anabranch_terminal::output;
 use anyhow::Context;
 use clap::Args;

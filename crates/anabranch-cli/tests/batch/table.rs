@@ -1,7 +1,7 @@
 //! A table of rows, one of effects, and the command that works on them.
 
 use crate::process;
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::{Log, Namespace, Options, Row};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

@@ -1,10 +1,10 @@
 //! A log with a projection that runs in this process, so that there is something to operate.
 
 use crate::process;
+use anabranch::Options;
+use anabranch::operate::{ConsumerStatus, Consumers};
 use anabranch::prelude::*;
-use anabranch::{
-    ConsumerProgress, ConsumerStatus, Consumers, Failure, HandlerError, Namespace, Progress, Retry,
-};
+use anabranch::{ConsumerProgress, Failure, HandlerError, Namespace, Progress, Retry};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -41,7 +41,7 @@ impl Projection for Sums {
         Settings::default().retry(self.retry).version(self.version)
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
         let order = event.stream_id();
         if order == "1" && self.is_broken.load(Ordering::SeqCst) {
@@ -51,12 +51,12 @@ impl Projection for Sums {
         tx.execute(insert, params![event.position(), order, self.version]).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let columns = "position BIGINT, order_id TEXT, factor BIGINT";
         tx.execute(format!("CREATE TABLE {} ({columns})", tx.table(self.table)), vec![]).await
     }
 
-    async fn reset(&self, to: Position, tx: &mut Tx<'_>) -> Result<()> {
+    async fn reset(&self, to: Position, tx: &mut Tx) -> HandlerResult {
         let delete = format!("DELETE FROM {} WHERE position > $1", tx.table(self.table));
         tx.execute(delete, params![to]).await
     }
@@ -152,7 +152,7 @@ impl Bench {
 
     /// How many rows there are.
     pub async fn handled(&self, log: &Log) -> i64 {
-        use anabranch::database::{End, Statement};
+        use anabranch::backend::database::{End, Statement};
         let count = Statement::query(format!("SELECT count(*) FROM {}", self.table()), vec![]);
         let answers = log.store().database().begin().run(vec![count], End::Commit).await;
         answers.unwrap()[0].rows[0].get(0).unwrap()
@@ -160,11 +160,11 @@ impl Bench {
 
     /// Why the first parked key is parked.
     pub async fn error(&self, log: &Log) -> String {
-        Consumers::of(log).parked(crate::NAME).await.unwrap()[0].error.clone()
+        Consumers::new(log).parked(crate::NAME).await.unwrap()[0].error.clone()
     }
 
     pub async fn status(&self, log: &Log) -> ConsumerStatus {
-        Consumers::of(log).status(crate::NAME).await.unwrap()
+        Consumers::new(log).status(crate::NAME).await.unwrap()
     }
 
     fn set(&self) -> ReplicaSet {

@@ -2,9 +2,10 @@
 
 use crate::crew::Worker;
 use crate::{last_version, process};
+use anabranch::operate::{Consumers, Owner};
 use anabranch::postgres::tokio_postgres::{self, NoTls};
 use anabranch::sqlite::rusqlite::Connection;
-use anabranch::{Consumers, Log, Namespace, Options, Owner};
+use anabranch::{Log, Namespace, Options};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -95,7 +96,7 @@ impl Place {
         let log = self.log().await;
         until(&format!("{workers} workers share all slots of {consumer}"), async || {
             // There is none before it first runs.
-            let Ok(status) = Consumers::of(&log).status(consumer).await else { return false };
+            let Ok(status) = Consumers::new(&log).status(consumer).await else { return false };
             let mut owned = BTreeMap::<String, usize>::new();
             for cursor in status.cursors {
                 let Owner::Worker(worker) = cursor.owner else { return false };

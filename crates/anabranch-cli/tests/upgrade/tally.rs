@@ -23,12 +23,12 @@ impl Projection for Projected {
         Partition::entity("Key")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let insert = format!("INSERT INTO {} VALUES ($1)", self.table);
         tx.execute(insert, params![event.position()]).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         tx.execute(format!("CREATE TABLE {} (position BIGINT)", self.table), vec![]).await
     }
 }

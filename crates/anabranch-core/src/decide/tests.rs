@@ -17,7 +17,7 @@ fn positions(decision: &Decision<'_>, from: u64) -> Vec<Position> {
 }
 
 fn stored(row: &Row<'_>, position: Position) -> Event {
-    let slots = Slots::of(crate::HashRule::Fnv1a, row.stream.id(), None, None);
+    let slots = Slots::from_keys(crate::HashRule::Fnv1a, row.stream.id(), None, None);
     let body = row.event.body(row.stream);
     Event::from_row(position, row.version, row.event.id(), 0, slots, &body)
 }

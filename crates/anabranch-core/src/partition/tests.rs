@@ -7,7 +7,7 @@ const LOG: HashRule = HashRule::Fnv1a;
 
 fn recorded(new: &NewEvent) -> Event {
     let stream = StreamId::new("Order", "ord-123").unwrap();
-    let slots = Slots::of(LOG, stream.id(), new.customer(), new.correlation());
+    let slots = Slots::from_keys(LOG, stream.id(), new.customer(), new.correlation());
     Event::from_row(Position::new(1), 1, new.id(), 0, slots, &new.body(&stream))
 }
 
@@ -67,7 +67,7 @@ fn an_entity_is_hashed_by_its_id_alone() {
 
 #[test]
 fn stored_slots_are_used_unless_another_rule_is_asked_for() {
-    let slots = Slots::of(LOG, "stored", Some("stored"), Some("stored"));
+    let slots = Slots::from_keys(LOG, "stored", Some("stored"), Some("stored"));
     let event = full();
     let event = Event::from_row(event.position(), 1, event.id(), 0, slots, &event.body());
     for (partition, column, key) in [
@@ -101,7 +101,7 @@ fn other_strategies_are_routed_at_the_client() {
 
 #[test]
 fn only_a_global_consumer_has_one_slot() {
-    assert_eq!(Partition::global().slots(), SlotSet::of(Slot::ZERO));
+    assert_eq!(Partition::global().slots(), SlotSet::from_slot(Slot::ZERO));
     assert_eq!(Partition::customer().slots(), SlotSet::all());
     assert_eq!(Partition::entity("Order").category(), Some("Order"));
     assert_eq!(Partition::entities().category(), None);

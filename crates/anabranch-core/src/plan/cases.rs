@@ -6,7 +6,7 @@ use super::*;
 /// With weights that do not change, a join takes a fair load from the others and not much more.
 #[test]
 fn a_join_moves_a_fair_load() {
-    let weights = Weights::of(&rates(9, |x| 20.0 * x));
+    let weights = Weights::from_rates(&rates(9, |x| 20.0 * x));
     let all = SlotSet::all();
     let mut current = Assignment::new();
     for count in 1..=40 {
@@ -48,7 +48,7 @@ fn a_hot_slot_stays_where_it_is_and_the_others_take_the_rest() {
     let hot = Slot::new(4_711).unwrap();
     let mut rates = rates(3, |_| 1.0);
     rates.set(hot, 5_040.0);
-    let weights = Weights::of(&rates);
+    let weights = Weights::from_rates(&rates);
     let mut current = checked(&all, &elastic_members(1), &Assignment::new(), &weights);
     for count in 2..=12 {
         let members = elastic_members(count);
@@ -74,7 +74,7 @@ fn load_is_moved_only_if_that_is_worth_it() {
         for slot in current["worker-2"].iter() {
             rates.set(slot, factor);
         }
-        Weights::of(&rates)
+        Weights::from_rates(&rates)
     };
     for (factor, is_worth_it) in
         [(0.0, true), (0.5, false), (1.0, false), (1.3, false), (1.6, true)]
@@ -85,10 +85,10 @@ fn load_is_moved_only_if_that_is_worth_it() {
     // One slot is as busy as all the others: they can go elsewhere, and then nothing is left to win.
     let mut rates = rates(1, |_| 1.0);
     rates.set(Slot::ZERO, 5_040.0);
-    let weights = Weights::of(&rates);
+    let weights = Weights::from_rates(&rates);
     assert!(is_lopsided(&all, &members, &current, &weights));
     let alone = checked(&all, &members, &current, &weights);
-    assert!(alone.values().any(|slots| *slots == SlotSet::of(Slot::ZERO)));
+    assert!(alone.values().any(|slots| *slots == SlotSet::from_slot(Slot::ZERO)));
     assert!(!is_lopsided(&all, &members, &alone, &weights));
 }
 

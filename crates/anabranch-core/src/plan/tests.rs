@@ -46,12 +46,12 @@ fn any_weights() -> impl proptest::strategy::Strategy<Value = Weights> {
     let one_hot = (0..SLOTS, 0.1..100_f32).prop_map(|(slot, share)| {
         let mut rates = rates(1, |x| x);
         rates.set(Slot::new(slot).unwrap(), share * 2_520.0);
-        Weights::of(&rates)
+        Weights::from_rates(&rates)
     });
     prop_oneof![
         Just(Weights::even()),
         (any::<u64>(), 0..4_usize)
-            .prop_map(move |(seed, at)| Weights::of(&rates(seed, shapes[at]))),
+            .prop_map(move |(seed, at)| Weights::from_rates(&rates(seed, shapes[at]))),
         one_hot,
     ]
 }
@@ -191,7 +191,7 @@ fn up_to_200_workers_and_back_with_even_weights() {
 
 #[test]
 fn up_to_200_workers_and_back_with_busy_and_idle_slots() {
-    grow_and_shrink(&Weights::of(&rates(5, |x| 1.0 / (0.01 + x))));
+    grow_and_shrink(&Weights::from_rates(&rates(5, |x| 1.0 / (0.01 + x))));
 }
 
 proptest! {

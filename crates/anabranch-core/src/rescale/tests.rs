@@ -46,7 +46,7 @@ fn as_many_as_before_moves_nothing() {
 
 #[test]
 fn a_consumer_with_one_slot_has_one_partition_with_something_to_do() {
-    let global = [Cursor::free(SlotSet::of(Slot::ZERO), Position::new(7))];
+    let global = [Cursor::free(SlotSet::from_slot(Slot::ZERO), Position::new(7))];
     let extents = extents(&global, 3);
     assert_eq!(extents[0], Extent { slots: 1, lowest: at(7), highest: at(7) });
     assert_eq!(extents[1..], [Extent::default(); 2]);

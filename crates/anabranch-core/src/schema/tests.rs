@@ -32,7 +32,7 @@ fn schema() -> EventSchema<OrderEvent> {
 
 fn recorded(event: &NewEvent) -> Event {
     let stream = StreamId::new("Order", "1").unwrap();
-    let slots = Slots::of(HashRule::Fnv1a, "1", None, None);
+    let slots = Slots::from_keys(HashRule::Fnv1a, "1", None, None);
     Event::from_row(Position::new(7), 1, event.id(), 0, slots, &event.body(&stream))
 }
 

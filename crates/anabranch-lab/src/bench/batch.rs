@@ -5,9 +5,9 @@ use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
 use super::{Measured, Side};
 use crate::throwaway;
+use anabranch::backend::database::{End, Statement};
 use anabranch::batch::{Batch, Record, RowHandler, Source, SqlHandler};
-use anabranch::database::{End, Statement};
-use anabranch::{Result, Row, Tx, Value, params};
+use anabranch::{HandlerResult, Row, Tx, Value, params};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub(crate) struct BenchBatch {
 struct Wait;
 
 impl RowHandler for Wait {
-    async fn handle(&self, _: &Record, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Record, _: &mut Tx) -> HandlerResult {
         tokio::time::sleep(WAIT).await;
         Ok(())
     }

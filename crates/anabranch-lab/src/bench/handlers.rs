@@ -1,7 +1,9 @@
 //! The consumers that are measured: the same totals of orders, kept in different ways.
 
 use super::events::Order;
-use anabranch::{Event, FixedPartition, Partition, Projection, Result, Settings, Tx, View, params};
+use anabranch::{
+    Event, FixedPartition, HandlerResult, Partition, Projection, Settings, Tx, View, params,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -49,7 +51,7 @@ impl Projection for Nothing {
         Settings::default().batch_size(self.batch_size)
     }
 
-    async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
 }
@@ -76,12 +78,12 @@ impl Projection for Upsert {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let order: Order = event.data()?;
         tx.execute(self.sql, params![event.stream_id(), order.total]).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         set_up(self.table, tx).await
     }
 }
@@ -108,11 +110,11 @@ impl Projection for Batch {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         self.handle_batch(std::slice::from_ref(event), tx).await
     }
 
-    async fn handle_batch(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle_batch(&self, events: &[Event], tx: &mut Tx) -> HandlerResult {
         let mut sums: HashMap<&str, (i64, f64)> = HashMap::with_capacity(events.len());
         for event in events {
             let order: Order = event.data()?;
@@ -123,12 +125,12 @@ impl Projection for Batch {
         tx.insert_rows(self.table, &["id", "events", "total"], rows.collect(), self.conflict).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         set_up(self.table, tx).await
     }
 }
 
-async fn set_up(table: &str, tx: &mut Tx<'_>) -> Result<()> {
+async fn set_up(table: &str, tx: &mut Tx) -> HandlerResult {
     tx.execute(format!("CREATE TABLE IF NOT EXISTS {table} {COLUMNS}"), vec![]).await
 }
 
@@ -155,7 +157,7 @@ impl View for Totals {
         Partition::entity("Order")
     }
 
-    fn apply(&self, state: &mut Total, event: &Event) -> Result<()> {
+    fn apply(&self, state: &mut Total, event: &Event) -> HandlerResult {
         let order: Order = event.data()?;
         state.events += 1;
         state.total += order.total;
@@ -178,7 +180,7 @@ impl Projection for Waiting {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
         tokio::time::sleep(self.wait).await;
         Ok(())
     }

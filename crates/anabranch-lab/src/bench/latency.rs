@@ -7,8 +7,8 @@ use super::report::{self, Case, Latency, rounded};
 use crate::percentiles::Percentiles;
 use crate::throwaway;
 use anabranch::{
-    Event, Expected, Log, NewEvent, Partition, Position, Projection, ReplicaSet, Result, StreamId,
-    Tx,
+    Event, Expected, HandlerResult, Log, NewEvent, Partition, Position, Projection, ReplicaSet,
+    StreamId, Tx,
 };
 use anabranch_terminal::say;
 use anyhow::Context;
@@ -59,7 +59,7 @@ impl Projection for Clock {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, _: &mut Tx) -> HandlerResult {
         // Whoever asked may have given up.
         let _ = self.called.send((event.position(), Instant::now()));
         Ok(())

@@ -8,7 +8,7 @@ use super::workpool::BATCH;
 use anabranch::postgres::tokio_postgres::Client;
 use anabranch::postgres::tokio_postgres::types::ToSql;
 use anabranch::sqlite::rusqlite::{TransactionBehavior, params};
-use anabranch::{NewTask, TaskState};
+use anabranch::workpool::{NewTask, TaskState};
 use std::hint::black_box;
 use std::time::Instant;
 use tokio::sync::mpsc;

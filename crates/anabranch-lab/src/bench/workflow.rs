@@ -6,8 +6,10 @@ use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
 use super::workpool::{is_done, runs, until};
 use crate::percentiles::Percentiles;
+use anabranch::ReplicaSet;
+use anabranch::operate::Consumers;
 use anabranch::workflow::{ActionRun, Reactions, Workflow, WorkflowSet, Workflows};
-use anabranch::{Consumers, ReplicaSet, TaskState, Tasks};
+use anabranch::workpool::{TaskState, Tasks};
 use clap::Args;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
@@ -103,7 +105,7 @@ impl Workflow for Counting {
         Reactions::none().action(Nothing)
     }
 
-    async fn act(&self, _: &Nothing, _: &mut ActionRun<'_>) -> anabranch::Result<Vec<Add>> {
+    async fn act(&self, _: &Nothing, _: &mut ActionRun<'_>) -> anabranch::HandlerResult<Vec<Add>> {
         Ok(Vec::new())
     }
 
@@ -190,7 +192,7 @@ impl BenchWorkflow {
         let mut worker = JoinSet::new();
         worker.spawn(running);
         let (react, actions) = (format!("{name}.react"), format!("{name}.actions"));
-        let consumers = Consumers::of(&own.log);
+        let consumers = Consumers::new(&own.log);
         until("the worker runs", PATIENCE, async || runs(own, &actions, 1).await).await?;
         let started = Instant::now();
         self.send(&workflows).await?;

@@ -7,10 +7,10 @@ use super::tasks_limit;
 use super::{Measured, Side};
 use crate::throwaway;
 use crate::worker_process::{self, WorkerProcess};
-use anabranch::database::{End, Statement};
-use anabranch::{
-    Consumers, Namespace, NewTask, Owner, Pool, PoolSet, ReplicaSet, Row, Task, TaskState, Tasks,
-};
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::{Consumers, Owner};
+use anabranch::workpool::{NewTask, Pool, PoolSet, Task, TaskState, Tasks};
+use anabranch::{Namespace, ReplicaSet, Row};
 use anabranch::{Tx, params};
 use clap::Args;
 use std::collections::HashSet;
@@ -84,14 +84,14 @@ impl Pool for Nothing {
         &self.name
     }
 
-    async fn run(&self, _: &Task, _: &mut Tx<'_>) -> anabranch::Result<()> {
+    async fn run(&self, _: &Task, _: &mut Tx) -> anabranch::HandlerResult<()> {
         Ok(())
     }
 }
 
 impl PoolWorker {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let told = worker_process::told_to_stop();
+        let told = worker_process::shutdown_signal();
         let log = throwaway::connect(&self.url, &Namespace::new(self.namespace)?, false).await?;
         let set = ReplicaSet::new("bench").lanes(self.lanes).pool(Nothing { name: self.pool });
         set.run_until(&log, told).await?;
@@ -165,7 +165,7 @@ impl BenchWorkpool {
     async fn through(&self, own: &OwnLog, pool: &str, workers: usize) -> anyhow::Result<f64> {
         let crew = self.start(own, pool, workers)?;
         until("the workers run", START, async || runs(own, pool, workers).await).await?;
-        let (tasks, started) = (Tasks::of(&own.log, pool), Instant::now());
+        let (tasks, started) = (Tasks::new(&own.log, pool), Instant::now());
         for first in (0..self.tasks).step_by(BATCH as usize) {
             tasks.enqueue_all(self.tasks(first..self.tasks.min(first + BATCH))).await?;
         }
@@ -180,7 +180,7 @@ impl BenchWorkpool {
     /// Runs a backlog of half the tasks on one worker, with as many of a hot key in between if so;
     /// returns how many a second of the others were done.
     async fn others(&self, own: &OwnLog, pool: &str, hot: bool) -> anyhow::Result<f64> {
-        let tasks = Tasks::of(&own.log, pool);
+        let tasks = Tasks::new(&own.log, pool);
         let others = self.tasks.div_ceil(2);
         for first in (0..others).step_by(BATCH as usize) {
             let mut batch = Vec::new();
@@ -241,7 +241,7 @@ pub(crate) async fn until(
 
 /// Whether so many workers own all slots of a pool.
 pub(crate) async fn runs(own: &OwnLog, pool: &str, workers: usize) -> anyhow::Result<bool> {
-    let all = Consumers::of(&own.log).list().await?;
+    let all = Consumers::new(&own.log).list().await?;
     let Some(status) = all.into_iter().find(|status| status.name == pool) else {
         return Ok(false);
     };

@@ -2,7 +2,7 @@
 
 use super::faults::Fault;
 use super::pauses::Incident;
-use anabranch::Generation;
+use anabranch::operate::Generation;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;

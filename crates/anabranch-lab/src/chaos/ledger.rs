@@ -1,9 +1,10 @@
 //! The ledger: a row for each event that was handled, and a count for each key. What is proven and
 //! measured is read from it.
 
-use anabranch::database::{End, Statement, Who};
+use anabranch::backend::database::{End, Statement, Who};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Row, Value};
+use anabranch::{Row, Value};
 use std::time::{Duration, Instant};
 
 /// How long a database may be away before whoever asks gives up.
@@ -123,7 +124,7 @@ impl Ledger {
         process: Option<u32>,
         all: bool,
     ) -> anyhow::Result<()> {
-        let workers = Consumers::of(&self.log).workers().await.unwrap_or_default();
+        let workers = Consumers::new(&self.log).workers().await.unwrap_or_default();
         let worker = workers.iter().find(|worker| Some(worker.pid) == process);
         let prefix = worker.map_or_else(|| application.to_owned(), |w| Who::prefix(&w.id));
         let limit = if all { "ALL" } else { "1" };
@@ -205,7 +206,7 @@ impl Statements {
         }
     }
 
-    pub(crate) async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    pub(crate) async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         for table in &self.set_up {
             tx.execute(table.clone(), vec![]).await?;
         }

@@ -1,6 +1,7 @@
 //! Events that come all the time: each key has one in every period.
 
 use super::worker::{CATEGORY, HELD};
+use anabranch::AppendError;
 use anabranch::prelude::*;
 use serde_json::json;
 use std::sync::Arc;

@@ -26,7 +26,8 @@ mod report;
 pub(crate) mod worker;
 
 use crate::throwaway::Throwaway;
-use anabranch::{Consumers, Log, Namespace, Query};
+use anabranch::operate::Consumers;
+use anabranch::{Log, Namespace, Query};
 use anabranch_terminal::cut_short::unless_signalled;
 use anabranch_terminal::output;
 use anabranch_terminal::say;
@@ -210,7 +211,7 @@ impl Chaos {
         }
         problems
             .extend(made.examples.into_iter().map(|what| format!("events made of others: {what}")));
-        let generations = Consumers::of(log).generations(None, GENERATIONS).await?;
+        let generations = Consumers::new(log).generations(None, GENERATIONS).await?;
         let deaths = Deaths::count(&generations, &incidents, |number| play.crew.process(number));
         let pauses = pauses::measure(&entries, &incidents, &quiet);
         let proofs = (proof, made.events);

@@ -122,13 +122,13 @@ impl ChaosWorker {
         let set = set.projection(keeper).observe(move |_| {
             says.call_once(|| drop(output::line(RUNNING)));
         });
-        set.run_until(&log, told_to_stop()).await?;
+        set.run_until(&log, shutdown_signal()).await?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn told_to_stop() {
-    let standard_input = worker_process::told_to_stop();
+async fn shutdown_signal() {
+    let standard_input = worker_process::shutdown_signal();
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
@@ -179,7 +179,7 @@ impl Projection for Keeper {
         self.work.batch_size.into_iter().fold(settings, Settings::batch_size)
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         if self.work.wait_ms > 0 {
             tokio::time::sleep(Duration::from_millis(self.work.wait_ms)).await;
         }
@@ -192,7 +192,7 @@ impl Projection for Keeper {
         self.enter(event, key, tx).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         self.statements.set_up(tx).await
     }
 }
@@ -200,7 +200,7 @@ impl Projection for Keeper {
 impl Keeper {
     /// Now and then, reads: from there on the transaction is open on the database and holds the locks
     /// of what it has written.
-    async fn stay_open(&self, event: &Event, key: i64, tx: &mut Tx<'_>) -> Result<()> {
+    async fn stay_open(&self, event: &Event, key: i64, tx: &mut Tx) -> HandlerResult {
         let held: Option<Held> =
             if event.event_type() == HELD { Some(event.data()?) } else { None };
         let held = held.filter(|held| held.worker == self.worker);
@@ -219,7 +219,7 @@ impl Keeper {
     }
 
     /// Of every fourth event of a key, makes another one.
-    fn make(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    fn make(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         if !event.version().is_multiple_of(MADE_EVERY) {
             return Ok(());
         }
@@ -232,7 +232,7 @@ impl Keeper {
         tx.append(&stream, Expected::Any, vec![made; times])
     }
 
-    async fn enter(&self, event: &Event, key: i64, tx: &mut Tx<'_>) -> Result<()> {
+    async fn enter(&self, event: &Event, key: i64, tx: &mut Tx) -> HandlerResult {
         let entry = params![
             event.position(),
             key,

@@ -1,5 +1,6 @@
 //! The stream of orders.
 
+use anabranch::AppendError;
 use anabranch::prelude::*;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -9,7 +10,7 @@ const ORDERS: u64 = 2_000;
 const BATCH: u64 = 100;
 
 /// Appends events until there are so many.
-pub(super) struct Orders(JoinHandle<std::result::Result<(), AppendError>>);
+pub(super) struct Orders(JoinHandle<Result<(), AppendError>>);
 
 impl Orders {
     pub(super) fn start(log: &Log, events: u64) -> Self {

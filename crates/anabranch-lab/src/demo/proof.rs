@@ -1,7 +1,7 @@
 //! What the tables say at the end: read from what the handlers wrote, not from counters in memory.
 
 use crate::percentiles::Percentiles;
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::{Log, Row};
 use serde::Serialize;
 use std::collections::HashMap;

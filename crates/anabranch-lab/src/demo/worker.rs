@@ -1,6 +1,6 @@
 //! What one worker process of the demo runs.
 
-use crate::worker_process::told_to_stop;
+use crate::worker_process::shutdown_signal;
 use anabranch::HashRule;
 use anabranch::prelude::*;
 use clap::Args;
@@ -21,7 +21,7 @@ impl DemoWorker {
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         let log = anabranch::connect(&self.url).await?;
         let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name }).lanes(2);
-        set.run_until(&log, told_to_stop()).await?;
+        set.run_until(&log, shutdown_signal()).await?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -45,7 +45,7 @@ impl Projection for OrderTotals {
         Settings::default().batch_size(200)
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         #[derive(serde::Deserialize)]
         struct Line {
             cents: i64,
@@ -76,7 +76,7 @@ impl Projection for OrderTotals {
         .await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         tx.execute(
             "CREATE TABLE order_totals \
              (id TEXT PRIMARY KEY, events INTEGER NOT NULL, cents INTEGER NOT NULL) STRICT",

@@ -82,11 +82,7 @@ impl Consumer {
 
     /// Refuses to be built beside what is not older, in the transaction that registers it: the version
     /// beside which it is built must not be switched meanwhile.
-    pub(super) async fn must_be_newer(
-        &self,
-        tables: &Tables,
-        tx: &mut Tx<'_>,
-    ) -> Result<(), RunError> {
+    pub(super) async fn must_be_newer(&self, tables: &Tables, tx: &mut Tx) -> Result<(), RunError> {
         if !self.is_beside() {
             return Ok(());
         }

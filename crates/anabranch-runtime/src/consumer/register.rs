@@ -106,7 +106,7 @@ impl Consumer {
         &self,
         log: &Log,
         tables: &Tables,
-        mut tx: Tx<'_>,
+        mut tx: Tx,
         identity: &Identity,
     ) -> Result<(), RunError> {
         let stored = tables.identity_in(tx.session(), &self.name).await?;

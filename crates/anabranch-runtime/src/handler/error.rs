@@ -11,14 +11,14 @@ const MAX_SAID: usize = 4_000;
 
 type Cause = Box<dyn Error + Send + Sync>;
 
-/// What a handler returns.
-pub type Result<T, E = HandlerError> = std::result::Result<T, E>;
+/// What a handler returns: `HandlerResult` alone is that of one that returns nothing.
+pub type HandlerResult<T = ()> = Result<T, HandlerError>;
 
 /// Why a handler failed. By `?` it is made of any error, `anyhow::Error`, boxed error or text:
 ///
 /// ```
-/// use anabranch_runtime::Result;
-/// fn amount(text: Option<&str>) -> Result<u32> {
+/// use anabranch_runtime::HandlerResult;
+/// fn amount(text: Option<&str>) -> HandlerResult<u32> {
 ///     let text = text.ok_or("the order has no amount")?;
 ///     let amount: u32 = text.parse()?;
 ///     if amount == 0 {
@@ -42,7 +42,7 @@ pub type Result<T, E = HandlerError> = std::result::Result<T, E>;
 /// `Box<dyn Error>` by `?`, and into what else takes errors by [`into_error`](Self::into_error).
 ///
 /// ```
-/// # fn shop() -> anabranch_runtime::Result<()> { Ok(()) }
+/// # fn shop() -> anabranch_runtime::HandlerResult { Ok(()) }
 /// fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     shop()?;
 ///     Ok(())
@@ -81,8 +81,8 @@ impl HandlerError {
     /// is the same as ever (parked, skipped, stopped; `gave_up` of a pool or a workflow).
     ///
     /// ```
-    /// use anabranch_runtime::{HandlerError, Result};
-    /// fn address(text: &str) -> Result<&str> {
+    /// use anabranch_runtime::{HandlerError, HandlerResult};
+    /// fn address(text: &str) -> HandlerResult<&str> {
     ///     text.strip_prefix("mailto:").ok_or_else(|| HandlerError::for_good("this is no address"))
     /// }
     /// # assert_eq!(address("x").unwrap_err().again(), anabranch_core::Again::Never);
@@ -267,7 +267,7 @@ mod tests {
 
     type Boxed = Box<dyn Error + Send + Sync>;
 
-    fn handler(fails: impl FnOnce() -> Result<()>) -> (String, Again) {
+    fn handler(fails: impl FnOnce() -> HandlerResult) -> (String, Again) {
         let error = fails().unwrap_err();
         (error.to_string(), error.again())
     }
@@ -277,7 +277,7 @@ mod tests {
         fn bails() -> anyhow::Result<()> {
             anyhow::bail!("no route to {}", "the bank")
         }
-        let said = |fails: fn() -> Result<()>| handler(fails).0;
+        let said = |fails: fn() -> HandlerResult| handler(fails).0;
         assert_eq!(said(|| Err("text")?), "text");
         assert_eq!(said(|| Err("text".to_owned())?), "text");
         assert_eq!(said(|| Ok(None.ok_or("nothing there")?)), "nothing there");
@@ -321,7 +321,7 @@ mod tests {
             after: anabranch_core::Position::START,
             position: anabranch_core::Position::new(1),
         };
-        let is_answer = |fails: &dyn Fn() -> Result<()>| fails().unwrap_err().is_answer();
+        let is_answer = |fails: &dyn Fn() -> HandlerResult| fails().unwrap_err().is_answer();
         assert!(is_answer(&|| Err(conflict())?));
         assert!(is_answer(&|| Err(Boxed::from(conflict()))?));
         assert!(is_answer(&|| Ok(Err::<(), _>(conflict()).context("the copy")?)));
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn it_is_an_error_among_others() {
-        let digit: Result<u8> = (|| Ok("x".parse::<u8>()?))();
+        let digit: HandlerResult<u8> = (|| Ok("x".parse::<u8>()?))();
         let error = digit.unwrap_err();
         assert!(error.downcast_ref::<std::num::ParseIntError>().is_some());
         let main = || -> Result<(), Box<dyn Error>> { Err(HandlerError::for_good("no"))? };

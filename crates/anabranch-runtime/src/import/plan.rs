@@ -81,7 +81,7 @@ impl Import {
     /// Every slot that the consumer has.
     pub(super) fn slots(&self) -> SlotSet {
         match self.strategy {
-            Strategy::Global => SlotSet::of(Slot::ZERO),
+            Strategy::Global => SlotSet::from_slot(Slot::ZERO),
             _ => SlotSet::all(),
         }
     }

@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
 
 impl Lane {
     /// A transaction for the handler.
-    pub(super) fn begin(&self) -> Tx<'static> {
+    pub(super) fn begin(&self) -> Tx {
         let (database, suffix) = (&self.setup.tables.database, self.setup.consumer.suffix);
         Tx::begin_as(database, suffix, self.setup.idle, &self.setup.who)
     }
@@ -118,7 +118,7 @@ impl Lane {
     pub(super) async fn call_handler(
         &mut self,
         events: &[Event],
-        tx: &mut Tx<'_>,
+        tx: &mut Tx,
     ) -> Result<usize, Outcome> {
         if events.is_empty() {
             return Ok(0);
@@ -157,7 +157,7 @@ impl Lane {
     /// Commits, and tells the handler how it went.
     pub(super) async fn finish(
         &mut self,
-        tx: Tx<'_>,
+        tx: Tx,
         fence: Vec<Statement>,
         events: &[Event],
     ) -> Outcome {

@@ -36,8 +36,8 @@ pub(super) struct LockedSet {
 impl LockedSet {
     pub(super) fn load(&self) -> Load {
         let apart = self.apart.iter();
-        let apart = apart.map(|(consumer, of)| (consumer.clone(), Weights::of(&of.rates)));
-        Load { set: Weights::of(&self.of_set.rates), apart: apart.collect() }
+        let apart = apart.map(|(consumer, of)| (consumer.clone(), Weights::from_rates(&of.rates)));
+        Load { set: Weights::from_rates(&self.of_set.rates), apart: apart.collect() }
     }
 
     /// The next assignments, if there have to be others. A generation that was made without thought of

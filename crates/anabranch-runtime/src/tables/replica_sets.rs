@@ -182,7 +182,7 @@ impl Tables {
                 "" => &mut assigned.of_set,
                 _ => assigned.apart.entry(consumer.clone()).or_default(),
             };
-            share.weights = Weights::of(&self.rates(row)?);
+            share.weights = Weights::from_rates(&self.rates(row)?);
             let Some(member) = self.column::<Option<String>>(row, "worker")? else { continue };
             if member == worker {
                 share.slots = self.slots(row)?;

@@ -1,7 +1,7 @@
 //! Events that a handler appends: they are stored with its effects and the cursor, or not at all.
 
 use super::{Failure, Tx};
-use crate::handler::{HandlerError, Result};
+use crate::handler::{HandlerError, HandlerResult};
 use anabranch_core::{Append, AppendError, Expected, NewEvent, StreamId};
 use anabranch_store::database::{Failed, Reason, Statement};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ const MAX_EVENTS: usize = 10_000;
 const MOST_EVENTS: usize = 50_000;
 const MOST_BYTES: usize = 64 << 20;
 
-const FOR_WHICH: &str = "events are appended for one event of the batch: say which by Tx::at before \
+const FOR_WHICH: &str = "events are appended for one event of the batch: say which by Tx::for_event before \
                          Tx::append, so that a replay finds them again";
 
 const THE_SAME: &str = "append the same for the same event: no times, no random numbers (a consumer that appends \
@@ -129,7 +129,7 @@ fn bytes_of(append: &Append) -> usize {
     append.events().map(carried).sum()
 }
 
-impl Tx<'_> {
+impl Tx {
     /// Appends events to a stream **in this transaction**: they are stored exactly once, together with
     /// what else the handler writes and the cursor, or not at all. This is how events are made of events.
     ///
@@ -151,8 +151,8 @@ impl Tx<'_> {
     ///
     /// ```
     /// # use anabranch_core::{Event, Expected, NewEvent, StreamId};
-    /// # use anabranch_runtime::{Result, Tx};
-    /// async fn handle(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    /// # use anabranch_runtime::{HandlerResult, Tx};
+    /// async fn handle(event: &Event, tx: &mut Tx) -> HandlerResult {
     ///     let order: serde_json::Value = event.data()?;
     ///     let invoice = StreamId::new("Invoice", event.stream_id())?;
     ///     let issued = NewEvent::new("InvoiceIssued", serde_json::json!({ "total": order["total"] }));
@@ -164,13 +164,13 @@ impl Tx<'_> {
         stream: &StreamId,
         expected: Expected,
         events: impl IntoIterator<Item = NewEvent>,
-    ) -> Result<()> {
+    ) -> HandlerResult {
         self.append_all(Append::new().to(stream, expected, events))
     }
 
     /// Appends to several streams, or with a condition: all of it or nothing, as [`append`](Self::append)
     /// does.
-    pub fn append_all(&mut self, append: Append) -> Result<()> {
+    pub fn append_all(&mut self, append: Append) -> HandlerResult {
         let (item, limits) = (self.current(), self.database.limits());
         let valid = append
             .validate(&limits)

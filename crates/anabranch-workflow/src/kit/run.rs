@@ -115,7 +115,7 @@ impl<W: Workflow> Kit<W> {
     #[track_caller]
     pub(super) fn run_actions(
         &mut self,
-        mut act: impl FnMut(&W::Action) -> anabranch_runtime::Result<Vec<W::Command>>,
+        mut act: impl FnMut(&W::Action) -> anabranch_runtime::HandlerResult<Vec<W::Command>>,
     ) {
         self.parked = None;
         let mut count = 0;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{GaveUp, Schedule};
 use anabranch_core::Cron;
-use anabranch_runtime::{HandlerError, Result};
+use anabranch_runtime::{HandlerError, HandlerResult};
 use serde::{Deserialize, Serialize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -101,7 +101,7 @@ impl Workflow for Reminders {
         if *number == 2 { GaveUp::GoOn(vec![Command::Close]) } else { GaveUp::Park }
     }
 
-    fn hear(&self, event: &anabranch_core::Event) -> Result<Vec<(String, Command)>> {
+    fn hear(&self, event: &anabranch_core::Event) -> HandlerResult<Vec<(String, Command)>> {
         let number: u32 = event.data()?;
         Ok(vec![
             (event.stream_id().to_owned(), Command::Sent(number)),

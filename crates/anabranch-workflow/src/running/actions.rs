@@ -4,7 +4,7 @@
 use super::job::{Job, task_id};
 use super::{action_pool, command_pool};
 use crate::{ActionRun, GaveUp, Journal, Workflow, Workflows};
-use anabranch_runtime::Result;
+use anabranch_runtime::HandlerResult;
 use anabranch_workpool::{NewTask, OutsidePool, PoolSettings, Run, Task};
 use futures_util::future::BoxFuture;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ impl<W: Workflow> Actions<W> {
         task: &Task,
         cause: Uuid,
         commands: Vec<W::Command>,
-    ) -> Result<Vec<(String, NewTask)>> {
+    ) -> HandlerResult<Vec<(String, NewTask)>> {
         let mut tasks = Vec::with_capacity(commands.len());
         for (number, command) in commands.into_iter().enumerate() {
             let command = serde_json::to_value(command)?;
@@ -55,7 +55,7 @@ impl<W: Workflow> OutsidePool for Actions<W> {
     }
 
     /// Answers how many commands follow.
-    async fn run(&self, task: &Task, run: &mut Run) -> Result<usize> {
+    async fn run(&self, task: &Task, run: &mut Run) -> HandlerResult<usize> {
         let action: W::Action = task.payload()?;
         let key = task.idempotency_key();
         let mut journal = TaskJournal(run);
@@ -91,7 +91,7 @@ impl Journal for TaskJournal<'_> {
         self.0.checkpoint_json()
     }
 
-    fn save(&mut self, json: String) -> BoxFuture<'_, Result<()>> {
+    fn save(&mut self, json: String) -> BoxFuture<'_, HandlerResult> {
         Box::pin(self.0.save_json(json))
     }
 }

@@ -7,7 +7,7 @@ use super::overdue::{Overdue, PutOff};
 use super::schedules;
 use crate::{SendError, Workflow, Workflows};
 use anabranch_core::Retry;
-use anabranch_runtime::{HandlerError, Result};
+use anabranch_runtime::{HandlerError, HandlerResult};
 use anabranch_workpool::{OutsidePool, PoolSettings, Run, Task};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -55,7 +55,7 @@ impl<W: Workflow> Commands<W> {
         run: &mut Run,
         command: serde_json::Value,
         put_off: Option<PutOff>,
-    ) -> Result<Delivered> {
+    ) -> HandlerResult<Delivered> {
         if let Some(later) = self.overdue.put_off(task, &command, put_off).await? {
             run.then(&self.name, later);
             return Ok(Delivered::PutOff);
@@ -64,7 +64,12 @@ impl<W: Workflow> Commands<W> {
         self.deliver(id, task, serde_json::from_value(command)?).await
     }
 
-    async fn deliver(&self, id: Uuid, task: &Task, command: W::Command) -> Result<Delivered> {
+    async fn deliver(
+        &self,
+        id: Uuid,
+        task: &Task,
+        command: W::Command,
+    ) -> HandlerResult<Delivered> {
         match self.workflows.send_as(id, task.key(), command).await {
             Ok(sent) => Ok(Delivered::Done { events: sent.events, version: sent.version }),
             Err(SendError::Rejected(rejection)) => {
@@ -90,7 +95,7 @@ impl<W: Workflow> OutsidePool for Commands<W> {
         settings.in_flight_per_process(IN_FLIGHT)
     }
 
-    async fn run(&self, task: &Task, run: &mut Run) -> Result<Delivered> {
+    async fn run(&self, task: &Task, run: &mut Run) -> HandlerResult<Delivered> {
         let workflow = self.workflows.workflow();
         match task.payload()? {
             Job::Command(command) => self.in_turn(task, run, command, None).await,

@@ -4,7 +4,7 @@ use super::command_pool;
 use super::job::{Job, task_id};
 use crate::{Workflow, Workflows};
 use anabranch_core::{Event, Partition};
-use anabranch_runtime::{Projection, Result, Scope, Settings, Tx};
+use anabranch_runtime::{HandlerResult, Projection, Scope, Settings, Tx};
 use anabranch_workpool::Tasks;
 
 /// Turns events of others into commands.
@@ -18,7 +18,7 @@ pub(super) struct Hear<W: Workflow> {
 impl<W: Workflow> Hear<W> {
     pub(super) fn of(workflows: &Workflows<W>, scope: Scope) -> Self {
         let name = workflows.workflow().name();
-        let commands = Tasks::of(workflows.log(), command_pool(name));
+        let commands = Tasks::new(workflows.log(), command_pool(name));
         Self { name: format!("{name}.hear"), workflows: workflows.clone(), scope, commands }
     }
 }
@@ -36,7 +36,7 @@ impl<W: Workflow> Projection for Hear<W> {
         Settings::default().scope(self.scope.clone())
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let heard = self.workflows.workflow().hear(event)?;
         let mut tasks = Vec::with_capacity(heard.len());
         for (number, (id, command)) in heard.into_iter().enumerate() {

@@ -9,7 +9,7 @@
 use super::job::{Job, task_id};
 use super::{action_pool, command_pool};
 use crate::{Workflow, Workflows};
-use anabranch_runtime::Result;
+use anabranch_runtime::HandlerResult;
 use anabranch_workpool::{NewTask, ReadyOfKey, Task, Tasks};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -139,8 +139,8 @@ pub(super) struct Overdue {
 impl Overdue {
     pub(super) fn of<W: Workflow>(workflows: &Workflows<W>) -> Self {
         let (log, name) = (workflows.log(), workflows.workflow().name());
-        let commands = Tasks::of(log, command_pool(name));
-        let actions = Tasks::of(log, action_pool(name));
+        let commands = Tasks::new(log, command_pool(name));
+        let actions = Tasks::new(log, action_pool(name));
         Self { commands, actions, line: Mutex::default(), looks: std::sync::Mutex::default() }
     }
 
@@ -157,7 +157,7 @@ impl Overdue {
         known.unwrap_or(time)
     }
 
-    async fn line(&self) -> Result<Arc<[i64]>> {
+    async fn line(&self) -> HandlerResult<Arc<[i64]>> {
         let mut kept = self.line.lock().await;
         if let Some((at, line)) = &*kept
             && at.elapsed() < LOOK
@@ -175,7 +175,7 @@ impl Overdue {
         task: &Task,
         command: &serde_json::Value,
         put_off: Option<PutOff>,
-    ) -> Result<Option<NewTask>> {
+    ) -> HandlerResult<Option<NewTask>> {
         if put_off.is_none() && task.late().is_none_or(|late| late < LATE) {
             return Ok(None);
         }

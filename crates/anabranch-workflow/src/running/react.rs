@@ -5,7 +5,7 @@ use super::{action_pool, command_pool};
 use crate::lifecycle::{Lifecycle, is_ours};
 use crate::{Reaction, Reactions, Workflow, Workflows};
 use anabranch_core::{Event, Partition};
-use anabranch_runtime::{HandlerError, Projection, Result, Settings, Tx};
+use anabranch_runtime::{HandlerError, HandlerResult, Projection, RawTx, Settings, Tx};
 use anabranch_store::Backoff;
 use anabranch_workpool::{NewTask, Tasks};
 use std::collections::BTreeMap;
@@ -24,14 +24,14 @@ impl<W: Workflow> React<W> {
         Self {
             name: format!("{name}.react"),
             workflows: workflows.clone(),
-            commands: Tasks::of(log, command_pool(name)),
-            actions: Tasks::of(log, action_pool(name)),
+            commands: Tasks::new(log, command_pool(name)),
+            actions: Tasks::new(log, action_pool(name)),
         }
     }
 
     /// What follows from an event. It may read, so it comes before the first statement of the transaction: a
     /// database may have one connection for both.
-    async fn reactions(&self, event: &Event) -> Result<Reactions<W>> {
+    async fn reactions(&self, event: &Event) -> HandlerResult<Reactions<W>> {
         let (inner, id) = (&self.workflows.inner, event.stream_id());
         let mut backoff = Backoff::default();
         let (after, happened) = loop {
@@ -51,9 +51,9 @@ impl<W: Workflow> React<W> {
         &self,
         event: &Event,
         reactions: Reactions<W>,
-        tx: &mut Tx<'_>,
+        tx: &mut Tx,
         batch: &mut Batch,
-    ) -> Result<()> {
+    ) -> HandlerResult {
         let id = event.stream_id();
         if is_ours(event.event_type()) {
             batch.flush(tx, self).await?;
@@ -95,7 +95,7 @@ impl<W: Workflow> React<W> {
     }
 
     /// Pause, resume, cancel: what is under way of the instance waits, goes on, or ends.
-    async fn change(&self, id: &str, change: &Lifecycle, tx: &mut Tx<'_>) -> Result<()> {
+    async fn change(&self, id: &str, change: &Lifecycle, tx: &mut Tx) -> HandlerResult {
         for tasks in [&self.commands, &self.actions] {
             match change {
                 Lifecycle::Paused { .. } => tasks.pause_key_in(tx, id).await?,
@@ -125,9 +125,9 @@ impl Batch {
         }
     }
 
-    async fn flush<W: Workflow>(&mut self, tx: &mut Tx<'_>, react: &React<W>) -> Result<()> {
+    async fn flush<W: Workflow>(&mut self, tx: &mut Tx, react: &React<W>) -> HandlerResult {
         for (pool, tasks) in std::mem::take(&mut self.pools) {
-            Tasks::of(react.workflows.log(), pool).enqueue_in(tx, &tasks).await?;
+            Tasks::new(react.workflows.log(), pool).enqueue_in(tx, &tasks).await?;
         }
         Ok(())
     }
@@ -146,22 +146,22 @@ impl<W: Workflow> Projection for React<W> {
         Settings::default()
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         self.handle_batch(std::slice::from_ref(event), tx).await
     }
 
-    async fn handle_batch(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle_batch(&self, events: &[Event], tx: &mut Tx) -> HandlerResult {
         let mut all = Vec::with_capacity(events.len());
         for (number, event) in events.iter().enumerate() {
-            tx.at(number);
+            tx.for_event(number);
             all.push(self.reactions(event).await?);
         }
         let mut batch = Batch::default();
         for (number, (event, reactions)) in events.iter().zip(all).enumerate() {
-            tx.at(number);
+            tx.for_event(number);
             self.enqueue(event, reactions, tx, &mut batch).await?;
         }
-        tx.at_several();
+        tx.for_several();
         batch.flush(tx, self).await
     }
 }

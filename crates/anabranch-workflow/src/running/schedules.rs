@@ -5,7 +5,7 @@ use super::command_pool;
 use super::commands::schedule_key;
 use super::job::Job;
 use crate::{Schedule, Workflow, Workflows};
-use anabranch_runtime::{Holding, Result, RowConsumer, RunError};
+use anabranch_runtime::{Holding, RowConsumer, RunError};
 use anabranch_workpool::{NewTask, TaskError, Tasks};
 use jiff::Timestamp;
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ pub(super) struct Schedules<W: Workflow> {
 impl<W: Workflow> Schedules<W> {
     pub(super) fn of(workflows: &Workflows<W>) -> Self {
         let name = workflows.workflow().name();
-        let commands = Tasks::of(workflows.log(), command_pool(name));
+        let commands = Tasks::new(workflows.log(), command_pool(name));
         Self { name: format!("{name}.schedules"), workflows: workflows.clone(), commands }
     }
 }

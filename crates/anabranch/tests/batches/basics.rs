@@ -161,7 +161,7 @@ async fn text_keys_and_queries_work_too(db: Db) {
     let keys: Vec<String> = (0..90).map(|n| format!("k'{}\"{n}", n % 7)).collect();
     let records = Records::with_text_keys(&db, &log, &keys).await;
     for id in 0..3 {
-        let part = Part::of(Some(id), Some(3), false).unwrap();
+        let part = Part::new(Some(id), Some(3), false).unwrap();
         records.batch().part(part).batch_size(10).run(&log, records.clone()).await.unwrap();
     }
     assert_eq!(records.copied(&log).await, (90, 0));
@@ -224,11 +224,11 @@ async fn what_cannot_run_is_refused_by_name(db: Db) {
 struct Pages(Arc<AtomicU32>);
 
 impl RowHandler for Pages {
-    async fn handle(&self, _: &Record, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Record, _: &mut Tx) -> HandlerResult {
         Err(HandlerError::new("it takes pages"))
     }
 
-    async fn handle_page(&self, page: &[Record]) -> Option<Vec<Result<()>>> {
+    async fn handle_page(&self, page: &[Record]) -> Option<Vec<HandlerResult>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         let outcome = |record: &Record| match record.key().parse::<i64>()? % 2 {
             0 => Ok(()),

@@ -25,7 +25,7 @@ fn instance(log: Log, records: Records, part: Part) -> JoinHandle<Summary> {
 }
 
 fn fixed(id: u32, count: u32) -> Part {
-    Part::of(Some(id), Some(count), false).unwrap()
+    Part::new(Some(id), Some(count), false).unwrap()
 }
 
 async fn instances_without_ids_share_and_fixed_ones_keep_to_their_parts(db: Db) {

@@ -12,7 +12,7 @@ on_both!(a_claim_that_nobody_knows_of_is_handled);
 struct Forgetful(Records);
 
 impl RowHandler for Forgetful {
-    async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         if record.key() == "1" {
             let log = &self.0.log_table;
             let claim = format!(

@@ -38,7 +38,7 @@ struct Meanwhile {
 }
 
 impl RowHandler for Meanwhile {
-    async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         if record.key() == self.with {
             tx.execute(self.run.clone(), vec![]).await?;
         }
@@ -136,7 +136,7 @@ async fn rows_without_a_key_are_refused_counted_and_found(db: Db) {
     // Those that are there.
     let said = refused(&log, &batch, &records).await;
     assert!(said.contains("is NULL in 2 of its rows"), "{said}");
-    let part = Part::of(Some(1), Some(2), false).unwrap();
+    let part = Part::new(Some(1), Some(2), false).unwrap();
     assert!(refused(&log, &batch.part(part), &records).await.contains("NULL"));
     // A column that may hold NULL is not shown to be without.
     let null = Records::with_key(&db, &log, "nullable", "id BIGINT UNIQUE", 1..=20).await;
@@ -149,7 +149,7 @@ async fn texts_that_look_like_the_same_number_are_different_keys(db: Db) {
     let keys = keys.map(str::to_owned);
     let records = Records::with_text_keys(&db, &log, &keys).await;
     for id in 0..3 {
-        let part = Part::of(Some(id), Some(3), false).unwrap();
+        let part = Part::new(Some(id), Some(3), false).unwrap();
         let batch = records.batch().part(part).batch_size(1).workers(1);
         batch.run(&log, records.clone()).await.unwrap();
     }

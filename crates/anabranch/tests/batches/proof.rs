@@ -3,8 +3,8 @@
 use crate::on_both;
 use crate::records::Records;
 use crate::support::*;
+use anabranch::backend::database::{End, Statement};
 use anabranch::batch::{Batch, Part, Record, RowHandler, Source, Verified};
-use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -87,7 +87,7 @@ async fn rows_that_are_gone_are_counted_and_no_violation(db: Db) {
 struct Remove(Records);
 
 impl RowHandler for Remove {
-    async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         let delete = format!("DELETE FROM {} WHERE id = $1", self.0.source);
         tx.execute(delete, params![record.get::<i64>("id")?]).await?;
         self.0.handle(record, tx).await
@@ -163,7 +163,7 @@ async fn a_part_that_never_ran_is_missing(db: Db) {
     let log = db.log().await;
     let records = Records::new(&db, &log, 1..=30).await;
     for id in [0, 2] {
-        let part = Part::of(Some(id), Some(3), false).unwrap();
+        let part = Part::new(Some(id), Some(3), false).unwrap();
         records.batch().part(part).run(&log, records.clone()).await.unwrap();
     }
     let verified = proof(&log, &records).await;

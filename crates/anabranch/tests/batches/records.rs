@@ -5,7 +5,7 @@ use anabranch::batch::{Batch, Record, RowHandler, Source};
 use anabranch::prelude::*;
 use std::sync::Arc;
 
-type Hook = Arc<dyn Fn(&Record) -> Result<()> + Send + Sync>;
+type Hook = Arc<dyn Fn(&Record) -> HandlerResult + Send + Sync>;
 
 /// The tables of one case.
 #[derive(Clone)]
@@ -90,7 +90,7 @@ impl Records {
         }
     }
 
-    pub fn hook(mut self, hook: impl Fn(&Record) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub fn hook(mut self, hook: impl Fn(&Record) -> HandlerResult + Send + Sync + 'static) -> Self {
         self.hook = Some(Arc::new(hook));
         self
     }
@@ -110,7 +110,7 @@ impl Records {
 }
 
 impl RowHandler for Records {
-    async fn handle(&self, record: &Record, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
         let body: String = record.get("body")?;
         let insert = format!("INSERT INTO {} VALUES ($1, $2)", self.copy);
         tx.execute(insert, params![record.key(), body]).await?;

@@ -5,8 +5,9 @@ use crate::fail_apart::{quick, until_tried};
 use crate::gates::never;
 use crate::on_both;
 use crate::support::{Db, fill, left_by, start, status, until};
+use anabranch::HandlerError;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,19 +42,19 @@ async fn parks_each_key(db: Db, hook: Hook, said: &str) {
     let set = ReplicaSet::new("s").lanes(2).projection(copier);
     assert_eq!(left_by(set, &log).await.parked_keys as u64, KEYS);
     assert!(status(&log, "copier").await.outage.is_none());
-    let parked = Consumers::of(&log).parked("copier").await.unwrap();
+    let parked = Consumers::new(&log).parked("copier").await.unwrap();
     assert!(parked.iter().all(|key| key.error.contains(said)), "{}", parked[0].error);
 }
 
 async fn conflicts_of_all_keys_stop_nothing(db: Db) {
-    let hook = Arc::new(|event: &Event, tx: &mut Tx<'_>| {
+    let hook = Arc::new(|event: &Event, tx: &mut Tx| {
         tx.append(&taken(), Expected::NoStream, [copy(event)])
     });
     parks_each_key(db, hook, "conflict on stream Copy:taken").await;
 }
 
 async fn conditions_that_fail_for_all_keys_stop_nothing(db: Db) {
-    let hook = Arc::new(|event: &Event, tx: &mut Tx<'_>| {
+    let hook = Arc::new(|event: &Event, tx: &mut Tx| {
         let append = Append::new().to(&copies(event), Expected::Any, [copy(event)]);
         tx.append_all(append.unless(Query::tags(["taken:1"]), Position::START))
     });
@@ -64,15 +65,14 @@ async fn other_bodies_for_all_keys_stop_nothing(db: Db) {
     let id = uuid::Uuid::from_u128(7);
     let log = db.log().await;
     log.append(&taken(), Expected::Any, [NewEvent::new("Taken", ()).with_id(id)]).await.unwrap();
-    let hook = Arc::new(move |event: &Event, tx: &mut Tx<'_>| {
+    let hook = Arc::new(move |event: &Event, tx: &mut Tx| {
         tx.append(&copies(event), Expected::Any, [copy(event).with_id(id)])
     });
     parks_each_key(db, hook, "is in the log already").await;
 }
 
 async fn appends_that_are_invalid_for_all_keys_stop_nothing(db: Db) {
-    let hook =
-        Arc::new(|event: &Event, tx: &mut Tx<'_>| tx.append(&copies(event), Expected::Any, []));
+    let hook = Arc::new(|event: &Event, tx: &mut Tx| tx.append(&copies(event), Expected::Any, []));
     parks_each_key(db, hook, "has no events").await;
 }
 
@@ -92,7 +92,7 @@ impl Projection for Through {
     fn settings(&self) -> Settings {
         never()
     }
-    async fn handle(&self, event: &Event, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, _: &mut Tx) -> HandlerResult {
         let appended = self.log.append(&taken(), Expected::NoStream, [copy(event)]).await;
         match self.with_words {
             true => anyhow::Context::context(appended, "the copy")?,
@@ -127,7 +127,7 @@ async fn a_try_that_meets_a_conflict_ends_an_outage(db: Db) {
     until("no outage", async || status(&log, "copier").await.outage.is_none().then_some(())).await;
     until("all parked", async || {
         assert!(status(&log, "copier").await.outage.is_none(), "it stays over");
-        (Consumers::of(&log).parked("copier").await.unwrap().len() as u64 == KEYS).then_some(())
+        (Consumers::new(&log).parked("copier").await.unwrap().len() as u64 == KEYS).then_some(())
     })
     .await;
     running.stop().await;

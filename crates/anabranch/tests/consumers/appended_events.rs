@@ -3,8 +3,9 @@
 use crate::gates::never;
 use crate::support::{Db, PATIENCE, fill, start, status, until};
 use crate::{on_both, on_postgres};
+use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, ReplayFrom, Retry};
+use anabranch::{HandlerError, Retry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +28,7 @@ on_postgres! {
 
 const STREAMS: u64 = 20;
 
-pub type Hook = Arc<dyn Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync>;
+pub type Hook = Arc<dyn Fn(&Event, &mut Tx) -> HandlerResult + Send + Sync>;
 
 /// Makes a copy of each event, in a stream of copies.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ pub struct Copier {
 }
 
 impl Copier {
-    pub fn new(hook: impl Fn(&Event, &mut Tx<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub fn new(hook: impl Fn(&Event, &mut Tx) -> HandlerResult + Send + Sync + 'static) -> Self {
         let quick = Retry::default().first(Duration::from_millis(2));
         let settings = Settings::default().retry(quick).batch_size(7);
         Self { name: "copier", settings, hook: Arc::new(hook) }
@@ -59,7 +60,7 @@ pub fn copy(event: &Event) -> NewEvent {
 }
 
 /// Two appends for each event.
-fn twice(event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+fn twice(event: &Event, tx: &mut Tx) -> HandlerResult {
     tx.append(&copies(event), Expected::Any, [copy(event)])?;
     tx.append(&StreamId::new("All", "1")?, Expected::Any, [NewEvent::new("Counted", ())])
 }
@@ -74,10 +75,10 @@ impl Projection for Copier {
     fn settings(&self) -> Settings {
         self.settings.clone()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         (self.hook)(event, tx)
     }
-    async fn reset(&self, _: Position, _: &mut Tx<'_>) -> Result<()> {
+    async fn reset(&self, _: Position, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
 }
@@ -140,7 +141,7 @@ async fn a_replay_finds_what_it_appended(db: Db) {
     set().catch_up(&log).await.unwrap();
     assert_eq!(copied(&log).await, all(1..=5));
     let before = log.head().await.unwrap();
-    Consumers::of(&log).replay("copier", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay("copier", ReplayFrom::Start).await.unwrap();
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
     let again = Copier::new(move |event, tx| {
@@ -174,7 +175,7 @@ async fn another_body_fails_its_event_for_good(db: Db) {
     let log = db.log().await;
     fill(&log, 0..3, 1..=1).await;
     ReplicaSet::new("s").projection(Copier::new(twice)).catch_up(&log).await.unwrap();
-    Consumers::of(&log).replay("copier", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay("copier", ReplayFrom::Start).await.unwrap();
     let other = Copier::new(|event, tx| {
         let other = NewEvent::new("Copied", if event.stream_id() == "1" { 99 } else { 1 });
         tx.append(&copies(event), Expected::Any, [other.caused_by(event)])
@@ -187,7 +188,7 @@ async fn another_body_fails_its_event_for_good(db: Db) {
     });
     let left = crate::support::left_by(ReplicaSet::new("s").projection(other), &log).await;
     assert_eq!((left.parked_keys, left.parked_events), (1, 1));
-    let parked = Consumers::of(&log).parked("copier").await.unwrap();
+    let parked = Consumers::new(&log).parked("copier").await.unwrap();
     assert_eq!(parked[0].key, "Order:1");
     let said = &parked[0].error;
     assert!(said.starts_with("append the same for the same event"), "{said}");
@@ -210,7 +211,7 @@ async fn a_conflict_fails_the_event_that_asked(db: Db) {
         Copier::new(|event, tx| tx.append(&copies(event), Expected::NoStream, [copy(event)]));
     let left = crate::support::left_by(ReplicaSet::new("s").projection(copier), &log).await;
     assert_eq!((left.parked_keys, left.parked_events), (1, 1));
-    let parked = Consumers::of(&log).parked("copier").await.unwrap();
+    let parked = Consumers::new(&log).parked("copier").await.unwrap();
     assert_eq!((parked[0].key.as_str(), parked[0].attempts), ("Order:7", 5));
     assert!(parked[0].error.contains("conflict on stream Copy:7"), "{}", parked[0].error);
     let (copies, _) = copied(&log).await;
@@ -266,13 +267,13 @@ impl Projection for Summing {
     fn settings(&self) -> Settings {
         never()
     }
-    async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
-    async fn handle_batch(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle_batch(&self, events: &[Event], tx: &mut Tx) -> HandlerResult {
         for (number, event) in events.iter().enumerate() {
             if self.says {
-                tx.at(number);
+                tx.for_event(number);
             }
             tx.append(&copies(event), Expected::Any, [copy(event)])?;
         }
@@ -285,8 +286,8 @@ async fn a_batch_handler_says_for_which_event_it_appends(db: Db) {
     fill(&log, 0..3, 1..=1).await;
     let set = |says| ReplicaSet::new("s").projection(Summing { says });
     crate::support::left_by(set(false), &log).await;
-    let parked = Consumers::of(&log).parked("says_not").await.unwrap();
-    assert!(parked[0].error.contains("Tx::at"), "{}", parked[0].error);
+    let parked = Consumers::new(&log).parked("says_not").await.unwrap();
+    assert!(parked[0].error.contains("Tx::for_event"), "{}", parked[0].error);
     assert_eq!(copied(&log).await.0.len(), 0);
     set(true).catch_up(&log).await.unwrap();
     assert_eq!(copied(&log).await.0.len(), 3);
@@ -306,7 +307,7 @@ async fn nobody_waits_for_a_handler_that_thinks(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             tx.append(&copies(event), Expected::Any, [copy(event)])?;
             let deadline = std::time::Instant::now() + PATIENCE;
             while !self.go_on.load(Ordering::SeqCst) && std::time::Instant::now() < deadline {

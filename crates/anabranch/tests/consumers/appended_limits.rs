@@ -4,9 +4,13 @@ use crate::appended_events::copies;
 use crate::gates::never;
 use crate::on_both;
 use crate::support::{Db, fill, left_by, start, until};
-use anabranch::database::Statement;
+use anabranch::Retry;
+use anabranch::backend::RawTx;
+use anabranch::backend::database::Statement;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
 use std::time::Duration;
 
 on_both! {
@@ -44,12 +48,12 @@ impl Projection for Own {
     fn settings(&self) -> Settings {
         never()
     }
-    async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
-    async fn handle_batch(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle_batch(&self, events: &[Event], tx: &mut Tx) -> HandlerResult {
         for (number, event) in events.iter().enumerate() {
-            tx.at(number);
+            tx.for_event(number);
             let mut left = if event.stream_id() == "3" { self.each.0 } else { self.each.1 };
             while left > 0 {
                 let some = left.min(5_000);
@@ -66,7 +70,7 @@ async fn an_event_that_appends_too_much_fails_alone(db: Db) {
     fill(&log, 0..6, 1..=1).await;
     let own = Own { name: "own", each: (TOO_MUCH, 1) };
     assert_eq!(left_by(ReplicaSet::new("s").lanes(1).projection(own), &log).await.parked_keys, 1);
-    let parked = Consumers::of(&log).parked("own").await.unwrap();
+    let parked = Consumers::new(&log).parked("own").await.unwrap();
     assert_eq!(parked[0].key, "Order:3");
     assert!(parked[0].error.contains("50000 events"), "{}", parked[0].error);
     assert_eq!(copied(&log).await, 5);
@@ -90,7 +94,7 @@ async fn a_task_that_appends_too_much_fails_alone(db: Db) {
         fn settings(&self) -> PoolSettings {
             PoolSettings::default().retry(Retry::never())
         }
-        async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<()> {
+        async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult {
             let stream = StreamId::new("Copy", task.key())?;
             for _ in 0..task.payload::<usize>()?.div_ceil(5_000) {
                 let count = task.payload::<usize>()?.min(5_000);
@@ -100,7 +104,7 @@ async fn a_task_that_appends_too_much_fails_alone(db: Db) {
         }
     }
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "copies");
+    let tasks = Tasks::new(&log, "copies");
     let all = [1, TOO_MUCH, 1].into_iter().enumerate();
     let all = all.map(|(key, count)| NewTask::new(format!("key-{key}"), &count));
     let ids = tasks.enqueue_all(all.collect()).await.unwrap();

@@ -2,8 +2,8 @@
 
 use crate::on_both;
 use crate::support::{Db, fill, status, until};
+use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, ReplayFrom};
 use tokio::sync::{oneshot, watch};
 
 on_both! {
@@ -31,14 +31,14 @@ impl Projection for Step {
     fn partition(&self) -> Partition {
         Partition::entity(self.from)
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         if let Some(go_on) = &self.waits_for {
             go_on.clone().wait_for(|go_on| *go_on).await?;
         }
         let made = NewEvent::new("Made", event.data::<u64>()?).caused_by(event);
         tx.append(&StreamId::new(self.to, event.stream_id())?, Expected::Any, [made])
     }
-    async fn reset(&self, _: Position, _: &mut Tx<'_>) -> Result<()> {
+    async fn reset(&self, _: Position, _: &mut Tx) -> HandlerResult {
         Ok(())
     }
 }
@@ -81,7 +81,7 @@ async fn a_replay_of_a_pipeline_comes_to_an_end(db: Db) {
     set(steps()).catch_up(&log).await.unwrap();
     let before = log.head().await.unwrap();
     for step in steps() {
-        Consumers::of(&log).replay(step.name, ReplayFrom::Start).await.unwrap();
+        Consumers::new(&log).replay(step.name, ReplayFrom::Start).await.unwrap();
     }
     set(steps()).catch_up(&log).await.unwrap();
     assert_eq!(log.head().await.unwrap(), before);

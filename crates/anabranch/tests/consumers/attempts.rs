@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, fill, proof, start, status, until};
+use anabranch::operate::{Consumers, Parked};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Delivery, Failure, HandlerError, Parked, Retry};
+use anabranch::{Delivery, Failure, HandlerError, Retry};
 use anyhow::Context;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ on_both! {
     an_error_for_good_in_an_error_of_anyhow_is_parked_at_once,
 }
 
-type Deliver = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
+type Deliver = Arc<dyn Fn(&Event) -> HandlerResult + Send + Sync>;
 
 /// Delivers as a test says.
 #[derive(Clone)]
@@ -31,7 +32,7 @@ pub struct Outside {
 impl Outside {
     pub fn new(
         settings: Settings,
-        deliver: impl Fn(&Event) -> Result<()> + Send + Sync + 'static,
+        deliver: impl Fn(&Event) -> HandlerResult + Send + Sync + 'static,
     ) -> Self {
         Self { settings, deliver: Arc::new(deliver) }
     }
@@ -47,13 +48,13 @@ impl Subscriber for Outside {
     fn settings(&self) -> Settings {
         self.settings.clone()
     }
-    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<()> {
+    async fn deliver(&self, delivery: &Delivery<'_>) -> HandlerResult {
         (self.deliver)(delivery.event())
     }
 }
 
 async fn parked(log: &Log, consumer: &str, is_wanted: impl Fn(&Parked) -> bool) -> Parked {
-    let consumers = Consumers::of(log);
+    let consumers = Consumers::new(log);
     until(&format!("a key of {consumer}"), async || {
         let keys = consumers.parked(consumer).await.ok()?;
         keys.into_iter().find(&is_wanted)
@@ -133,7 +134,7 @@ async fn an_error_for_good_is_parked_at_once(db: Db) {
     until("the others", async || (proof(&log, &table).await.handled == 9).then_some(())).await;
     assert_eq!(*calls.lock().unwrap(), 1);
     // Asked for, it is tried once more, and that is for good as well.
-    Consumers::of(&log).retry_parked("outside", "Order:1").await.unwrap();
+    Consumers::new(&log).retry_parked("outside", "Order:1").await.unwrap();
     until("another call", async || (*calls.lock().unwrap() == 2).then_some(())).await;
     let key = parked(&log, "outside", |key| key.attempts == 1 && key.retry_in.is_none()).await;
     assert_eq!(key.key, "Order:1");
@@ -215,7 +216,7 @@ async fn a_key_that_waits_for_its_next_attempt_is_tried_at_once_if_somebody_says
     });
     let worker = start(&log, ReplicaSet::new("s").subscriber(outside));
     parked(&log, "outside", |key| key.attempts == 1 && key.retry_in.is_some()).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     // It fails again, and waits again.
     consumers.retry_parked("outside", "Order:1").await.unwrap();
     until("another try", async || (done.lock().unwrap().1 == 2).then_some(())).await;

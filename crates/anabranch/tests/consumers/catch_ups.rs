@@ -4,10 +4,9 @@ use crate::gates::*;
 use crate::on_both;
 use crate::said::Said;
 use crate::support::*;
+use anabranch::operate::{Consumers, KeyState, Reason};
 use anabranch::prelude::*;
-use anabranch::{
-    Consumers, FixedPartition, HandlerError, KeyState, Progress, Reason, Retry, RunError,
-};
+use anabranch::{FixedPartition, HandlerError, Progress, Retry, RunError};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -73,7 +72,7 @@ async fn a_table_that_is_missing_is_no_success(db: Db) {
         fn settings(&self) -> Settings {
             quick()
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             let insert = format!("INSERT INTO {} (position) VALUES ($1)", self.0);
             tx.execute(insert, params![event.position()]).await
         }
@@ -162,7 +161,7 @@ async fn a_key_that_waits_for_its_next_attempt_is_not_parked(db: Db) {
     assert_eq!((now.retrying_keys, now.retrying_events), (1, 3));
     let reasons = &now.cursors[0].reasons;
     assert!(reasons.contains(&Reason::RetryingKeys { keys: 1 }), "{reasons:?}");
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let key = consumers.parked("orders").await.unwrap().remove(0);
     assert_eq!((key.state, key.attempts), (KeyState::Retrying, 1));
     let offsets = consumers.offsets("orders", None).await.unwrap();
@@ -217,7 +216,7 @@ async fn told_to_stop_it_is_no_success_and_goes_on_the_next_time(db: Db) {
     stop.send(()).unwrap();
     // Its lanes have been told when it says that it leaves.
     until("it leaves", async || {
-        let workers = Consumers::of(&log).workers().await.unwrap();
+        let workers = Consumers::new(&log).workers().await.unwrap();
         workers.iter().any(|worker| worker.runs == "leaving").then_some(())
     })
     .await;
@@ -247,7 +246,7 @@ async fn what_another_has_parked_counts(db: Db) {
     let left = left_by(set(), &log).await;
     assert_eq!((left.consumer.as_str(), left.parked_events), ("orders", 3), "nothing was to do");
     // A fixed partition speaks for itself only.
-    let key = Consumers::of(&log).parked("orders").await.unwrap().remove(0);
+    let key = Consumers::new(&log).parked("orders").await.unwrap().remove(0);
     for index in 0..2 {
         let fixed = FixedPartition::new(index, 2).unwrap();
         let ended = set().partition(fixed).catch_up(&log).await;
@@ -257,14 +256,15 @@ async fn what_another_has_parked_counts(db: Db) {
     let other = db.log().await;
     let running = start(&other, set());
     until("it runs", async || {
-        let owned =
-            |cursor: &anabranch::CursorStatus| matches!(&cursor.owner, anabranch::Owner::Worker(_));
+        let owned = |cursor: &anabranch::operate::CursorStatus| {
+            matches!(&cursor.owner, anabranch::operate::Owner::Worker(_))
+        };
         status(&log, "orders").await.cursors.iter().any(owned).then_some(())
     })
     .await;
     assert_eq!(left_by(set(), &log).await.parked_events, 3);
     running.stop().await;
-    Consumers::of(&log).skip_all_parked("orders", "Order:3").await.unwrap();
+    Consumers::new(&log).skip_all_parked("orders", "Order:3").await.unwrap();
     set().catch_up(&log).await.unwrap();
 }
 
@@ -297,7 +297,7 @@ async fn a_worker_that_leaves_says_how_far_it_got(db: Db) {
     let set = || ReplicaSet::new("s").projection(failing(&db).settings(never()));
     let workers = [start(&log, set()), start(&other, set())];
     until("both have their share, and all is done", async || {
-        let now = Consumers::of(&log).status("orders").await.ok()?;
+        let now = Consumers::new(&log).status("orders").await.ok()?;
         let done = now.lag_ready == 0 && now.parked_events == 1 && now.cursors.len() >= 2;
         done.then_some(())
     })
@@ -342,7 +342,7 @@ async fn paused_in_the_middle_it_ends_with_an_error(db: Db) {
     let (other, set) = (db.log().await, ReplicaSet::new("s").projection(recorder));
     let task = tokio::spawn(async move { set.catch_up(&other).await });
     gate.is_met().await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.pause("orders").await.unwrap();
     until("it to leave", async || {
         let workers = consumers.workers().await.unwrap();

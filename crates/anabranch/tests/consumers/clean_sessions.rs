@@ -43,7 +43,7 @@ impl Projection for Tenant {
     fn settings(&self) -> Settings {
         never()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let number: u64 = event.data()?;
         let found: String = tx.query(look(&self.notes), vec![]).await?[0].get(0)?;
         let note = format!("INSERT INTO public.{} VALUES ($1, $2, $3)", self.notes);
@@ -147,7 +147,7 @@ async fn what_would_outlive_its_transaction_is_refused(mut db: Db) {
         let error = ReplicaSet::new("s").projection(tenant).catch_up(&log).await.unwrap_err();
         let error = error.to_string();
         assert!(error.contains("a handler must not use"), "after {statement}: {error}");
-        anabranch::Consumers::of(&log).forget("t").await.unwrap();
+        anabranch::operate::Consumers::new(&log).forget("t").await.unwrap();
     }
 }
 

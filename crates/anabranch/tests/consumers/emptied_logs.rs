@@ -4,9 +4,11 @@
 use crate::on_both;
 use crate::said::Said;
 use crate::support::*;
-use anabranch::database::{End, Statement};
+use anabranch::RunError;
+use anabranch::StoreError;
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::{Consumers, Offset, Reason, ReplayError, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Offset, Reason, ReplayError, ReplayFrom, RunError};
 use std::time::Duration;
 
 on_both! {
@@ -31,7 +33,7 @@ async fn skip_to_head_waits_for_nobody_in_memory() {
     let db = Db::sqlite();
     set(&db).lanes(1).catch_up(&log).await.unwrap();
     fill(&log, 0..2, 3..=3).await;
-    assert_eq!(Consumers::of(&log).skip_to_head("orders").await.unwrap().get(), 6);
+    assert_eq!(Consumers::new(&log).skip_to_head("orders").await.unwrap().get(), 6);
 }
 
 async fn run(log: &Log, statements: &[String]) {
@@ -114,7 +116,7 @@ async fn a_consumer_beyond_the_log_is_refused_by_name(db: Db) {
         assert!(cursor.reasons.contains(&Reason::BeyondLog { drawn }), "{:?}", cursor.reasons);
         assert!(cursor.reasons[0].to_string().contains("the last position that the log has ever"));
     }
-    let error = Consumers::of(&log).offsets("orders", None).await.unwrap_err().to_string();
+    let error = Consumers::new(&log).offsets("orders", None).await.unwrap_err().to_string();
     assert!(error.contains("stands at position 20"), "{error}");
     let whole = Proof { handled: 20, doubled: 0, keys: 4, wrong: 0 };
     assert_eq!(proof(&log, &db.recorder("orders").table).await, whole, "nothing was handled");
@@ -122,7 +124,7 @@ async fn a_consumer_beyond_the_log_is_refused_by_name(db: Db) {
 
 async fn a_replay_leads_back_from_beyond_the_log(db: Db) {
     let log = beyond(&db).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let drawn = log.store().drawn().await.unwrap();
     let far = consumers.replay("orders", ReplayFrom::After(Position::new(drawn.get() + 1))).await;
     let far = far.unwrap_err().to_string();
@@ -153,7 +155,7 @@ async fn skip_to_head_leads_back_from_beyond_the_log(db: Db) {
     let log = beyond(&db).await;
     let head = log.head().await.unwrap();
     assert!(head.get() < 20);
-    assert_eq!(Consumers::of(&log).skip_to_head("orders").await.unwrap(), head);
+    assert_eq!(Consumers::new(&log).skip_to_head("orders").await.unwrap(), head);
     set(&db).catch_up(&log).await.unwrap();
     let table = db.recorder("orders").table;
     assert_eq!(proof(&log, &table).await.handled, 20, "those four are left out");
@@ -186,7 +188,7 @@ async fn a_running_worker_notices_that_the_log_fell_back(db: Db) {
     fill(&log, 0..4, 1..=5).await;
     let running = start(&log, set(&db));
     until("all of it", async || {
-        let known = Consumers::of(&log).list().await.unwrap();
+        let known = Consumers::new(&log).list().await.unwrap();
         (known.first()?.lag == 0).then_some(())
     })
     .await;
@@ -196,7 +198,7 @@ async fn a_running_worker_notices_that_the_log_fell_back(db: Db) {
     let error = ended.expect("it notices").unwrap_err();
     assert!(matches!(error, RunError::BeyondLog { .. }), "{error}");
     // The same program, once it was put back: what it knew of the log that was is forgotten.
-    Consumers::of(&log).replay_what_is_left("orders", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay_what_is_left("orders", ReplayFrom::Start).await.unwrap();
     set(&db).catch_up(&log).await.unwrap();
     assert_eq!(proof(&log, &db.recorder("orders").table).await.handled, 4);
 }
@@ -229,7 +231,7 @@ async fn without_beginning(db: &Db) -> (Log, Event) {
 
 async fn a_replay_says_from_where_it_can_begin(db: Db) {
     let (log, first) = without_beginning(&db).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let day_before = first.recorded_us() - 86_400_000_000;
     for from in [
         ReplayFrom::Start,
@@ -258,7 +260,7 @@ async fn a_replay_says_from_where_it_can_begin(db: Db) {
 
 async fn a_replay_of_what_is_left_may_be_asked_for(db: Db) {
     let (log, _) = without_beginning(&db).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let first = consumers.replay("orders", ReplayFrom::FirstKept).await.unwrap();
     assert_eq!(first, Position::new(10));
     assert_eq!(status(&log, "orders").await.replay_from, Some(first));
@@ -278,7 +280,7 @@ async fn a_replay_of_what_is_left_may_be_asked_for(db: Db) {
 
 async fn a_replay_from_the_middle_minds_only_its_own_beginning(db: Db) {
     let (log, _) = without_beginning(&db).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     for after in [10, 15, 20] {
         let from = ReplayFrom::After(Position::new(after));
         assert_eq!(consumers.replay("orders", from).await.unwrap().get(), after);
@@ -322,7 +324,7 @@ async fn an_event_that_failed_and_was_deleted_parks_its_key_by_name(db: Db) {
     let recorder = || db.recorder("orders").settings(Settings::default().retry(retry));
     let failing = ReplicaSet::new("s").projection(recorder().hook(fails));
     failing.catch_up(&log).await.unwrap_err();
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let first = consumers.parked("orders").await.unwrap()[0].first.unwrap();
     run(&log, &[format!("DELETE FROM {} WHERE position = {first}", events(&log))]).await;
     assert_eq!(consumers.parked_events("orders", "Order:1", 10).await.unwrap().len(), 1);

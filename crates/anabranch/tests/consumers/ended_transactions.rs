@@ -3,7 +3,7 @@
 use crate::gates::never;
 use crate::on_both;
 use crate::support::{Db, fill, number, query, status};
-use anabranch::Consumers;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 use std::borrow::Cow;
 
@@ -40,7 +40,7 @@ impl Projection for Ender {
     fn settings(&self) -> Settings {
         never()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let insert = format!("INSERT INTO {} (position, text) VALUES ($1, $2)", self.table);
         tx.execute(insert.clone(), params![event.position(), "before"]).await?;
         if event.stream_id() == "3" {
@@ -54,7 +54,7 @@ impl Projection for Ender {
         }
         tx.execute(insert, params![event.position(), "after"]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let table = &self.table;
         tx.execute(format!("CREATE TABLE {table} (position BIGINT, text TEXT)"), vec![]).await?;
         let unique = format!("CREATE TABLE {table}_once (id BIGINT PRIMARY KEY)");
@@ -80,7 +80,7 @@ async fn fails_alone(db: &Db, end: impl Into<Cow<'static, str>>, by: By) -> Stri
     assert_eq!((rows, number(&log, &whole).await), (20, 10), "{said}");
     let status = status(&log, "ender").await;
     assert_eq!((status.parked_keys, status.parked_events), (1, 2), "{said}");
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let error = consumers.parked("ender").await.unwrap().remove(0).error;
     consumers.forget("ender").await.unwrap();
     for table in [format!("{table}_once"), table] {
@@ -143,10 +143,10 @@ async fn a_hook_that_ends_its_transaction_sets_nothing_up(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
             Ok(())
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             tx.execute(format!("CREATE TABLE {} (a BIGINT)", self.0), vec![]).await?;
             let _ = tx.execute("COMMIT", vec![]).await;
             Ok(())
@@ -158,5 +158,5 @@ async fn a_hook_that_ends_its_transaction_sets_nothing_up(db: Db) {
         let error = set().catch_up(&log).await.unwrap_err().to_string();
         assert!(error.contains("a handler must not use COMMIT"), "{error}");
     }
-    assert!(Consumers::of(&log).list().await.unwrap().is_empty(), "nothing is registered");
+    assert!(Consumers::new(&log).list().await.unwrap().is_empty(), "nothing is registered");
 }

@@ -92,7 +92,7 @@ async fn a_lane_without_events_writes_down_how_far_it_has_looked(db: Db) {
     let recorder = db.recorder("orders").settings(never);
     let running = start(&log, ReplicaSet::new("s").projection(recorder).lanes(2));
     until("it to look", async || {
-        let known = anabranch::Consumers::of(&log).list().await.unwrap();
+        let known = anabranch::operate::Consumers::new(&log).list().await.unwrap();
         (known.first()?.lag == 0).then_some(())
     })
     .await;

@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, Proof, Recorder, fill, proof, query, start, status, until};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Retry, RunError, Tuning};
+use anabranch::{Failure, HandlerError, Retry, RunError, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,7 +39,7 @@ fn set() -> ReplicaSet {
 }
 
 /// A switch, and a hook that fails until it is on.
-fn until_on(switch: &Arc<AtomicBool>) -> impl Fn(&Event) -> Result<()> + Send + Sync + 'static {
+fn until_on(switch: &Arc<AtomicBool>) -> impl Fn(&Event) -> HandlerResult + Send + Sync + 'static {
     let switch = Arc::clone(switch);
     move |_| match switch.load(Ordering::SeqCst) {
         true => Ok(()),
@@ -49,7 +50,7 @@ fn until_on(switch: &Arc<AtomicBool>) -> impl Fn(&Event) -> Result<()> + Send + 
 async fn until_handled(log: &Log, recorder: &Recorder, all: Proof) {
     let what = format!("{} to handle everything", recorder.name);
     until(&what, async || {
-        let known = Consumers::of(log).list().await.ok()?;
+        let known = Consumers::new(log).list().await.ok()?;
         known.iter().find(|known| known.name == recorder.name)?;
         (proof(log, &recorder.table).await == all).then_some(())
     })
@@ -58,7 +59,7 @@ async fn until_handled(log: &Log, recorder: &Recorder, all: Proof) {
 
 pub async fn until_tried(log: &Log, name: &str, times: u64) {
     until(&format!("{times} tries of {name}"), async || {
-        let status = Consumers::of(log).status(name).await.ok()?;
+        let status = Consumers::new(log).status(name).await.ok()?;
         status.outage.filter(|outage| outage.probes >= times)
     })
     .await;
@@ -117,7 +118,7 @@ async fn a_broken_handler_pauses_its_consumer_and_parks_nothing(db: Db) {
     on.store(true, Ordering::SeqCst);
     until("no outage", async || status(&log, "bad").await.outage.is_none().then_some(())).await;
     // Those that were set aside wait for their time, or for somebody.
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     for key in consumers.parked("bad").await.unwrap() {
         consumers.retry_parked("bad", &key.key).await.unwrap();
     }
@@ -196,7 +197,7 @@ async fn a_refused_scope_goes_on_once_it_is_accepted(db: Db) {
     let all = Proof { handled: 1000, doubled: 0, keys: 500, wrong: 0 };
     until_handled(&log, &good, all).await;
     assert_eq!(proof(&log, &narrow.table).await, ALL, "it is refused");
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let change = consumers.scope_change("scoped").await.unwrap().unwrap();
     consumers.accept_scope(&change).await.unwrap();
     let all = Proof { handled: 1000, doubled: 0, keys: 500, wrong: 0 };
@@ -226,10 +227,10 @@ impl Projection for LateSetUp {
     fn partition(&self) -> Partition {
         self.0.partition.clone()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         self.0.handle(event, tx).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         if !self.1.load(Ordering::SeqCst) {
             return Err(HandlerError::new("no room for another table"));
         }
@@ -291,7 +292,7 @@ async fn resume_ends_an_outage_at_once(db: Db) {
     let tuning = Tuning::default().probes(hour, hour);
     let running = start(&log, set().tuning(tuning).projection(bad.clone()));
     until("an outage", async || {
-        Consumers::of(&log)
+        Consumers::new(&log)
             .status("bad")
             .await
             .ok()?
@@ -300,7 +301,7 @@ async fn resume_ends_an_outage_at_once(db: Db) {
     })
     .await;
     on.store(true, Ordering::SeqCst);
-    Consumers::of(&log).resume("bad").await.unwrap();
+    Consumers::new(&log).resume("bad").await.unwrap();
     until_handled(&log, &bad, ALL).await;
     running.stop().await;
 }
@@ -319,7 +320,7 @@ async fn a_pause_by_somebody_wins_over_a_try(db: Db) {
     });
     let running = start(&log, watched);
     until_tried(&log, "bad", 2).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.pause("bad").await.unwrap();
     // A try that was under way may end; then nothing, while the worker goes on saying that it is paused. Between
     // two such words there would have been several tries.
@@ -352,7 +353,7 @@ async fn a_consumer_that_was_forgotten_does_not_come_back(db: Db) {
     });
     let running = start(&log, both);
     until_handled(&log, &gone, ALL).await;
-    Consumers::of(&log).forget("gone").await.unwrap();
+    Consumers::new(&log).forget("gone").await.unwrap();
     fill(&log, 0..500, 2..=2).await;
     until("it to be missed", async || (looks.load(Ordering::SeqCst) > 10).then_some(())).await;
     let all = Proof { handled: 1000, doubled: 0, keys: 500, wrong: 0 };
@@ -360,7 +361,7 @@ async fn a_consumer_that_was_forgotten_does_not_come_back(db: Db) {
     let progress = running.stop().await;
     let trouble = progress.consumers[0].trouble.clone().unwrap();
     assert!(trouble.contains("it was forgotten"), "{trouble}");
-    let known = Consumers::of(&log).list().await.unwrap();
+    let known = Consumers::new(&log).list().await.unwrap();
     assert_eq!(known.iter().map(|known| known.name.as_str()).collect::<Vec<_>>(), ["good"]);
     assert_eq!(proof(&log, &gone.table).await, ALL, "it has handled nothing again");
 }
@@ -382,7 +383,7 @@ async fn cured_but_for_the_next_key(db: &Db, next: &'static str, retry: Retry, a
     let tuning = Tuning::default().probes(Duration::from_secs(1), Duration::from_secs(1));
     let running = start(&log, set().tuning(tuning).projection(bad.clone()));
     until("an outage", async || {
-        Consumers::of(&log).status("bad").await.ok()?.outage.filter(|outage| outage.probes == 0)
+        Consumers::new(&log).status("bad").await.ok()?.outage.filter(|outage| outage.probes == 0)
     })
     .await;
     on.store(true, Ordering::SeqCst);

@@ -5,8 +5,9 @@ use crate::fail_apart::{quick, until_tried};
 use crate::gates::never;
 use crate::on_both;
 use crate::support::{Db, fill, proof, start, status, until};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Retry};
+use anabranch::{Failure, HandlerError, Retry};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,7 @@ on_both! {
 }
 
 /// Delivers as a test says; nothing passes an event that fails.
-fn strict(deliver: impl Fn(&Event) -> Result<()> + Send + Sync + 'static) -> Outside {
+fn strict(deliver: impl Fn(&Event) -> HandlerResult + Send + Sync + 'static) -> Outside {
     Outside::new(Settings::default().retry(Retry::outside().then(Failure::Stop)), deliver)
 }
 
@@ -71,7 +72,7 @@ async fn a_pause_ends_the_wait_for_an_event_that_stops(db: Db) {
     });
     let running = start(&log, set);
     until("a call", async || (calls.load(Ordering::SeqCst) == 1).then_some(())).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.pause("outside").await.unwrap();
     until("it to know", async || knows.load(Ordering::SeqCst).then_some(())).await;
     consumers.resume("outside").await.unwrap();
@@ -148,7 +149,7 @@ async fn a_worker_that_fails_fast_ends_nobodys_outage(db: Db) {
 /// When a consumer is tried next, as it is stored, once its outage says so.
 async fn next_try(log: &Log, name: &str, said: &str) -> Duration {
     let next = until(said, async || {
-        let outage = Consumers::of(log).status(name).await.ok()?.outage?;
+        let outage = Consumers::new(log).status(name).await.ok()?.outage?;
         outage.error.contains(said).then_some(outage.next_ms?)
     });
     Duration::from_millis(next.await)
@@ -176,7 +177,7 @@ async fn a_try_that_is_asked_for_patience_has_it(db: Db) {
     let next = next_try(&log, "bad", "come back later").await;
     assert!(next > HALF_AN_HOUR / 2 && next <= HALF_AN_HOUR, "{next:?}");
     on.store(true, Ordering::SeqCst);
-    Consumers::of(&log).resume("bad").await.unwrap();
+    Consumers::new(&log).resume("bad").await.unwrap();
     until("all, or all but the key that is to wait", async || {
         (proof(&log, &bad.table).await.handled >= 299).then_some(())
     })

@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, Proof, fill, left_by, number, proof, query, start, status, until};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Retry, RunError};
+use anabranch::{Failure, HandlerError, Retry, RunError};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,7 +46,7 @@ async fn a_poison_event_parks_its_key_and_nothing_else(db: Db) {
     let recorder = db.recorder("orders").hook(hook);
     let table = recorder.table.clone();
     let running = start(&log, ReplicaSet::new("s").projection(recorder).lanes(2));
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let parked = until("only the poison key is parked for good", async || {
         let parked = consumers.parked("orders").await.ok()?;
         match parked.as_slice() {
@@ -101,11 +102,11 @@ async fn a_late_error_is_laid_at_the_door_of_its_event(db: Db) {
         fn settings(&self) -> Settings {
             Settings::default().retry(Retry::never())
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             let insert = format!("INSERT INTO {} (position, key) VALUES ($1, $2)", self.0);
             tx.execute(insert, params![event.position(), event.stream_id()]).await
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             let table = &self.0;
             let create =
                 format!("CREATE TABLE {table} (position BIGINT, key TEXT CHECK (key <> '33'))");
@@ -117,7 +118,7 @@ async fn a_late_error_is_laid_at_the_door_of_its_event(db: Db) {
     let totals = Totals(db.table("totals"));
     let left = left_by(ReplicaSet::new("s").projection(totals.clone()), &log).await;
     assert_eq!((left.parked_keys, left.parked_events), (1, 3));
-    let parked = Consumers::of(&log).parked("totals").await.unwrap();
+    let parked = Consumers::new(&log).parked("totals").await.unwrap();
     assert_eq!(parked.iter().map(|key| key.key.as_str()).collect::<Vec<_>>(), ["Order:33"]);
     assert!(parked[0].error.to_lowercase().contains("check"), "{}", parked[0].error);
     assert_eq!(parked[0].events, 3);
@@ -138,10 +139,10 @@ async fn a_failing_batch_is_halved_until_the_event_is_found(db: Db) {
         fn settings(&self) -> Settings {
             Settings::default().retry(Retry::never()).batch_size(200)
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             self.handle_batch(std::slice::from_ref(event), tx).await
         }
-        async fn handle_batch(&self, events: &[Event], tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle_batch(&self, events: &[Event], tx: &mut Tx) -> HandlerResult {
             let mut sums: HashMap<&str, i64> = HashMap::new();
             for event in events {
                 *sums.entry(event.stream_id()).or_default() += event.data::<i64>()?;
@@ -155,7 +156,7 @@ async fn a_failing_batch_is_halved_until_the_event_is_found(db: Db) {
                 format!("ON CONFLICT (key) DO UPDATE SET sum = {table}.sum + excluded.sum");
             tx.insert_rows(table, &["key", "sum"], rows, conflict).await
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             let create = format!("CREATE TABLE {} (key TEXT PRIMARY KEY, sum BIGINT)", self.0);
             tx.execute(create, vec![]).await
         }
@@ -165,7 +166,7 @@ async fn a_failing_batch_is_halved_until_the_event_is_found(db: Db) {
     let table = db.table("sums");
     let left = left_by(ReplicaSet::new("s").projection(Sums(table.clone())), &log).await;
     assert_eq!((left.parked_keys, left.parked_events), (1, 3));
-    let parked = Consumers::of(&log).parked("sums").await.unwrap();
+    let parked = Consumers::new(&log).parked("sums").await.unwrap();
     assert_eq!(parked.len(), 1);
     assert_eq!((parked[0].key.as_str(), parked[0].events), ("Order:5", 3));
     let sum = number(&log, &format!("SELECT sum(sum) FROM {table}")).await;
@@ -184,7 +185,7 @@ async fn skip_leaves_out_the_event_alone(db: Db) {
     let (table, calls) = (recorder.table.clone(), Arc::clone(&recorder.handled));
     let running = start(&log, ReplicaSet::new("s").projection(recorder));
     until("all but one", async || {
-        let known = Consumers::of(&log).list().await.unwrap();
+        let known = Consumers::new(&log).list().await.unwrap();
         if known.is_empty() {
             return None;
         }
@@ -192,7 +193,7 @@ async fn skip_leaves_out_the_event_alone(db: Db) {
     })
     .await;
     until("nothing parked", async || {
-        Consumers::of(&log).parked("orders").await.unwrap().is_empty().then_some(())
+        Consumers::new(&log).parked("orders").await.unwrap().is_empty().then_some(())
     })
     .await;
     running.stop().await;
@@ -245,7 +246,7 @@ async fn an_event_without_its_key_is_parked_by_name(db: Db) {
     let left = left_by(ReplicaSet::new("s").projection(recorder).lanes(3), &log).await;
     assert_eq!((left.parked_keys, left.parked_events), (1, 3));
     assert_eq!(proof(&log, &table).await, Proof { handled: 6, doubled: 0, keys: 2, wrong: 0 });
-    let parked = Consumers::of(&log).parked("customers").await.unwrap();
+    let parked = Consumers::new(&log).parked("customers").await.unwrap();
     assert_eq!(parked.len(), 1);
     assert_eq!((parked[0].events, parked[0].retry_in), (3, None));
     let error = &parked[0].error;
@@ -265,7 +266,7 @@ async fn parked_events_can_be_skipped(db: Db) {
     let recorder = db.recorder("orders").hook(hook).settings(settings);
     let table = recorder.table.clone();
     let running = start(&log, ReplicaSet::new("s").projection(recorder).lanes(2));
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     until("two parked keys", async || {
         (consumers.parked("orders").await.ok()?.len() == 2).then_some(())
     })
@@ -292,7 +293,7 @@ async fn a_broken_handler_stops_instead_of_parking_everything(db: Db) {
     let set = ReplicaSet::new("s").projection(recorder).fail_fast();
     let error = start(&log, set).ended().await.unwrap_err();
     assert!(error.to_string().contains("it is the handler that is broken"), "{error}");
-    assert!(Consumers::of(&log).parked("orders").await.unwrap().len() < 100);
+    assert!(Consumers::new(&log).parked("orders").await.unwrap().len() < 100);
 }
 
 /// The key is parked under one owner, its later events arrive under another, a third drains it.
@@ -323,7 +324,7 @@ async fn a_parked_key_moves_with_its_slot(db: Db) {
         let left = left_by(set, &log).await;
         assert_eq!((left.parked_keys, left.parked_events), (1, first + 4));
     }
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     assert_eq!(consumers.parked("orders").await.unwrap()[0].events, 9);
     fixed.store(true, Ordering::SeqCst);
     consumers.retry_parked("orders", "Order:3").await.unwrap();

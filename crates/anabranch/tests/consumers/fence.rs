@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, Proof, fill, number, proof, start, status, until};
+use anabranch::FixedPartition;
+use anabranch::operate::Owner;
 use anabranch::prelude::*;
-use anabranch::{FixedPartition, Owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -60,7 +61,7 @@ async fn a_handler_that_sleeps_past_its_lease_is_fenced(db: Db) {
     wake_up.store(true, Ordering::SeqCst);
     // It comes back as another worker, with a share of its own.
     until("the zombie to be a worker again", async || {
-        let workers = anabranch::Consumers::of(&log).workers().await.unwrap();
+        let workers = anabranch::operate::Consumers::new(&log).workers().await.unwrap();
         (workers.iter().filter(|worker| worker.is_alive).count() == 2).then_some(())
     })
     .await;
@@ -87,14 +88,14 @@ async fn a_second_process_with_the_same_partition_is_a_standby(db: Db) {
     };
     let first = start(&log, set("first"));
     until("the first to own everything", async || {
-        let known = anabranch::Consumers::of(&log).list().await.unwrap();
+        let known = anabranch::operate::Consumers::new(&log).list().await.unwrap();
         let cursors = &known.first()?.cursors;
         cursors.iter().all(|cursor| matches!(cursor.owner, Owner::Worker(_))).then_some(())
     })
     .await;
     let second = start(&other, set("second"));
     until("two workers", async || {
-        let workers = anabranch::Consumers::of(&log).workers().await.unwrap();
+        let workers = anabranch::operate::Consumers::new(&log).workers().await.unwrap();
         (workers.len() == 2).then_some(())
     })
     .await;
@@ -114,7 +115,7 @@ async fn a_second_process_with_the_same_partition_is_a_standby(db: Db) {
     assert_eq!(proof(&log, &table).await, Proof { handled: 200, doubled: 0, keys: 10, wrong: 0 });
     let by = |name: &str| format!("SELECT count(*) FROM {table} WHERE worker = '{name}'");
     assert_eq!(number(&log, &by("first")).await, 100);
-    let workers = anabranch::Consumers::of(&log).workers().await.unwrap();
+    let workers = anabranch::operate::Consumers::new(&log).workers().await.unwrap();
     assert!(workers.is_empty(), "both have left: {workers:?}");
 }
 
@@ -129,7 +130,7 @@ async fn a_crashed_owner_is_replaced_after_its_lease(db: Db) {
     let first = start(&log, set("first"));
     fill(&log, 0..STREAMS, 1..=10).await;
     until("the first to handle some", async || {
-        let known = anabranch::Consumers::of(&log).list().await.unwrap();
+        let known = anabranch::operate::Consumers::new(&log).list().await.unwrap();
         if known.is_empty() {
             return None;
         }
@@ -173,9 +174,11 @@ async fn a_commit_whose_cursor_moved_is_rolled_back(db: Db) {
     let running = start(&log, ReplicaSet::new("s").projection(recorder.hook(hook)));
     until("the handler", async || moved.load(Ordering::SeqCst).then_some(())).await;
     let other = db.log().await;
-    let move_on =
-        anabranch::database::Statement::new(format!("UPDATE {cursors} SET position = 4"), vec![]);
-    let end = anabranch::database::End::Commit;
+    let move_on = anabranch::backend::database::Statement::new(
+        format!("UPDATE {cursors} SET position = 4"),
+        vec![],
+    );
+    let end = anabranch::backend::database::End::Commit;
     other.store().database().begin().run(vec![move_on], end).await.unwrap();
     sender.send(()).unwrap();
     until("the rest", async || (proof(&log, &table).await.handled >= 6).then_some(())).await;

@@ -2,7 +2,7 @@
 
 use crate::support::{Db, number, until};
 use anabranch::Retry;
-use anabranch::database::{End, Session, Statement};
+use anabranch::backend::database::{End, Session, Statement};
 use anabranch::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Gate {
     }
 
     /// As a hook of a recorder.
-    pub fn hook(&self) -> impl Fn(&Event) -> Result<()> + Send + Sync + 'static {
+    pub fn hook(&self) -> impl Fn(&Event) -> HandlerResult + Send + Sync + 'static {
         let gate = self.clone();
         move |event| {
             gate.pass(event);

@@ -4,8 +4,11 @@
 use crate::gates::never;
 use crate::on_postgres;
 use crate::support::{Db, fill, left_by, until};
+use anabranch::Retry;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, TaskState};
+use anabranch::workpool::TaskState;
+use anabranch::workpool::{NewTask, Pool, PoolSettings, Task, Tasks};
 use std::time::Duration;
 
 on_postgres! {
@@ -14,7 +17,7 @@ on_postgres! {
 }
 
 /// Waits for longer than the server lets it.
-async fn too_long(tx: &mut Tx<'_>) -> Result<()> {
+async fn too_long(tx: &mut Tx) -> HandlerResult {
     tx.query("SELECT set_config('statement_timeout', '20ms', true)", vec![]).await?;
     tx.query("SELECT pg_sleep(30)", vec![]).await.map(drop)
 }
@@ -31,7 +34,7 @@ impl Projection for Slow {
     fn settings(&self) -> Settings {
         never()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         if event.stream_id() == "3" && event.version() == 2 { too_long(tx).await } else { Ok(()) }
     }
 }
@@ -41,7 +44,7 @@ async fn an_event_that_takes_too_long_each_time_is_parked_alone(db: Db) {
     fill(&log, 0..12, 1..=3).await;
     let left = left_by(ReplicaSet::new("s").lanes(2).projection(Slow), &log).await;
     assert_eq!((left.parked_keys, left.parked_events), (1, 2), "that event, and the one behind it");
-    let parked = Consumers::of(&log).parked("slow").await.unwrap();
+    let parked = Consumers::new(&log).parked("slow").await.unwrap();
     let error = &parked[0].error;
     assert_eq!(parked[0].key, "Order:3");
     assert!(error.contains("statement timeout") && error.contains("statement_timeout"), "{error}");
@@ -57,14 +60,14 @@ impl Pool for SlowPool {
     fn settings(&self) -> PoolSettings {
         PoolSettings::default().retry(Retry::never())
     }
-    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult {
         if task.key() == "3" { too_long(tx).await } else { Ok(()) }
     }
 }
 
 async fn a_task_that_takes_too_long_each_time_dies_alone(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "slow");
+    let tasks = Tasks::new(&log, "slow");
     let all = (0..6).map(|key| NewTask::new(key.to_string(), &key)).collect();
     let ids = tasks.enqueue_all(all).await.unwrap();
     let worker = crate::support::start(&log, ReplicaSet::new("s").pool(SlowPool));

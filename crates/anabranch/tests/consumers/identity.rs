@@ -3,8 +3,9 @@
 
 use crate::on_both;
 use crate::support::{Db, fill, number, proof, query, start, until};
+use anabranch::RunError;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, RunError};
 
 on_both! {
     another_partition_under_the_same_name_is_refused,
@@ -78,7 +79,7 @@ impl View for Folded {
     fn partition(&self) -> Partition {
         Partition::entity("Order")
     }
-    fn apply(&self, count: &mut u64, _: &Event) -> Result<()> {
+    fn apply(&self, count: &mut u64, _: &Event) -> HandlerResult {
         *count += 1;
         Ok(())
     }
@@ -123,7 +124,7 @@ async fn another_scope_says_what_it_leaves_out_and_asks(db: Db) {
     assert_eq!(proof(&log, &table).await.handled, 3, "nothing has changed yet");
     refusal(&log, set().projection(recorder(both.clone()))).await;
 
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let change = consumers.scope_change("a").await.unwrap().expect("a program has asked");
     assert_eq!((change.left_out, change.is_counted), (2, true));
     consumers.accept_scope(&change).await.unwrap();
@@ -150,7 +151,7 @@ async fn workers_with_the_old_scope_stop_when_the_new_one_is_accepted(db: Db) {
         .await;
     refusal(&log, set().projection(recorder(Scope::all()))).await;
     assert!(!old.has_ended(), "asking stops nobody");
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let change = consumers.scope_change("a").await.unwrap().unwrap();
     consumers.accept_scope(&change).await.unwrap();
     let error = old.ended().await.unwrap_err().to_string();
@@ -174,7 +175,7 @@ async fn a_scope_is_not_accepted_while_a_worker_of_the_last_version_lives(db: Db
          VALUES ('w', 's', 'old-host', 7, 'a share', 1, 0, 9000000000000000) RETURNING id"
     );
     query(&log, &insert, vec![]).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let change = consumers.scope_change("a").await.unwrap().unwrap();
     let error = consumers.accept_scope(&change).await.unwrap_err().to_string();
     assert!(error.contains("workers of an older version"), "{error}");
@@ -202,7 +203,7 @@ async fn a_scope_that_is_asked_for_no_more_cannot_be_accepted(db: Db) {
     let stored = || set().projection(recorder(Scope::types(["Numbered"])));
     stored().catch_up(&log).await.unwrap();
     refusal(&log, set().projection(recorder(Scope::all()))).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     assert!(consumers.scope_change("a").await.unwrap().is_some());
     stored().catch_up(&log).await.unwrap();
     assert!(consumers.scope_change("a").await.unwrap().is_none(), "the right program is back");
@@ -226,7 +227,7 @@ async fn what_failed_is_tried_again_though_the_scope_has_become_narrower(db: Db)
     both.catch_up(&log).await.unwrap_err();
     let narrow = || set().projection(recorder(Scope::types(["A"]), false));
     refusal(&log, narrow()).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let change = consumers.scope_change("a").await.unwrap().unwrap();
     consumers.accept_scope(&change).await.unwrap();
     consumers.retry_parked("a", "Order:1").await.unwrap();
@@ -243,7 +244,7 @@ async fn a_key_that_no_database_takes_stops_nobody(db: Db) {
         fn partition(&self) -> Partition {
             Partition::custom("by-nul", |event| Some(format!("a\0{}", event.stream_id())))
         }
-        async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
             Ok(())
         }
     }
@@ -304,7 +305,7 @@ async fn keys_are_kept_while_it_runs_and_bounded(db: Db) {
     entities.catch_up(&log).await.unwrap();
     let others = format!("{samples} WHERE consumer = 'b'");
     assert_eq!(number(&log, &others).await, 0, "only a function needs them");
-    Consumers::of(&log).forget("a").await.unwrap();
+    Consumers::new(&log).forget("a").await.unwrap();
     assert_eq!(number(&log, &samples).await, 0);
 }
 

@@ -6,12 +6,10 @@ mod refusals;
 
 use crate::on_both;
 use crate::support::{Db, query, status, until};
-use anabranch::import::Before;
+use anabranch::operate::Before;
+use anabranch::operate::{Consumers, CursorStatus, Import, ImportError, Owner, Refusal};
 use anabranch::prelude::*;
-use anabranch::{
-    Consumers, CursorStatus, FixedPartition, HashRule, Import, ImportError, Owner, Refusal,
-    RunError,
-};
+use anabranch::{FixedPartition, HashRule, RunError};
 use ledger::{EVENTS, Ledger, STOPS, fill, fill_named, fnv1a, import, with_old};
 
 on_both! {
@@ -30,7 +28,7 @@ async fn every_event_is_handled_once_by_the_old_or_the_new(db: Db) {
             _ => db.log().await,
         };
         if case > 0 {
-            Consumers::of(&log).forget("ledger").await.unwrap();
+            Consumers::new(&log).forget("ledger").await.unwrap();
             ledger.run_old(&log, fnv1a, &STOPS).await;
         }
         let before = query(&log, &format!("SELECT 1 FROM {}", ledger.table), vec![]).await.len();
@@ -75,7 +73,7 @@ async fn other_rules_are_continued_at_the_client(db: Db) {
         }
         assert!(ledger.check(&log).await > 20);
         assert_eq!(ledger.set_ups(&log).await, 1);
-        Consumers::of(&log).forget("ledger").await.unwrap();
+        Consumers::new(&log).forget("ledger").await.unwrap();
     }
 }
 
@@ -91,7 +89,7 @@ enum After {
 impl After {
     async fn wait(self, log: &Log) {
         until("its turn", async || {
-            let known = Consumers::of(log).list().await.unwrap();
+            let known = Consumers::new(log).list().await.unwrap();
             let owned = |cursor: &CursorStatus| matches!(cursor.owner, Owner::Worker(_));
             let is_done = known.iter().any(|one| one.lag == 0);
             let is_reached = match self {
@@ -156,7 +154,7 @@ async fn an_import_and_a_start_at_the_same_time_are_one_or_the_other(db: Db) {
             }
             Err(error) => panic!("{error}"),
         }
-        Consumers::of(&log).forget("ledger").await.unwrap();
+        Consumers::new(&log).forget("ledger").await.unwrap();
     }
     assert!(imported > 0 && refused > 0, "{imported} came first, {refused} too late");
 }

@@ -3,8 +3,8 @@
 use crate::gates::*;
 use crate::support::*;
 use crate::{on_both, on_postgres};
-use anabranch::Consumers;
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,12 +29,13 @@ async fn a_worker_whose_lease_is_over_begins_anew(db: Db) {
     let set = ReplicaSet::new("s").projection(recorder).lease(Duration::from_secs(2));
     let running = start(&log, set);
     let alive = async || {
-        let workers = Consumers::of(&log).workers().await.unwrap();
+        let workers = Consumers::new(&log).workers().await.unwrap();
         workers.into_iter().find(|worker| worker.is_alive).map(|worker| worker.id)
     };
     until("its cursors", async || {
-        let status = Consumers::of(&log).status("orders").await.ok()?;
-        let owned = |c: &anabranch::CursorStatus| c.owner != anabranch::Owner::Unassigned;
+        let status = Consumers::new(&log).status("orders").await.ok()?;
+        let owned =
+            |c: &anabranch::operate::CursorStatus| c.owner != anabranch::operate::Owner::Unassigned;
         status.cursors.iter().all(owned).then_some(())
     })
     .await;
@@ -56,7 +57,7 @@ async fn workers_that_died_are_not_kept_for_ever(db: Db) {
     let set = |worker: &str| {
         ReplicaSet::new("s").projection(db.recorder("orders").worker(worker)).lease(lease)
     };
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     for _ in 0..2 {
         let other = db.log().await;
         let running = start(&other, set("crashes"));
@@ -85,7 +86,7 @@ async fn handlers_that_hold_all_sessions_do_not_look_dead(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, tx: &mut Tx) -> HandlerResult {
             tx.query("SELECT 1 AS one", vec![]).await?;
             self.0.fetch_add(1, Ordering::SeqCst);
             drop(self.1.acquire().await);
@@ -109,7 +110,7 @@ async fn handlers_that_hold_all_sessions_do_not_look_dead(db: Db) {
     let mut seen = BTreeSet::new();
     let alive = until("signs of life, or its end", async || {
         seen.insert(number(&log, &select).await);
-        let alive = Consumers::of(&log).workers().await.unwrap().iter().any(|w| w.is_alive);
+        let alive = Consumers::new(&log).workers().await.unwrap().iter().any(|w| w.is_alive);
         (!alive || seen.len() > 5).then_some(alive)
     })
     .await;
@@ -125,7 +126,7 @@ async fn a_lock_of_somebody_else_does_not_outlast_the_grace_time(db: Db) {
     set().catch_up(&log).await.unwrap();
     let lock = format!("SELECT name FROM {} FOR UPDATE", table_of(&log, "consumers"));
     let running = start(&log, set().grace(Duration::from_millis(200)));
-    until("a worker", async || Consumers::of(&other).workers().await.unwrap().first().map(drop))
+    until("a worker", async || Consumers::new(&other).workers().await.unwrap().first().map(drop))
         .await;
     let held = hold(&other, lock).await;
     let ended = tokio::time::timeout(Duration::from_secs(15), running.stop()).await;

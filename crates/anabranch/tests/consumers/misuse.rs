@@ -5,9 +5,11 @@ use crate::gates::never;
 use crate::identity::Folded as Counts;
 use crate::on_both;
 use crate::support::*;
-use anabranch::database::{End, Statement};
+use anabranch::backend::RawTx;
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, ReplayFrom, RunError};
+use anabranch::{HandlerError, RunError};
 
 on_both! {
     names_that_a_rebuild_makes_are_refused,
@@ -102,7 +104,7 @@ async fn beyond_the_log_it_stays_refused_though_the_log_grows_past_it(db: Db) {
     fill(&log, 0..4, 1..=5).await;
     let one = || set().projection(db.recorder("orders"));
     one().catch_up(&log).await.unwrap();
-    let (cursors, consumers) = (own(&log, "cursors"), Consumers::of(&log));
+    let (cursors, consumers) = (own(&log, "cursors"), Consumers::new(&log));
     run(&log, format!("UPDATE {cursors} SET position = 30")).await;
     let beyond = |result| matches!(result, Err(RunError::BeyondLog { .. }));
     assert!(beyond(one().catch_up(&log).await));
@@ -130,11 +132,11 @@ impl Projection for Literal {
     fn settings(&self) -> Settings {
         never().version(self.version)
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let insert = format!("INSERT INTO {} (position) VALUES ($1)", self.table);
         tx.execute(insert, params![event.position()]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let create = format!("CREATE TABLE IF NOT EXISTS {} (position BIGINT)", self.table);
         tx.execute(create, vec![]).await
     }
@@ -155,7 +157,7 @@ async fn a_view_is_replayed_from_the_start_or_not_at_all(db: Db) {
     let log = db.log().await;
     fill(&log, 0..3, 1..=2).await;
     set().view(Counts("counts".to_owned())).catch_up(&log).await.unwrap();
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let after = ReplayFrom::After(Position::new(2));
     let error = consumers.replay("counts", after).await.unwrap_err().to_string();
     assert!(error.contains("can only be replayed from the start"), "{error}");
@@ -167,7 +169,7 @@ async fn a_replay_that_its_hook_refuses_fails_a_catch_up(db: Db) {
     fill(&log, 0..2, 1..=1).await;
     let literal = || set().projection(Literal { table: db.table("literal"), version: 1 });
     literal().catch_up(&log).await.unwrap();
-    Consumers::of(&log).replay("literal", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay("literal", ReplayFrom::Start).await.unwrap();
     let error = literal().catch_up(&log).await.unwrap_err().to_string();
     assert!(error.contains("it has no `reset` hook"), "{error}");
     for part in ["an empty one", "withdrawn"] {
@@ -198,7 +200,7 @@ async fn a_handler_that_reads_and_fails_holds_up_nobody(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, tx: &mut Tx) -> HandlerResult {
             tx.query("SELECT 1 AS one", vec![]).await?;
             Err(HandlerError::new("it always fails"))
         }
@@ -223,7 +225,7 @@ async fn settings_of_the_session_are_refused(db: Db) {
         fn settings(&self) -> Settings {
             never()
         }
-        async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, tx: &mut Tx) -> HandlerResult {
             tx.execute("SET search_path TO elsewhere", vec![]).await
         }
     }
@@ -246,7 +248,7 @@ async fn appends_that_nobody_has_checked_are_refused(db: Db) {
         fn settings(&self) -> Settings {
             never()
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             let stream = StreamId::new("Copy", event.stream_id())?;
             let append = Append::new().to(&stream, Expected::Any, [NewEvent::new("Copied", ())]);
             let statement = Statement::appends(vec![append]);
@@ -261,7 +263,7 @@ async fn appends_that_nobody_has_checked_are_refused(db: Db) {
     let log = db.log().await;
     fill(&log, 0..2, 1..=1).await;
     assert_eq!(left_by(set().projection(Pushes), &log).await.parked_keys, 2);
-    for parked in Consumers::of(&log).parked("pushes").await.unwrap() {
+    for parked in Consumers::new(&log).parked("pushes").await.unwrap() {
         assert!(parked.error.contains("Tx::append"), "{}", parked.error);
     }
     assert!(log.read(Query::types(["Copied"])).collect().await.unwrap().is_empty());

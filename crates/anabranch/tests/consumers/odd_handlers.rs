@@ -3,9 +3,10 @@
 use crate::gates::*;
 use crate::support::*;
 use crate::{on_both, on_postgres};
-use anabranch::database::{End, Statement};
+use anabranch::HandlerError;
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -41,7 +42,7 @@ async fn a_statement_that_was_given_up_half_way_takes_nothing_with_it(db: Db) {
         fn settings(&self) -> Settings {
             never()
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             let insert = format!("INSERT INTO {} (position) VALUES ($1)", self.0);
             tx.execute(insert, params![event.position()]).await?;
             if event.stream_id() == "3" {
@@ -53,7 +54,7 @@ async fn a_statement_that_was_given_up_half_way_takes_nothing_with_it(db: Db) {
             }
             Ok(())
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             tx.execute(format!("CREATE TABLE {} (position BIGINT)", self.0), vec![]).await
         }
     }
@@ -84,7 +85,7 @@ async fn slow_handlers_commit_in_between_and_leave_nothing_out(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, event: &Event, _: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, _: &mut Tx) -> HandlerResult {
             self.see(event).await;
             Ok(())
         }
@@ -96,7 +97,7 @@ async fn slow_handlers_commit_in_between_and_leave_nothing_out(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn deliver(&self, delivery: &anabranch::Delivery<'_>) -> Result<()> {
+        async fn deliver(&self, delivery: &anabranch::Delivery<'_>) -> HandlerResult {
             self.see(delivery.event()).await;
             Ok(())
         }
@@ -134,7 +135,7 @@ async fn is_noticed(log: &Log, set: ReplicaSet, total: i64, table: &str) {
         if running.has_ended() {
             return Some(false);
         }
-        let status = Consumers::of(log).status("orders").await.ok()?;
+        let status = Consumers::new(log).status("orders").await.ok()?;
         let handled = proof(log, table).await.handled;
         (handled + status.parked_events as i64 == total).then_some(true)
     })
@@ -188,10 +189,10 @@ async fn a_set_up_may_fill_the_table_that_it_makes(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, tx: &mut Tx) -> HandlerResult {
             tx.execute(format!("UPDATE {} SET events = events + 1", self.0), vec![]).await
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             tx.execute(format!("CREATE TABLE {} (events BIGINT)", self.0), vec![]).await?;
             tx.execute(format!("INSERT INTO {} (events) VALUES ($1)", self.0), params![0]).await
         }
@@ -217,7 +218,7 @@ async fn a_transaction_that_is_held_for_too_long_is_its_handlers_failure(db: Db)
         fn settings(&self) -> Settings {
             never()
         }
-        async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, tx: &mut Tx) -> HandlerResult {
             self.0.fetch_add(1, Ordering::SeqCst);
             tx.query("SELECT 1 AS one", vec![]).await?;
             tokio::time::sleep(Duration::from_millis(1200)).await;
@@ -229,7 +230,7 @@ async fn a_transaction_that_is_held_for_too_long_is_its_handlers_failure(db: Db)
     let calls = Arc::new(AtomicU32::new(0));
     let set = ReplicaSet::new("s").projection(Thinker(Arc::clone(&calls)));
     let running = start(&log, set.lease(Duration::from_millis(1500)));
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let parked = async || consumers.parked("thinker").await.is_ok_and(|keys| !keys.is_empty());
     until("a parked key, or a third call", async || {
         (parked().await || calls.load(Ordering::SeqCst) > 2).then_some(())
@@ -253,12 +254,12 @@ async fn a_value_that_does_not_fit_fails_its_event(db: Db) {
         fn settings(&self) -> Settings {
             never()
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             let amount = if event.stream_id() == "3" { "three" } else { "7" };
             let insert = format!("INSERT INTO {} (key, amount) VALUES ($1, $2)", self.0);
             tx.execute(insert, params![event.stream_id(), amount]).await
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             tx.execute(format!("CREATE TABLE {} (key TEXT, amount BIGINT)", self.0), vec![]).await
         }
     }
@@ -266,7 +267,7 @@ async fn a_value_that_does_not_fit_fails_its_event(db: Db) {
     fill(&log, 0..6, 1..=1).await;
     let table = db.table("amounts");
     left_by(ReplicaSet::new("s").projection(Amounts(table.clone())), &log).await;
-    let parked = Consumers::of(&log).parked("amounts").await.unwrap();
+    let parked = Consumers::new(&log).parked("amounts").await.unwrap();
     let keys: Vec<_> = parked.iter().map(|key| key.key.as_str()).collect();
     let stored = number(&log, &format!("SELECT count(*) FROM {table}")).await;
     assert_eq!((stored, keys), (5, vec!["Order:3"]));
@@ -296,12 +297,12 @@ async fn a_table_may_get_a_column_while_it_is_read(db: Db) {
         fn settings(&self) -> Settings {
             never()
         }
-        async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, tx: &mut Tx) -> HandlerResult {
             tx.query(format!("SELECT * FROM {}", self.0), vec![]).await?;
             self.1.fetch_add(1, Ordering::SeqCst);
             Ok(())
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             tx.execute(format!("CREATE TABLE {} (price BIGINT)", self.0), vec![]).await
         }
     }
@@ -323,7 +324,7 @@ async fn a_table_may_get_a_column_while_it_is_read(db: Db) {
         done.is_ok().then_some(())
     })
     .await;
-    let parked = async || Consumers::of(&log).parked("prices").await.unwrap();
+    let parked = async || Consumers::new(&log).parked("prices").await.unwrap();
     for number in 22..=31 {
         fill(&log, 0..1, 1..=1).await;
         until("it, or a parked key", async || {

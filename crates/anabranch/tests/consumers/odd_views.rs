@@ -3,8 +3,9 @@
 use crate::gates::*;
 use crate::on_both;
 use crate::support::*;
+use anabranch::ViewReader;
+use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, ReplayFrom, ViewReader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,14 +23,14 @@ async fn a_view_is_replayed_while_it_runs(db: Db) {
     let running = start(&log, ReplicaSet::new("s").view(view.clone()));
     let applied = async |count: u64| {
         until("the events", async || {
-            let known = Consumers::of(&log).status("sums").await.ok()?;
+            let known = Consumers::new(&log).status("sums").await.ok()?;
             let done = view.applied.load(Ordering::Relaxed) >= count && known.lag == 0;
             (done && known.replay_from.is_none()).then_some(())
         })
         .await;
     };
     applied(50).await;
-    Consumers::of(&log).replay("sums", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay("sums", ReplayFrom::Start).await.unwrap();
     applied(100).await;
     running.stop().await;
     let reader = ViewReader::new(&log, &view);
@@ -43,7 +44,7 @@ struct Sum {
 }
 
 impl serde::Serialize for Sum {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         use serde::ser::{Error, SerializeStruct};
         if self.broken {
             return Err(S::Error::custom("cannot be written"));
@@ -73,7 +74,7 @@ impl View for Sums {
     fn settings(&self) -> Settings {
         never()
     }
-    fn apply(&self, sum: &mut Sum, event: &Event) -> Result<()> {
+    fn apply(&self, sum: &mut Sum, event: &Event) -> HandlerResult {
         self.applied.fetch_add(1, Ordering::Relaxed);
         sum.total += event.data::<i64>()?;
         sum.broken = self.broken == Some(event.stream_id());
@@ -89,7 +90,7 @@ async fn a_forgotten_view_begins_anew(db: Db) {
     ReplicaSet::new("s").view(view.clone()).catch_up(&log).await.unwrap();
     let reader = ViewReader::new(&log, &view);
     assert_eq!(reader.get("3").await.unwrap().unwrap().total, 55);
-    Consumers::of(&log).forget("sums").await.unwrap();
+    Consumers::new(&log).forget("sums").await.unwrap();
     ReplicaSet::new("s").view(view).catch_up(&log).await.unwrap();
     assert_eq!(reader.get("3").await.unwrap().unwrap().total, 55);
 }
@@ -100,7 +101,7 @@ async fn a_state_that_cannot_be_written_parks_its_own_key(db: Db) {
     fill(&log, 0..5, 1..=1).await;
     let view = Sums { broken: Some("2"), ..Sums::default() };
     let running = start(&log, ReplicaSet::new("s").view(view.clone()));
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     until("a parked key, or the same again and again", async || {
         let parked = !consumers.parked("sums").await.ok()?.is_empty();
         (parked || view.applied.load(Ordering::Relaxed) > 200).then_some(())

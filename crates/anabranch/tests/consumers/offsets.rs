@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, fill, start, until};
+use anabranch::operate::{Consumers, CursorStatus, Import, Owner};
 use anabranch::prelude::*;
-use anabranch::{Consumers, CursorStatus, FixedPartition, HandlerError, Import, Owner};
+use anabranch::{FixedPartition, HandlerError};
 
 on_both! {
     each_partition_has_its_own_positions,
@@ -18,7 +19,7 @@ async fn three(db: &Db) -> (Log, Consumers) {
     fill(&log, 0..20, 1..=5).await;
     let import = Import::new("orders").partitions(3);
     import.checkpoint(0, 10).checkpoint(1, 70).checkpoint(2, 40).apply(&log).await.unwrap();
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     (log, consumers)
 }
 
@@ -58,15 +59,15 @@ async fn an_event_that_one_partition_has_set_aside_is_counted_once(db: Db) {
     let set = ReplicaSet::new("s").projection(fails);
     let worker = start(&log, set.partition(FixedPartition::new(0, 2).unwrap()));
     let now = until("keys that are set aside", async || {
-        let now = Consumers::of(&log).status("orders").await.ok()?;
+        let now = Consumers::new(&log).status("orders").await.ok()?;
         let is_done = |cursor: &CursorStatus| cursor.position == now.head;
         (now.retrying_events > 0 && now.cursors.iter().any(is_done)).then_some(now)
     })
     .await;
     assert_eq!((now.head.get(), now.position.get(), now.lag, now.lag_ready), (100, 0, 100, 100));
-    let offsets = Consumers::of(&log).offsets("orders", Some(1)).await.unwrap();
+    let offsets = Consumers::new(&log).offsets("orders", Some(1)).await.unwrap();
     assert_eq!((offsets.lag, offsets.parts[0].lag), (100, 100));
-    let halves = Consumers::of(&log).offsets("orders", Some(2)).await.unwrap();
+    let halves = Consumers::new(&log).offsets("orders", Some(2)).await.unwrap();
     assert_eq!((halves.parts[0].lag, halves.parts[1].lag), (now.retrying_events, 100));
     worker.stop().await;
 }

@@ -4,8 +4,10 @@ use crate::fail_apart::{quick, until_tried};
 use crate::gates::table_of;
 use crate::on_both;
 use crate::support::{Db, fill, query, start};
+use anabranch::HandlerError;
+use anabranch::Options;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError};
 
 on_both! {
     a_log_of_schema_6_shows_outages,
@@ -25,7 +27,7 @@ async fn a_log_of_schema_6_shows_outages(db: Db) {
     let namespace = db.options.namespace.clone();
     let options = Options { namespace, migrate: false, take_older: true, ..Options::default() };
     let old = anabranch::connect_with(&db.url, &options).await.unwrap();
-    let consumers = Consumers::of(&old);
+    let consumers = Consumers::new(&old);
     let status = consumers.status("bad").await.unwrap();
     assert!(status.outage.unwrap().error.contains("the endpoint is away"));
     assert_eq!(status.runners.len(), 1);

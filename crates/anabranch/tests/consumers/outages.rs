@@ -1,8 +1,8 @@
 //! The database goes away in the middle of it, and comes back.
 
 use crate::support::{Db, Proof, fill, proof, query, start, until};
-use anabranch::Consumers;
-use anabranch::database::Who;
+use anabranch::backend::database::Who;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 
 /// Every session of the workers is ended by the server, again and again, wherever it stands: in a
@@ -20,7 +20,7 @@ async fn cut_connections_lose_and_double_nothing() {
     let cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                WHERE application_name = $1 OR starts_with(application_name, $2)";
     let worker = until("a worker", async || {
-        Consumers::of(&outside).workers().await.unwrap().pop().map(|worker| worker.id)
+        Consumers::new(&outside).workers().await.unwrap().pop().map(|worker| worker.id)
     });
     let prefix = Who::prefix(&worker.await);
     let mut cuts = 0;

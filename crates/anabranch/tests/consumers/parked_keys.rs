@@ -3,8 +3,9 @@
 use crate::gates::*;
 use crate::support::*;
 use crate::{on_both, on_postgres};
+use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, ReplayFrom, Retry};
+use anabranch::{HandlerError, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -65,7 +66,7 @@ async fn one_wish_to_skip_skips_one_event(db: Db) {
     fill(&log, 0..5, 1..=10).await;
     let set = ReplicaSet::new("s").projection(recorder).lease(Duration::from_millis(500));
     let running = start(&log, set);
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let waiting = async || consumers.parked("orders").await.ok()?.pop().map(|key| key.events);
     until("nine events", async || (waiting().await? == 9).then_some(())).await;
     until("the others", async || (proof(&log, &table).await.handled == 41).then_some(())).await;
@@ -101,17 +102,17 @@ impl Projection for Rows {
     fn settings(&self) -> Settings {
         never()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         if self.fails.load(Ordering::SeqCst) && event.stream_id() == "3" && event.version() >= 2 {
             return Err(HandlerError::new("not yet"));
         }
         let insert = format!("INSERT INTO {} (position) VALUES ($1)", self.table);
         tx.execute(insert, params![event.position()]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         tx.execute(format!("CREATE TABLE {} (position BIGINT)", self.table), vec![]).await
     }
-    async fn reset(&self, to: Position, tx: &mut Tx<'_>) -> Result<()> {
+    async fn reset(&self, to: Position, tx: &mut Tx) -> HandlerResult {
         let undo = format!("DELETE FROM {} WHERE position > $1", self.table);
         tx.execute(undo, params![to]).await
     }
@@ -124,7 +125,7 @@ async fn a_replay_after_a_position_keeps_what_was_parked_before_it(db: Db) {
     let rows = || Rows { table: table.clone(), fails: Arc::clone(&fails) };
     let left = left_by(ReplicaSet::new("s").projection(rows()), &log).await;
     assert_eq!((left.parked_events, status(&log, "rows").await.parked_events), (9, 9));
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.replay("rows", ReplayFrom::After(Position::new(25))).await.unwrap();
     fails.store(false, Ordering::SeqCst);
     let left = left_by(ReplicaSet::new("s").projection(rows()), &log).await;
@@ -162,7 +163,7 @@ async fn a_wish_survives_a_crash(db: Db) {
     let set = |dies| ReplicaSet::new("s").projection(recorder(dies)).lease(lease);
     assert_eq!(left_by(set(false), &log).await.parked_events, 3);
     fixed.store(true, Ordering::SeqCst);
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.retry_parked("orders", "Order:3").await.unwrap();
     let other = db.log().await;
     let running = start(&other, set(true));
@@ -175,8 +176,9 @@ async fn a_wish_survives_a_crash(db: Db) {
         (parked.is_empty() || !is_due).then_some(parked.len())
     };
     until("the heir to own everything", async || {
-        let owned =
-            |cursor: &anabranch::CursorStatus| matches!(&cursor.owner, anabranch::Owner::Worker(_));
+        let owned = |cursor: &anabranch::operate::CursorStatus| {
+            matches!(&cursor.owner, anabranch::operate::Owner::Worker(_))
+        };
         status(&log, "orders").await.cursors.iter().all(owned).then_some(())
     })
     .await;
@@ -213,7 +215,7 @@ async fn a_parked_key_is_tried_while_an_unrelated_append_is_in_flight(db: Db) {
         if running.has_ended() {
             return Some(());
         }
-        Consumers::of(&log).status("orders").await.ok()?;
+        Consumers::new(&log).status("orders").await.ok()?;
         (proof(&log, &table).await.handled == 3).then_some(())
     })
     .await;

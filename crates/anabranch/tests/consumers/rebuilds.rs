@@ -3,8 +3,9 @@
 use crate::gates::table_of;
 use crate::support::{Db, fill, number, proof, query, start, status, until};
 use crate::{on_both, on_postgres};
+use anabranch::RunError;
+use anabranch::operate::{ColumnDifference, Consumers, Rebuild, RebuildError, TableDifference};
 use anabranch::prelude::*;
-use anabranch::{ColumnDifference, Consumers, Rebuild, RebuildError, RunError, TableDifference};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +46,7 @@ impl Projection for Sums {
     fn settings(&self) -> Settings {
         Settings::default().version(self.version)
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let table = tx.table(self.table);
         let upsert = format!(
             "INSERT INTO {table} (id, sum) VALUES ($1, $2) \
@@ -53,7 +54,7 @@ impl Projection for Sums {
         );
         tx.execute(upsert, params![event.stream_id(), event.data::<i64>()? * self.factor]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let table = tx.table(self.table);
         tx.execute(format!("DROP TABLE IF EXISTS {table}"), vec![]).await?;
         tx.execute(format!("CREATE TABLE {table} (id TEXT PRIMARY KEY, sum BIGINT)"), vec![]).await
@@ -75,7 +76,7 @@ impl Sums {
 }
 
 async fn lag(log: &Log, name: &str) -> Option<u64> {
-    Consumers::of(log).status(name).await.ok().map(|status| status.lag)
+    Consumers::new(log).status(name).await.ok().map(|status| status.lag)
 }
 
 async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
@@ -86,7 +87,7 @@ async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
     let running = start(&log, ReplicaSet::new("s").projection(old.clone()).lanes(2));
     let total = |table: &str| format!("SELECT coalesce(sum(sum), 0) FROM {table}");
     until("the old version", async || (lag(&log, "sums").await? == 0).then_some(())).await;
-    let rebuild = Rebuild::of(&log, "sums", &[table]);
+    let rebuild = Rebuild::new(&log, "sums", &[table]);
     assert!(matches!(rebuild.switch().await, Err(RebuildError::Missing(_))));
 
     // A wrong one is seen in the comparison, and thrown away.
@@ -95,7 +96,7 @@ async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
     let differences = rebuild.compare().await.unwrap();
     assert_eq!((differences[0].only_old, differences[0].only_new), (STREAMS, STREAMS));
     assert!(differences[0].examples.iter().any(|row| row.starts_with("- id=")), "{differences:?}");
-    Consumers::of(&log).forget("sums.next").await.unwrap();
+    Consumers::new(&log).forget("sums.next").await.unwrap();
 
     // A right one is the same, is not switched to while it is behind, and then in one step.
     let new = Sums { version: 2, ..old.clone() };
@@ -136,7 +137,7 @@ async fn compared(db: &Db, log: &Log, old: &str, new: &str, rows: [&str; 2]) -> 
         query(log, &format!("CREATE TABLE {table}{suffix} ({columns})"), vec![]).await;
         query(log, &format!("INSERT INTO {table}{suffix} VALUES {rows}"), vec![]).await;
     }
-    Rebuild::of(log, "sums", &[table]).compare().await.unwrap().remove(0)
+    Rebuild::new(log, "sums", &[table]).compare().await.unwrap().remove(0)
 }
 
 /// Names of new, gone and changed columns.
@@ -236,7 +237,7 @@ async fn what_cannot_be_compared_is_said(db: Db) {
         assert!(said.contains(reason), "{said}");
         assert!(!difference.is_same() && difference.only_old == 0, "{difference:?}");
     }
-    let error = Rebuild::of(&log, "sums", &["nothing"]).compare().await.unwrap_err().to_string();
+    let error = Rebuild::new(&log, "sums", &["nothing"]).compare().await.unwrap_err().to_string();
     assert!(error.contains("there is no table `nothing`"), "{error}");
 }
 
@@ -249,7 +250,7 @@ async fn a_preview_says_who_runs_what_and_changes_nothing(db: Db) {
     until("the old version", async || (lag(&log, "sums").await? == 0).then_some(())).await;
     let building = start(&log, ReplicaSet::new("new").rebuild(new));
     until("the new version", async || (lag(&log, "sums.next").await? == 0).then_some(())).await;
-    let rebuild = Rebuild::of(&log, "sums", &[old.table]);
+    let rebuild = Rebuild::new(&log, "sums", &[old.table]);
     let preview = rebuild.preview().await.unwrap();
     assert_eq!((preview.old.version, preview.new.version), (1, 2));
     assert_eq!(preview.old.position, log.head().await.unwrap());
@@ -264,7 +265,7 @@ async fn a_preview_says_who_runs_what_and_changes_nothing(db: Db) {
     building.stop().await;
 }
 
-async fn run(log: &Log, set: ReplicaSet) -> std::result::Result<(), String> {
+async fn run(log: &Log, set: ReplicaSet) -> Result<(), String> {
     set.catch_up(log).await.map(drop).map_err(|error| error.to_string())
 }
 
@@ -293,7 +294,7 @@ async fn what_is_stored_decides_where_a_new_version_has_its_place(db: Db) {
     run(&log, program(3)).await.unwrap();
     run(&log, program(3)).await.unwrap();
     assert_eq!((lag(&log, "sums").await, lag(&log, "sums.next").await), (Some(0), Some(0)));
-    Rebuild::of(&log, "sums", &[first.table]).switch().await.unwrap();
+    Rebuild::new(&log, "sums", &[first.table]).switch().await.unwrap();
     fill(&log, 0..STREAMS, 4..=4).await;
     run(&log, program(3)).await.unwrap();
     assert_eq!(status(&log, "sums").await.version, 3);
@@ -338,7 +339,7 @@ async fn a_program_may_have_both_versions(db: Db) {
     run(&log, program()).await.unwrap();
     assert_eq!(total(&log, first.table).await, (STREAMS * 6) as i64);
     assert_eq!(total(&log, &format!("{}_next", first.table)).await, (STREAMS * 60) as i64);
-    Rebuild::of(&log, "sums", &[first.table]).switch().await.unwrap();
+    Rebuild::new(&log, "sums", &[first.table]).switch().await.unwrap();
     fill(&log, 0..STREAMS, 4..=4).await;
     run(&log, program()).await.unwrap();
     assert_eq!(total(&log, first.table).await, (STREAMS * 100) as i64);
@@ -353,7 +354,7 @@ async fn what_is_being_built_is_not_mixed_with_another_version(db: Db) {
     let error = run(&log, third()).await.unwrap_err();
     assert!(error.contains("version 2 of it and this program version 3"), "{error}");
     assert!(error.contains("anabranch rebuild abandon sums"), "{error}");
-    let rebuild = Rebuild::of(&log, "sums", &[first.table]);
+    let rebuild = Rebuild::new(&log, "sums", &[first.table]);
     rebuild.abandon().await.unwrap();
     let next = format!("{}_next", first.table);
     // Its table is gone as well: this would fail otherwise.
@@ -387,7 +388,7 @@ async fn programs_that_start_during_a_switch_find_their_place(db: Db) {
             tokio::spawn(async move { run(&log, set).await })
         });
         let starts: Vec<_> = starts.collect();
-        Rebuild::of(&log, "sums", &[first.table]).switch().await.unwrap();
+        Rebuild::new(&log, "sums", &[first.table]).switch().await.unwrap();
         for started in starts {
             // One that had begun to build it may have lost its place.
             let _ = started.await.unwrap();
@@ -417,7 +418,7 @@ async fn a_disk_that_is_full_during_a_switch_ends_nobody(db: Db) {
     );
     let handled = async |each: u64| {
         let all = (STREAMS * each) as i64;
-        let known = Consumers::of(&log).status("good").await.is_ok();
+        let known = Consumers::new(&log).status("good").await.is_ok();
         (known && proof(&log, &good.table).await.handled == all).then_some(())
     };
     until("the other one", async || handled(2).await).await;
@@ -428,7 +429,7 @@ async fn a_disk_that_is_full_during_a_switch_ends_nobody(db: Db) {
     query(&log, &function, vec![]).await;
     let trigger = format!("CREATE TRIGGER {full} BEFORE DELETE ON {runners}");
     query(&log, &format!("{trigger} FOR EACH ROW EXECUTE FUNCTION {full}()"), vec![]).await;
-    Rebuild::of(&log, "sums", &[old.table]).switch().await.unwrap();
+    Rebuild::new(&log, "sums", &[old.table]).switch().await.unwrap();
     until("it to have tried", async || {
         assert!(!running.has_ended());
         (moving.load(Ordering::SeqCst) > 10).then_some(())

@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, Proof, fill, number, proof, query, start, status, until};
+use anabranch::Start;
+use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, ReplayFrom, Start};
 use std::sync::atomic::Ordering;
 
 on_both! {
@@ -31,7 +32,7 @@ async fn a_replay_while_events_arrive_ends_like_a_fresh_build(db: Db) {
     let (table, calls) = (recorder.table.clone(), std::sync::Arc::clone(&recorder.handled));
     let running = start(&log, ReplicaSet::new("s").projection(recorder).lanes(3));
     until("half of it", async || (calls.load(Ordering::Relaxed) > 500).then_some(())).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.replay("orders", ReplayFrom::Start).await.unwrap();
     fill(&log, 0..STREAMS, 51..=80).await;
     until("the replay to begin", async || {
@@ -59,11 +60,11 @@ impl Projection for Counter {
     fn partition(&self) -> Partition {
         Partition::entities()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let insert = format!("INSERT INTO {} (position) VALUES ($1)", self.0);
         tx.execute(insert, params![event.position()]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         tx.execute(format!("CREATE TABLE {} (position BIGINT)", self.0), vec![]).await
     }
 }
@@ -75,14 +76,14 @@ async fn a_replay_without_a_hook_is_refused_and_nothing_is_lost(db: Db) {
     let running = start(&log, ReplicaSet::new("s").projection(Counter(table.clone())));
     let count = format!("SELECT count(*) FROM {table}");
     until("all of it", async || {
-        let known = Consumers::of(&log).list().await.unwrap();
+        let known = Consumers::new(&log).list().await.unwrap();
         if known.is_empty() {
             return None;
         }
         (number(&log, &count).await == 40).then_some(())
     })
     .await;
-    Consumers::of(&log).replay("counter", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay("counter", ReplayFrom::Start).await.unwrap();
     fill(&log, 0..STREAMS, 3..=3).await;
     until("it goes on as before", async || (number(&log, &count).await == 60).then_some(())).await;
     running.stop().await;
@@ -96,7 +97,7 @@ async fn a_replay_may_begin_at_a_time(db: Db) {
     let middle = log.read(Query::all()).collect().await.unwrap()[10].recorded_us();
     let set = || ReplicaSet::new("s").projection(db.recorder("orders"));
     set().catch_up(&log).await.unwrap();
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     let at = consumers.replay("orders", ReplayFrom::Time(middle)).await.unwrap();
     let events = log.read(Query::all()).collect().await.unwrap();
     for event in &events {
@@ -112,7 +113,7 @@ async fn a_replay_may_begin_at_a_time(db: Db) {
 }
 
 async fn status_or(log: &Log, name: &str) -> Option<u64> {
-    Consumers::of(log).status(name).await.ok().map(|status| status.lag)
+    Consumers::new(log).status(name).await.ok().map(|status| status.lag)
 }
 
 async fn pause_stops_and_resume_goes_on(db: Db) {
@@ -122,7 +123,7 @@ async fn pause_stops_and_resume_goes_on(db: Db) {
     let running = start(&log, ReplicaSet::new("s").projection(recorder).lanes(2));
     fill(&log, 0..STREAMS, 1..=5).await;
     until("the first events", async || (status_or(&log, "orders").await? == 0).then_some(())).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.pause("orders").await.unwrap();
     assert!(status(&log, "orders").await.paused);
     // It has stopped once an event stays where it is; another consumer shows that time passes.
@@ -150,7 +151,7 @@ async fn skip_to_head_leaves_the_rest_out(db: Db) {
     let table = recorder.table.clone();
     ReplicaSet::new("s").projection(recorder.clone()).catch_up(&log).await.unwrap();
     fill(&log, 0..STREAMS, 1..=5).await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     assert_eq!(consumers.skip_to_head("orders").await.unwrap(), log.head().await.unwrap());
     fill(&log, 0..STREAMS, 6..=6).await;
     ReplicaSet::new("s").projection(recorder).catch_up(&log).await.unwrap();

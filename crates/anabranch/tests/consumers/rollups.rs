@@ -3,8 +3,9 @@
 use crate::gates::never;
 use crate::on_both;
 use crate::support::{Db, fill, number, query, start, status, until};
+use anabranch::operate::{Consumers, Rebuild, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, Rebuild, ReplayFrom, Retry, Rollup, RollupReader, ViewColumn};
+use anabranch::{Failure, Retry, Rollup, RollupReader, ViewColumn};
 
 on_both! {
     a_row_of_two_slots_fails_the_second_by_name,
@@ -20,7 +21,7 @@ on_both! {
 const DAYS: u64 = 5;
 
 /// The number of an event says its day.
-fn day(event: &Event) -> Result<String> {
+fn day(event: &Event) -> HandlerResult<String> {
     Ok(format!("day-{}", event.data::<u64>()? % DAYS))
 }
 
@@ -45,7 +46,7 @@ impl View for Days {
     fn key(&self, event: &Event) -> Option<String> {
         day(event).ok()
     }
-    fn apply(&self, count: &mut u64, _: &Event) -> Result<()> {
+    fn apply(&self, count: &mut u64, _: &Event) -> HandlerResult {
         *count += 1;
         Ok(())
     }
@@ -77,7 +78,7 @@ async fn a_row_of_two_slots_fails_the_second_by_name(db: Db) {
     let (counted, parked) = counted(&log, "days").await;
     assert_eq!(counted + parked, 200, "{counted} counted, {parked} parked");
     assert!(counted < 200 && parked > 0);
-    let errors = Consumers::of(&log).parked("days").await.unwrap();
+    let errors = Consumers::new(&log).parked("days").await.unwrap();
     for parked in &errors {
         assert!(parked.error.contains("of view `days` belongs to slot"), "{}", parked.error);
         let key = format!("with the partition key `{}`", parked.key);
@@ -109,7 +110,7 @@ async fn two_lanes_that_make_one_row_at_once_do_not_lose_each_other(db: Db) {
         fn key(&self, event: &Event) -> Option<String> {
             event.data::<u64>().ok().map(|number| number.to_string())
         }
-        fn apply(&self, count: &mut u64, _: &Event) -> Result<()> {
+        fn apply(&self, count: &mut u64, _: &Event) -> HandlerResult {
             *count += 1;
             Ok(())
         }
@@ -123,7 +124,7 @@ async fn two_lanes_that_make_one_row_at_once_do_not_lose_each_other(db: Db) {
         // worked: those of three rounds are still fewer than the ten that would look like an outage.
         fill(&log, round * 4..round * 4 + 4, round + 1..=round + 1).await;
         until("the round", async || {
-            let known = Consumers::of(&log).status("rows").await.ok()?;
+            let known = Consumers::new(&log).status("rows").await.ok()?;
             (known.position.get() >= (round + 1) * 4).then_some(())
         })
         .await;
@@ -147,7 +148,7 @@ async fn rows_may_be_finer_than_the_partition_key(db: Db) {
         fn key(&self, event: &Event) -> Option<String> {
             Some(format!("{}/{}", event.stream_id(), day(event).ok()?))
         }
-        fn apply(&self, count: &mut u64, _: &Event) -> Result<()> {
+        fn apply(&self, count: &mut u64, _: &Event) -> HandlerResult {
             *count += 1;
             Ok(())
         }
@@ -189,11 +190,11 @@ impl Rollup for Turnover {
     fn settings(&self) -> Settings {
         Settings::default().version(self.version).batch_size(50)
     }
-    fn group(&self, event: &Event) -> Result<Option<String>> {
+    fn group(&self, event: &Event) -> HandlerResult<Option<String>> {
         let number: u64 = event.data()?;
         Ok((number != 3).then_some(day(event)?))
     }
-    fn apply(&self, part: &mut Sum, event: &Event) -> Result<()> {
+    fn apply(&self, part: &mut Sum, event: &Event) -> HandlerResult {
         part.events += 1;
         part.total += event.data::<u64>()?;
         Ok(())
@@ -227,7 +228,7 @@ async fn a_rollup_counts_every_event_on_any_number_of_lanes_and_workers(db: Db) 
     first.stop().await;
     fill(&log, 0..30, 13..=14).await;
     until("everything", async || {
-        let known = Consumers::of(&log).status("turnover").await.ok()?;
+        let known = Consumers::new(&log).status("turnover").await.ok()?;
         (known.position.get() >= 30 * 14).then_some(())
     })
     .await;
@@ -251,12 +252,12 @@ async fn a_rollup_is_replayed_and_rebuilt(db: Db) {
     let turnover = Turnover { version: 1 };
     let set = || ReplicaSet::new("s").rollup(turnover.clone()).lanes(2);
     set().catch_up(&log).await.unwrap();
-    Consumers::of(&log).replay("turnover", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay("turnover", ReplayFrom::Start).await.unwrap();
     set().catch_up(&log).await.unwrap();
     assert_eq!(counted(&log, "turnover").await, (60, 0));
     let next = ReplicaSet::new("r").rebuild_rollup(Turnover { version: 2 });
     next.catch_up(&log).await.unwrap();
-    let rebuild = Rebuild::of_view(&log, "turnover");
+    let rebuild = Rebuild::for_view(&log, "turnover");
     let differences = rebuild.compare().await.unwrap();
     assert_eq!((differences[0].only_old, differences[0].only_new), (0, 0), "{differences:?}");
     rebuild.switch().await.unwrap();
@@ -299,7 +300,7 @@ async fn increments_in_sql_count_every_event(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             let table = &self.0;
             let add = format!(
                 "INSERT INTO {table} (day, events) VALUES ($1, 1) \
@@ -307,7 +308,7 @@ async fn increments_in_sql_count_every_event(db: Db) {
             );
             tx.execute(add, params![day(event)?]).await
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             let create = format!("CREATE TABLE {} (day TEXT PRIMARY KEY, events BIGINT)", self.0);
             tx.execute(create, vec![]).await
         }

@@ -1,6 +1,7 @@
 //! The file of a log on a disk that is full for a while, and one that is deleted while workers run.
 
 use crate::support::{Db, Running, number, numbered, start, until};
+use anabranch::StoreError;
 use anabranch::prelude::*;
 use anabranch::{AppendError, RunError};
 use std::fs;
@@ -117,12 +118,12 @@ impl Projection for Hoarder {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let sql = format!("INSERT INTO {} VALUES ($1, zeroblob(8000000))", self.table);
         tx.execute(sql, params![event.position()]).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let sql = format!("CREATE TABLE {} (position INTEGER, hoard BLOB)", self.table);
         tx.execute(sql, vec![]).await
     }

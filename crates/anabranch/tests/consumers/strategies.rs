@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, Proof, fill, numbered, proof, start, status, until};
+use anabranch::operate::{Consumers, Owner};
 use anabranch::prelude::*;
-use anabranch::{Consumers, FixedPartition, HashRule, Owner};
+use anabranch::{FixedPartition, HashRule};
 
 on_both! {
     customers_and_sagas_are_in_order_across_streams,
@@ -86,7 +87,7 @@ async fn global_runs_on_one_lane_in_the_whole_system(db: Db) {
         log.append(&stream, Expected::Any, [numbered(number)]).await.unwrap();
     }
     until("all of it", async || {
-        let known = Consumers::of(&log).list().await.unwrap();
+        let known = Consumers::new(&log).list().await.unwrap();
         if known.is_empty() {
             return None;
         }

@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, fill, start, until};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Delivery, Guarantee, HandlerError, Retry};
+use anabranch::{Delivery, Guarantee, HandlerError, Retry};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,7 +52,7 @@ impl Subscriber for Outside {
     fn guarantee(&self) -> Guarantee {
         self.guarantee
     }
-    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<()> {
+    async fn deliver(&self, delivery: &Delivery<'_>) -> HandlerResult {
         let event = delivery.event();
         let mut fails = self.fails.lock().unwrap();
         if event.stream_id() == "3" && event.version() == 2 && *fails > 0 {
@@ -75,8 +76,8 @@ async fn every_event_is_delivered_in_order_with_a_stable_key(db: Db) {
     // Delivered again after a replay, each event has the key it had before.
     let first: HashMap<(String, u64), String> =
         outside.delivered.lock().unwrap().drain(..).map(|(a, b, c)| ((a, b), c)).collect();
-    let consumers = Consumers::of(&log);
-    consumers.replay("outside", anabranch::ReplayFrom::Start).await.unwrap();
+    let consumers = Consumers::new(&log);
+    consumers.replay("outside", anabranch::operate::ReplayFrom::Start).await.unwrap();
     let running = start(&log, ReplicaSet::new("s").subscriber(outside.clone()));
     until("the replay", async || (outside.delivered.lock().unwrap().len() == 200).then_some(()))
         .await;

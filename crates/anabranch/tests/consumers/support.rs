@@ -1,9 +1,11 @@
 //! A log and tables of its own for each case, on both databases, and a projection that writes down
 //! what it sees.
 
-use anabranch::database::{End, Statement};
+use anabranch::Options;
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::{ConsumerStatus, Consumers};
 use anabranch::prelude::*;
-use anabranch::{ConsumerStatus, Consumers, Namespace, Value};
+use anabranch::{Namespace, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -102,7 +104,7 @@ macro_rules! on_postgres {
     };
 }
 
-type Hook = Arc<dyn Fn(&Event) -> Result<()> + Send + Sync>;
+type Hook = Arc<dyn Fn(&Event) -> HandlerResult + Send + Sync>;
 
 /// Writes a row for each event, and for each key the last version with a count of what was out of
 /// order: a lost, doubled or swapped event shows in it.
@@ -134,7 +136,7 @@ impl Recorder {
         self
     }
 
-    pub fn hook(mut self, hook: impl Fn(&Event) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub fn hook(mut self, hook: impl Fn(&Event) -> HandlerResult + Send + Sync + 'static) -> Self {
         self.hook = Some(Arc::new(hook));
         self
     }
@@ -153,7 +155,7 @@ impl Projection for Recorder {
         self.settings.clone()
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         self.handled.fetch_add(1, Ordering::Relaxed);
         let (table, worker) = (&self.table, &self.worker);
         let key = self.partition.key(event)?.into_owned();
@@ -177,7 +179,7 @@ impl Projection for Recorder {
         self.hook.as_ref().map_or(Ok(()), |hook| hook(event))
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let table = &self.table;
         tx.execute(
             format!("CREATE TABLE {table} (position BIGINT, key TEXT, worker TEXT)"),
@@ -193,7 +195,7 @@ impl Projection for Recorder {
         .await
     }
 
-    async fn reset(&self, to: Position, tx: &mut Tx<'_>) -> Result<()> {
+    async fn reset(&self, to: Position, tx: &mut Tx) -> HandlerResult {
         assert_eq!(to, Position::START);
         let table = &self.table;
         tx.execute(format!("DELETE FROM {table}"), vec![]).await?;
@@ -271,11 +273,11 @@ pub async fn until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> 
 }
 
 pub async fn status(log: &Log, name: &str) -> ConsumerStatus {
-    Consumers::of(log).status(name).await.unwrap()
+    Consumers::new(log).status(name).await.unwrap()
 }
 
 /// What a consumer has left behind, by a catch-up that is no success.
-pub async fn left_by(set: ReplicaSet, log: &Log) -> anabranch::Left {
+pub async fn left_by(set: ReplicaSet, log: &Log) -> anabranch::operate::Left {
     match set.catch_up(log).await.unwrap_err() {
         anabranch::RunError::Incomplete(mut incomplete) => incomplete.left.remove(0),
         error => panic!("{error}"),
@@ -285,7 +287,7 @@ pub async fn left_by(set: ReplicaSet, log: &Log) -> anabranch::Left {
 /// A replica set that runs until it is told to stop.
 pub struct Running {
     stop: tokio::sync::oneshot::Sender<()>,
-    task: tokio::task::JoinHandle<std::result::Result<anabranch::Progress, anabranch::RunError>>,
+    task: tokio::task::JoinHandle<Result<anabranch::Progress, anabranch::RunError>>,
 }
 
 pub fn start(log: &Log, set: ReplicaSet) -> Running {
@@ -311,7 +313,7 @@ impl Running {
     }
 
     /// How it ended by itself.
-    pub async fn ended(self) -> std::result::Result<anabranch::Progress, anabranch::RunError> {
+    pub async fn ended(self) -> Result<anabranch::Progress, anabranch::RunError> {
         self.task.await.unwrap()
     }
 

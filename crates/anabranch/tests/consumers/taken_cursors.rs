@@ -3,9 +3,10 @@
 use crate::gates::*;
 use crate::support::*;
 use crate::{on_both, on_postgres};
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::{Consumers, Rebuild};
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, Rebuild, Retry};
+use anabranch::{HandlerError, Retry};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -157,17 +158,19 @@ async fn cursors_that_come_later_to_one_place_are_fenced_together(db: Db) {
         let half = anabranch::FixedPartition::new(0, 2).unwrap();
         let set = || ReplicaSet::new("s").projection(recorder.clone());
         let owners = async || {
-            let status = Consumers::of(&log).status(&name).await.ok()?;
-            let owner = |cursor: &anabranch::CursorStatus| match &cursor.owner {
-                anabranch::Owner::Worker(worker) => Some(worker.id.clone()),
+            let status = Consumers::new(&log).status(&name).await.ok()?;
+            let owner = |cursor: &anabranch::operate::CursorStatus| match &cursor.owner {
+                anabranch::operate::Owner::Worker(worker) => Some(worker.id.clone()),
                 _ => None,
             };
             status.cursors.iter().map(owner).collect::<Option<BTreeSet<_>>>()
         };
         let first = start(&other, set().partition(half));
         until("the first", async || {
-            let status = Consumers::of(&log).status(&name).await.ok()?;
-            let owned = |c: &&anabranch::CursorStatus| c.owner != anabranch::Owner::Unassigned;
+            let status = Consumers::new(&log).status(&name).await.ok()?;
+            let owned = |c: &&anabranch::operate::CursorStatus| {
+                c.owner != anabranch::operate::Owner::Unassigned
+            };
             (status.cursors.iter().filter(owned).count() == 1).then_some(())
         })
         .await;
@@ -209,7 +212,7 @@ async fn skip_to_head_repeats_nothing(db: Db) {
     let running = start(&log, ReplicaSet::new("s").projection(recorder));
     let handled = async |count: i64| {
         until("the events", async || {
-            let known = Consumers::of(&log).list().await.unwrap();
+            let known = Consumers::new(&log).list().await.unwrap();
             known.first()?;
             (proof(&log, &table).await.handled >= count).then_some(())
         })
@@ -220,7 +223,7 @@ async fn skip_to_head_repeats_nothing(db: Db) {
     let held = hold(&other, lock).await;
     let skip = {
         let log = db.log().await;
-        tokio::spawn(async move { Consumers::of(&log).skip_to_head("orders").await })
+        tokio::spawn(async move { Consumers::new(&log).skip_to_head("orders").await })
     };
     until_blocked(&other, &db).await;
     fill(&log, 0..5, 3..=3).await;
@@ -249,12 +252,12 @@ impl Projection for Factors {
     fn settings(&self) -> Settings {
         Settings::default().version(self.version)
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let insert =
             format!("INSERT INTO {} (position, version) VALUES ($1, $2)", tx.table(self.table));
         tx.execute(insert, params![event.position(), self.version]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let table = tx.table(self.table);
         tx.execute(format!("CREATE TABLE {table} (position BIGINT, version BIGINT)"), vec![]).await
     }
@@ -270,7 +273,7 @@ async fn an_old_version_gets_no_cursor_of_the_new_one(db: Db) {
     let set = ReplicaSet::new("s").projection(old).lease(Duration::from_secs(60));
     let running = start(&log, set);
     until("the old version", async || {
-        (Consumers::of(&other).status("factors").await.ok()?.lag == 0).then_some(())
+        (Consumers::new(&other).status("factors").await.ok()?.lag == 0).then_some(())
     })
     .await;
     ReplicaSet::new("r").rebuild(Factors { table, version: 2 }).catch_up(&other).await.unwrap();
@@ -278,7 +281,7 @@ async fn an_old_version_gets_no_cursor_of_the_new_one(db: Db) {
     let held =
         hold(&other, format!("SELECT id FROM {} FOR UPDATE", table_of(&log, "workers"))).await;
     until("the switch", async || {
-        let switched = Rebuild::of(&other, "factors", &[table]).switch().await;
+        let switched = Rebuild::new(&other, "factors", &[table]).switch().await;
         switched.is_ok().then_some(())
     })
     .await;
@@ -286,7 +289,7 @@ async fn an_old_version_gets_no_cursor_of_the_new_one(db: Db) {
     let done = format!("SELECT count(*) FROM {table} WHERE position > 10 AND version = 1");
     let claimed = async || {
         let cursors = status(&other, "factors").await.cursors;
-        cursors.iter().any(|cursor| cursor.owner != anabranch::Owner::Unassigned)
+        cursors.iter().any(|cursor| cursor.owner != anabranch::operate::Owner::Unassigned)
     };
     // The lane has been fenced once its worker has asked for the cursors again, or was refused.
     let seen = tokio::time::timeout(Duration::from_secs(5), async {
@@ -322,7 +325,7 @@ async fn a_consumer_that_is_forgotten_during_a_claim_is_gone(db: Db) {
     claim.run(split, open).await.unwrap();
     let forget = {
         let log = db.log().await;
-        tokio::spawn(async move { Consumers::of(&log).forget("orders").await })
+        tokio::spawn(async move { Consumers::new(&log).forget("orders").await })
     };
     until_blocked(&other, &db).await;
     claim.run(vec![], End::Commit).await.unwrap();

@@ -3,7 +3,7 @@
 use crate::on_both;
 use crate::said::Said;
 use crate::support::*;
-use anabranch::Consumers;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 
 on_both! {
@@ -43,7 +43,7 @@ async fn heard(db: &Db, log: &Log, name: &str, partition: Partition, scope: Scop
 }
 
 async fn unmatched(log: &Log, name: &str) -> Option<String> {
-    Consumers::of(log).unmatched(name).await.unwrap().map(|unmatched| unmatched.to_string())
+    Consumers::new(log).unmatched(name).await.unwrap().map(|unmatched| unmatched.to_string())
 }
 
 async fn a_category_that_no_event_has_is_said_once_with_its_neighbours(db: Db) {

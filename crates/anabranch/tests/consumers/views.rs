@@ -2,8 +2,9 @@
 
 use crate::on_both;
 use crate::support::{Db, fill, start, until};
+use anabranch::operate::{Consumers, Rebuild, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, Rebuild, ReplayFrom, Retry, ViewColumn, ViewReader};
+use anabranch::{HandlerError, Retry, ViewColumn, ViewReader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,7 +39,7 @@ impl View for Orders {
         let settings = Settings::default().retry(Retry::never()).batch_size(100);
         settings.version(self.version.max(1))
     }
-    fn apply(&self, order: &mut Order, event: &Event) -> Result<()> {
+    fn apply(&self, order: &mut Order, event: &Event) -> HandlerResult {
         self.applied.fetch_add(1, Ordering::Relaxed);
         let number: u64 = event.data()?;
         order.numbers.push(number);
@@ -96,13 +97,13 @@ async fn a_failing_fold_parks_its_key_and_spoils_no_state(db: Db) {
     running.stop().await;
     assert_eq!(reader.get("3").await.unwrap(), Some(state(4)));
     assert_eq!(reader.get("4").await.unwrap(), Some(state(12)));
-    let parked = Consumers::of(&log).parked("orders").await.unwrap();
+    let parked = Consumers::new(&log).parked("orders").await.unwrap();
     assert_eq!((parked[0].key.as_str(), parked[0].events), ("Order:3", 8));
     let fixed = Orders::default();
-    Consumers::of(&log).retry_parked("orders", "Order:3").await.unwrap();
+    Consumers::new(&log).retry_parked("orders", "Order:3").await.unwrap();
     let running = start(&log, ReplicaSet::new("s").view(fixed));
     until("the key to drain", async || {
-        Consumers::of(&log).parked("orders").await.unwrap().is_empty().then_some(())
+        Consumers::new(&log).parked("orders").await.unwrap().is_empty().then_some(())
     })
     .await;
     running.stop().await;
@@ -115,7 +116,7 @@ async fn a_view_is_replayed_and_rebuilt(db: Db) {
     let view = Orders::default();
     ReplicaSet::new("s").view(view.clone()).catch_up(&log).await.unwrap();
     let applied = view.applied.load(Ordering::Relaxed);
-    Consumers::of(&log).replay("orders", ReplayFrom::Start).await.unwrap();
+    Consumers::new(&log).replay("orders", ReplayFrom::Start).await.unwrap();
     let running = start(&log, ReplicaSet::new("s").view(view.clone()).lanes(2));
     until("the replay", async || {
         (view.applied.load(Ordering::Relaxed) >= applied + 100).then_some(())
@@ -128,7 +129,7 @@ async fn a_view_is_replayed_and_rebuilt(db: Db) {
 
     let next = Orders { version: 2, ..Orders::default() };
     ReplicaSet::new("r").rebuild_view(next.clone()).catch_up(&log).await.unwrap();
-    let rebuild = Rebuild::of_view(&log, "orders");
+    let rebuild = Rebuild::for_view(&log, "orders");
     assert!(rebuild.compare().await.unwrap()[0].is_same());
     rebuild.switch().await.unwrap();
     fill(&log, 0..10, 11..=11).await;

@@ -3,8 +3,9 @@
 use crate::gates::never;
 use crate::on_both;
 use crate::support::{Db, fill, number, query, status};
+use anabranch::RunError;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, RunError};
 
 on_both! {
     a_row_that_two_slots_write_is_named,
@@ -36,7 +37,7 @@ impl Projection for Shared {
     fn tables(&self) -> &[&'static str] {
         self.declares
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let (table, row) = (self.table, (self.row)(event));
         let read = format!("SELECT events FROM {table} WHERE day = $1 AND kind = 'o''k'");
         let found = tx.query_first(read, params![&row]).await?;
@@ -47,7 +48,7 @@ impl Projection for Shared {
         );
         tx.execute(write, params![row, before + 1]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let create = format!(
             "CREATE TABLE {} (day TEXT, kind TEXT, events BIGINT, PRIMARY KEY (day, kind))",
             self.table
@@ -71,7 +72,7 @@ async fn a_row_that_two_slots_write_is_named(db: Db) {
     fill(&log, 0..8, 1..=3).await;
     let set = ReplicaSet::new("s").projection(shared(&db, |_| "today".to_owned())).lanes(4);
     let _ = set.check_rows().catch_up(&log).await;
-    let parked = Consumers::of(&log).parked("shared").await.unwrap();
+    let parked = Consumers::new(&log).parked("shared").await.unwrap();
     assert!(!parked.is_empty());
     for parked in &parked {
         let error = &parked.error;
@@ -125,7 +126,7 @@ async fn a_run_without_it_removes_the_triggers(db: Db) {
     let set = || ReplicaSet::new("s").projection(shared(&db, |_| "today".to_owned()));
     let _ = set().check_rows().catch_up(&log).await;
     assert!(status(&log, "shared").await.parked_events > 0);
-    Consumers::of(&log).skip_to_head("shared").await.unwrap();
+    Consumers::new(&log).skip_to_head("shared").await.unwrap();
     fill(&log, 0..6, 2..=2).await;
     let progress = set().catch_up(&log).await.unwrap();
     assert_eq!(progress.consumers[0].handled, 6);
@@ -151,7 +152,7 @@ async fn forgetting_removes_the_triggers(db: Db) {
     let set = ReplicaSet::new("s").projection(shared(&db, |_| "today".to_owned()));
     set.check_rows().catch_up(&log).await.unwrap();
     assert!(triggers(&log, &db).await > 0);
-    Consumers::of(&log).forget("shared").await.unwrap();
+    Consumers::new(&log).forget("shared").await.unwrap();
     assert_eq!(triggers(&log, &db).await, 0);
 }
 
@@ -180,10 +181,10 @@ async fn events_that_are_tried_again_together_are_told_apart(db: Db) {
     fill(&log, 0..2, 2..=4).await;
     set().catch_up(&log).await.unwrap_err();
     for stream in 0..2 {
-        Consumers::of(&log).retry_parked("shared", &format!("Order:{stream}")).await.unwrap();
+        Consumers::new(&log).retry_parked("shared", &format!("Order:{stream}")).await.unwrap();
     }
     set().catch_up(&log).await.unwrap_err();
-    let parked = Consumers::of(&log).parked("shared").await.unwrap();
+    let parked = Consumers::new(&log).parked("shared").await.unwrap();
     assert_eq!(parked.len(), 1, "{parked:?}");
     assert_eq!(parked[0].events, 2, "the guilty one and the one behind it");
     assert!(parked[0].error.contains(&format!("({})", parked[0].key)), "{}", parked[0].error);

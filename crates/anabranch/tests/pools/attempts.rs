@@ -4,7 +4,9 @@ use crate::script::Script;
 use crate::support::*;
 use crate::{on_both, on_postgres};
 use anabranch::prelude::*;
-use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
+use anabranch::{HandlerError, Retry};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,7 +29,7 @@ async fn without_a_choice_the_kind_of_pool_decides(db: Db) {
     let fails = |_: &Task| Err(HandlerError::new("no"));
     let set = ReplicaSet::new("work").pool(Script::new("inside", fails));
     let worker = start(&log, set.outside_pool(Script::new("outside", fails)));
-    let (inside, outside) = (Tasks::of(&log, "inside"), Tasks::of(&log, "outside"));
+    let (inside, outside) = (Tasks::new(&log, "inside"), Tasks::new(&log, "outside"));
     let first = inside.enqueue(NewTask::new("a", &1)).await.unwrap().id;
     let second = outside.enqueue(NewTask::new("a", &1)).await.unwrap().id;
     let dead = inside.wait(first, LONG).await.unwrap();
@@ -55,7 +57,7 @@ async fn an_endpoint_that_is_down_kills_no_task(db: Db) {
         }
     });
     let script = script.settings(PoolSettings::default().retry(fast));
-    let tasks = Tasks::of(&log, "outside");
+    let tasks = Tasks::new(&log, "outside");
     let new: Vec<_> = (0..10).map(|key| NewTask::new(format!("key-{key}"), &key)).collect();
     let ids = tasks.enqueue_all(new).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").outside_pool(script));
@@ -86,7 +88,7 @@ async fn an_error_for_good_is_not_tried_again(db: Db) {
     let set = ReplicaSet::new("work").pool(Script::new("inside", act("inside")));
     let worker = start(&log, set.outside_pool(Script::new("outside", act("outside"))));
     for pool in ["inside", "outside"] {
-        let tasks = Tasks::of(&log, pool);
+        let tasks = Tasks::new(&log, pool);
         let new = ["good", "bad", "good"].map(|key| NewTask::new(key, &1));
         let ids = tasks.enqueue_all(new.to_vec()).await.unwrap();
         let dead = tasks.wait(ids[1].id, LONG).await.unwrap();
@@ -116,7 +118,7 @@ async fn an_error_that_says_when_is_not_tried_before(db: Db) {
     let set = ReplicaSet::new("work").pool(inside.settings(settings));
     let worker = start(&log, set.outside_pool(outside.settings(settings)));
     for pool in ["inside", "outside"] {
-        let tasks = Tasks::of(&log, pool);
+        let tasks = Tasks::new(&log, pool);
         let new = ["busy", "never"].map(|key| NewTask::new(key, &1));
         let ids = tasks.enqueue_all(new.to_vec()).await.unwrap();
         let twice = until("the second attempt", async || {
@@ -148,7 +150,7 @@ impl Pool for Looker {
         "looker"
     }
 
-    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult {
         tx.query("SELECT 1 AS one", vec![]).await?;
         match task.key() {
             "good" => Ok(()),
@@ -162,7 +164,7 @@ async fn a_task_that_reads_and_fails_returns_its_session_first(mut db: Db) {
     db.options.sessions = 1;
     let log = db.log().await;
     let worker = start(&log, ReplicaSet::new("work").pool(Looker).lanes(2));
-    let tasks = Tasks::of(&log, "looker");
+    let tasks = Tasks::new(&log, "looker");
     let bad: Vec<_> = (0..4).map(|key| NewTask::new(format!("bad-{key}"), &key)).collect();
     for id in tasks.enqueue_all(bad).await.unwrap() {
         let dead = tasks.wait(id.id, LONG / 2).await.unwrap();
@@ -188,7 +190,7 @@ fn away(up: &Arc<AtomicBool>, ran: &Arc<Mutex<Vec<u32>>>) -> Script {
     script.settings(settings)
 }
 
-async fn until_waiting(tasks: &Tasks, id: uuid::Uuid) -> anabranch::TaskStatus {
+async fn until_waiting(tasks: &Tasks, id: uuid::Uuid) -> anabranch::workpool::TaskStatus {
     until("a task that waits", async || {
         let status = tasks.status(id).await.unwrap()?;
         (status.attempts == 1 && status.run_at.is_some()).then_some(status)
@@ -201,7 +203,7 @@ async fn a_task_that_waits_for_its_next_attempt_is_tried_at_once_if_somebody_say
     let (up, ran) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let set = ReplicaSet::new("work").lanes(2);
     let worker = start(&log, set.outside_pool(away(&up, &ran)));
-    let tasks = Tasks::of(&log, "calls");
+    let tasks = Tasks::new(&log, "calls");
     let new = vec![NewTask::new("a", &1), NewTask::new("a", &2), NewTask::new("b", &3)];
     let ids = tasks.enqueue_all(new).await.unwrap();
     until_waiting(&tasks, ids[0].id).await;
@@ -229,7 +231,7 @@ async fn nothing_overtakes_a_task_that_is_tried_at_once(db: Db) {
     let (up, ran) = (Arc::new(AtomicBool::new(false)), Arc::default());
     let set = || ReplicaSet::new("work").outside_pool(away(&up, &ran));
     let worker = start(&log, set());
-    let tasks = Tasks::of(&log, "calls");
+    let tasks = Tasks::new(&log, "calls");
     let first = tasks.enqueue(NewTask::new("a", &1)).await.unwrap().id;
     until_waiting(&tasks, first).await;
     worker.stop().await;

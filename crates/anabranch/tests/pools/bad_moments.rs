@@ -4,9 +4,11 @@ use crate::crew::until_shared;
 use crate::ledger::*;
 use crate::support::*;
 use crate::{on_both, on_postgres};
-use anabranch::database::End;
+use anabranch::backend::database::End;
 use anabranch::prelude::*;
-use anabranch::{Completed, HandlerError, Outcome, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{Completed, Outcome, PoolSettings, TaskState};
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
+use anabranch::{HandlerError, Retry};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +32,7 @@ const LONG: Duration = Duration::from_secs(60);
 async fn a_task_that_becomes_visible_late_is_found(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let late = NewTask::new("late", &1);
     let id = late.id();
@@ -125,7 +127,7 @@ async fn with_a_zombie(
         });
     });
     until_shared(&log, "ledger", 1).await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(3, 3)).await.unwrap();
     until("the zombie", async || inside.load(Ordering::SeqCst).then_some(())).await;
     let heir = start(&db.log().await, set().pool(heir));
@@ -143,7 +145,7 @@ async fn a_key_is_paused_and_resumed_while_it_runs(db: Db) {
     let log = db.log().await;
     let settings = PoolSettings::default().batch_size(7);
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let pauses = async {
         for round in 0..60_u64 {
@@ -174,7 +176,7 @@ async fn dead_tasks_are_retried_while_others_come(db: Db) {
         let fails = task.payload::<i64>()? % 5 == 0 && failed.lock().unwrap().insert(task.id());
         if fails { Err(HandlerError::new("the first time")) } else { Ok(()) }
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let load = async {
         for number in 1..=60 {
@@ -200,7 +202,7 @@ async fn one_of_many_at_once_is_new(db: Db) {
         let id = uuid::Uuid::now_v7();
         let mut callers = tokio::task::JoinSet::new();
         for caller in 0..16 {
-            let tasks = Tasks::of(&logs[caller % 3], "ledger");
+            let tasks = Tasks::new(&logs[caller % 3], "ledger");
             callers.spawn(async move {
                 let task = NewTask::new("a", &round);
                 let task = match round % 2 {
@@ -224,7 +226,7 @@ async fn a_unique_task_that_ends_meanwhile_is_not_taken_for_a_new_one(db: Db) {
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let mut callers = tokio::task::JoinSet::new();
     for _ in 0..4 {
-        let tasks = Tasks::of(&db.log().await, "ledger");
+        let tasks = Tasks::new(&db.log().await, "ledger");
         callers.spawn(async move {
             let mut ids = Vec::new();
             for _ in 0..100 {
@@ -235,7 +237,7 @@ async fn a_unique_task_that_ends_meanwhile_is_not_taken_for_a_new_one(db: Db) {
         });
     }
     let all: Vec<_> = callers.join_all().await.into_iter().flatten().collect();
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let mut new = HashSet::new();
     for enqueued in all {
         let status = tasks.wait(enqueued.id, LONG).await.unwrap();
@@ -257,7 +259,7 @@ impl OutsidePool for Told {
         "told"
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult {
         let told: Completed<i64> = task.payload()?;
         self.0.lock().unwrap().push((told.payload, told.outcome));
         Ok(())
@@ -273,7 +275,7 @@ async fn a_task_is_cancelled_in_every_state(db: Db) {
         let fails = task.payload::<i64>()? == 1;
         if fails { Err(HandlerError::new("one")) } else { Ok(()) }
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let new = |key: &str, number: i64| {
         NewTask::new(key, &number).on_complete("told", "t", &(number * 10))
     };
@@ -318,7 +320,7 @@ impl OutsidePool for Together {
         "together"
     }
 
-    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Run) -> HandlerResult {
         self.0.wait().await;
         while !self.1.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -329,7 +331,7 @@ impl OutsidePool for Together {
 
 async fn a_cancelled_one_does_not_keep_the_others_from_ending(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "together");
+    let tasks = Tasks::new(&log, "together");
     let (barrier, go) = (Arc::new(tokio::sync::Barrier::new(21)), Arc::new(AtomicBool::new(false)));
     let pool = Together(Arc::clone(&barrier), Arc::clone(&go));
     let worker = start(&log, ReplicaSet::new("work").outside_pool(pool).lanes(1));

@@ -4,7 +4,9 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{Completed, Failure, Outcome, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{Completed, Outcome, PoolSettings, TaskState};
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
+use anabranch::{Failure, Retry};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -33,7 +35,7 @@ fn quick() -> PoolSettings {
 async fn tasks_of_a_key_run_in_order_exactly_once(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let enqueued = tasks.enqueue_all(counted(30, 20)).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(3));
     let last = tasks.wait(enqueued.last().unwrap().id, LONG).await.unwrap();
@@ -62,7 +64,7 @@ async fn a_task_that_waits_holds_back_its_key_and_nobody_else(db: Db) {
             false => Ok(()),
         }
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(4, 5)).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     until("the others", async || (ledger.proof(&log).await.0 == 15).then_some(())).await;
@@ -80,7 +82,7 @@ async fn a_task_that_waits_holds_back_its_key_and_nobody_else(db: Db) {
 async fn a_task_runs_at_its_time_and_holds_back_nobody(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let far = jiff::Timestamp::now() + Duration::from_secs(86_400);
     let delayed = NewTask::new("a", &1).run_after(Duration::from_millis(700));
     let enqueued = Instant::now();
@@ -103,7 +105,7 @@ async fn a_task_runs_at_its_time_and_holds_back_nobody(db: Db) {
 async fn a_unique_key_has_one_open_task(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let remind = || NewTask::new("a", &1).unique("reminder-1");
     let first = tasks.enqueue(remind()).await.unwrap();
     let second = tasks.enqueue(remind()).await.unwrap();
@@ -128,7 +130,7 @@ async fn a_unique_key_has_one_open_task(db: Db) {
 async fn a_cancelled_task_is_not_run(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let all = vec![NewTask::new("a", &7), NewTask::new("a", &1), NewTask::new("b", &1)];
     let ids = tasks.enqueue_all(all).await.unwrap();
     assert!(tasks.cancel(ids[0].id).await.unwrap());
@@ -171,7 +173,7 @@ async fn a_dead_task_holds_its_key_until_it_is_retried_or_discarded(db: Db) {
             false => Ok(()),
         }
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(2, 4)).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let (a, b) = (ids[2].id, ids[3].id);
@@ -206,7 +208,7 @@ async fn a_pool_may_go_on_without_a_dead_task(db: Db) {
         let number: i64 = task.payload()?;
         if number == 2 { panic!("a bad moment") } else { Ok(()) }
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(1, 3)).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.wait(ids[2].id, LONG).await.unwrap();
@@ -233,7 +235,7 @@ impl OutsidePool for Listener {
         "listener"
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult {
         self.0.lock().unwrap().push(task.payload()?);
         Ok(())
     }
@@ -248,7 +250,7 @@ async fn what_follows_is_told_how_it_ended(db: Db) {
         3 => Err(anabranch::HandlerError::new("three")),
         _ => Ok(()),
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let then = |number: i64| {
         NewTask::new("a", &number).on_complete("listener", "l", &format!("after {number}"))
     };
@@ -284,7 +286,7 @@ impl Projection for Outbox {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let number: i64 = event.data()?;
         self.0.enqueue_in(tx, &[NewTask::new(event.stream_id(), &number)]).await?;
         match number == 3 && self.1.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -298,7 +300,7 @@ async fn tasks_are_enqueued_with_the_effects_of_a_handler(db: Db) {
     let log = db.log().await;
     fill(&log, 0..5, 1..=6).await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let outbox = Outbox(Tasks::of(&log, "ledger"), AtomicU32::new(0));
+    let outbox = Outbox(Tasks::new(&log, "ledger"), AtomicU32::new(0));
     let set = ReplicaSet::new("work").pool(ledger.clone()).projection(outbox);
     let worker = start(&log, set);
     until("all", async || (ledger.proof(&log).await.0 >= 30).then_some(())).await;
@@ -325,7 +327,7 @@ impl OutsidePool for Together {
         PoolSettings::default().in_flight_per_process(self.wanted)
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult {
         let count = {
             let mut running = self.running.lock().unwrap();
             assert!(!running.contains(&task.key().to_owned()), "two of {}", task.key());
@@ -346,7 +348,7 @@ impl OutsidePool for Together {
 async fn outside_tasks_run_at_the_same_time(db: Db) {
     let log = db.log().await;
     let pool = Together { wanted: 7, running: Arc::default(), most: Arc::default() };
-    let tasks = Tasks::of(&log, "together");
+    let tasks = Tasks::new(&log, "together");
     let ids = tasks.enqueue_all(counted(10, 4)).await.unwrap();
     let set = ReplicaSet::new("work").outside_pool(pool.clone()).lanes(2);
     let worker = start(&log, set);
@@ -372,7 +374,7 @@ impl OutsidePool for Counter {
         quick()
     }
 
-    async fn run(&self, task: &Task, run: &mut Run) -> Result<u32> {
+    async fn run(&self, task: &Task, run: &mut Run) -> HandlerResult<u32> {
         let from: u32 = run.checkpoint()?.unwrap_or(0);
         for step in from + 1..=10 {
             self.0.lock().unwrap().push(step);
@@ -389,7 +391,7 @@ impl OutsidePool for Counter {
 async fn a_long_task_goes_on_from_its_checkpoint(db: Db) {
     let log = db.log().await;
     let counter = Counter::default();
-    let tasks = Tasks::of(&log, "counter");
+    let tasks = Tasks::new(&log, "counter");
     let id = tasks.enqueue(NewTask::new("a", &())).await.unwrap().id;
     let set = ReplicaSet::new("work").outside_pool(counter.clone());
     let worker = start(&log, set);
@@ -402,12 +404,12 @@ async fn a_long_task_goes_on_from_its_checkpoint(db: Db) {
 async fn a_pool_of_a_paused_consumer_waits(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let set = || ReplicaSet::new("work").pool(ledger.clone());
     let id = tasks.enqueue(NewTask::new("a", &1)).await.unwrap().id;
     set().catch_up(&log).await.unwrap();
     assert_eq!(tasks.status(id).await.unwrap().unwrap().state, TaskState::Done);
-    let consumers = anabranch::Consumers::of(&log);
+    let consumers = anabranch::operate::Consumers::new(&log);
     consumers.pause("ledger").await.unwrap();
     let id = tasks.enqueue(NewTask::new("a", &2)).await.unwrap().id;
     let worker = start(&log, set());
@@ -422,7 +424,7 @@ async fn a_pool_of_a_paused_consumer_waits(db: Db) {
     tasks.resume_key("a").await.unwrap();
     tasks.wait(id, LONG).await.unwrap();
     assert_eq!(ledger.of_key(&log, "a").await, [1, 2]);
-    let error = consumers.replay("ledger", anabranch::ReplayFrom::Start).await;
+    let error = consumers.replay("ledger", anabranch::operate::ReplayFrom::Start).await;
     assert!(error.is_err(), "a pool has no position");
     worker.stop().await;
 }

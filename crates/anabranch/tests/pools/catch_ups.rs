@@ -3,8 +3,11 @@
 use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
+use anabranch::operate::Reason;
 use anabranch::prelude::*;
-use anabranch::{HandlerError, PoolSettings, Reason, Retry, RunError, TaskState};
+use anabranch::workpool::{NewTask, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
+use anabranch::{HandlerError, Retry, RunError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -18,7 +21,7 @@ on_both!(
 );
 
 /// Fails for the second task of one key.
-fn fails(task: &Task) -> Result<()> {
+fn fails(task: &Task) -> HandlerResult {
     match (task.key(), task.payload::<i64>()?) {
         ("key-1", 2) => Err(HandlerError::new("two is broken")),
         _ => Ok(()),
@@ -29,7 +32,7 @@ async fn a_dead_task_is_no_success(db: Db) {
     let log = db.log().await;
     let settings = PoolSettings::default().retry(Retry::never());
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings).hook(fails);
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     tasks.enqueue_all(counted(3, 4)).await.unwrap();
     let set = || ReplicaSet::new("work").pool(ledger.clone()).lanes(2);
     let error = set().catch_up(&log).await.unwrap_err();
@@ -68,7 +71,7 @@ async fn it_waits_for_the_next_attempt_of_a_task(db: Db) {
     let retry = Retry::default().first(Duration::from_millis(5));
     let settings = PoolSettings::default().retry(retry);
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings).hook(hook);
-    Tasks::of(&log, "ledger").enqueue_all(counted(2, 3)).await.unwrap();
+    Tasks::new(&log, "ledger").enqueue_all(counted(2, 3)).await.unwrap();
     ReplicaSet::new("work").pool(ledger.clone()).catch_up(&log).await.unwrap();
     assert_eq!(ledger.proof(&log).await, (6, 0));
 }
@@ -79,7 +82,7 @@ async fn a_task_that_waits_for_its_next_attempt_is_not_parked(db: Db) {
     let hour = Duration::from_secs(3600);
     let settings = PoolSettings::default().retry(Retry::default().first(hour).longest(hour));
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings).hook(fails);
-    Tasks::of(&log, "ledger").enqueue_all(counted(3, 4)).await.unwrap();
+    Tasks::new(&log, "ledger").enqueue_all(counted(3, 4)).await.unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let run = tokio::spawn({
         let (log, set) = (log.clone(), ReplicaSet::new("work").pool(ledger.clone()));
@@ -118,15 +121,15 @@ async fn a_standby_waits_for_what_its_partition_has_to_do(db: Db) {
         Ok(())
     };
     let ledger = Ledger::new(&db, &log, "ledger").await.hook(hook);
-    Tasks::of(&log, "ledger").enqueue_all(counted(2, 3)).await.unwrap();
+    Tasks::new(&log, "ledger").enqueue_all(counted(2, 3)).await.unwrap();
     let set = || {
         let partition = anabranch::FixedPartition::new(0, 1).unwrap();
         ReplicaSet::new("work").pool(ledger.clone()).partition(partition)
     };
     let owner = start(&log, set());
     until("an owner", async || {
-        let cursors = anabranch::Consumers::of(&log).status("ledger").await.ok()?.cursors;
-        cursors.iter().any(|one| one.owner != anabranch::Owner::Unassigned).then_some(())
+        let cursors = anabranch::operate::Consumers::new(&log).status("ledger").await.ok()?.cursors;
+        cursors.iter().any(|one| one.owner != anabranch::operate::Owner::Unassigned).then_some(())
     })
     .await;
     let looks = Arc::new(AtomicU32::new(0));

@@ -2,10 +2,12 @@
 
 use crate::on_both;
 use crate::support::*;
+use anabranch::Retry;
+use anabranch::partitioning::ScopeKey;
 use anabranch::prelude::*;
-use anabranch::{
-    DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, Retry, ScopeKey,
-    TaskState,
+use anabranch::workpool::NewTask;
+use anabranch::workpool::{
+    DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, TaskState,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,12 +38,7 @@ impl DcbHandler for Sums {
         "sums"
     }
 
-    async fn decide(
-        &self,
-        log: &Log,
-        scope: &ScopeKey,
-        add: &i64,
-    ) -> std::result::Result<i64, DcbError> {
+    async fn decide(&self, log: &Log, scope: &ScopeKey, add: &i64) -> Result<i64, DcbError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let seen = log.read(scope.query()).collect().await?;
         let mut sum = 0;

@@ -3,11 +3,11 @@
 use crate::on_both;
 use crate::script::Script;
 use crate::support::*;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{
-    Consumers, Failure, GaveUp, HandlerError, Namespace, Options, PoolSettings, Retry, TaskError,
-    TaskFilter, TaskState,
-};
+use anabranch::workpool::{GaveUp, PoolSettings, TaskError, TaskFilter, TaskState};
+use anabranch::workpool::{NewTask, Task, Tasks};
+use anabranch::{Failure, HandlerError, Namespace, Options, Retry};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn until_it_is(tasks: &Tasks, id: Uuid, wanted: TaskState) {
         .await;
 }
 
-fn number(counts: &[anabranch::PoolCounts], pool: &str, state: TaskState) -> u64 {
+fn number(counts: &[anabranch::workpool::PoolCounts], pool: &str, state: TaskState) -> u64 {
     let of = counts.iter().find(|counts| counts.pool == pool).map(|counts| &counts.tasks);
     of.into_iter().flatten().find(|(of, _)| *of == state).map_or(0, |(_, number)| *number)
 }
@@ -56,12 +56,12 @@ async fn a_compensated_task_is_retried_only_if_both_are_meant(db: Db) {
     let refunds = Script::new("refunds", |_| Ok(()));
     let set = ReplicaSet::new("work").outside_pool(charge).pool(refunds);
     let worker = start(&log, set.lanes(2));
-    let tasks = Tasks::of(&log, "charge");
+    let tasks = Tasks::new(&log, "charge");
     let new = vec![NewTask::new("a", &1), NewTask::new("b", &2)];
     let ids = tasks.enqueue_all(new).await.unwrap();
     let ended = tasks.wait(ids[0].id, LONG).await.unwrap();
     assert_eq!((ended.state, ended.attempts), (TaskState::Compensated, 1));
-    Tasks::of(&log, "refunds").wait(Uuid::from_u128(7), LONG).await.unwrap();
+    Tasks::new(&log, "refunds").wait(Uuid::from_u128(7), LONG).await.unwrap();
     tasks.wait(ids[1].id, LONG).await.unwrap();
 
     // It is counted and listed as what it is, and is nothing that is left to do.
@@ -70,7 +70,7 @@ async fn a_compensated_task_is_retried_only_if_both_are_meant(db: Db) {
     assert_eq!(number(&counts, "charge", TaskState::Dead), 0);
     assert_eq!(tasks.list(TaskState::Dead, 9).await.unwrap().len(), 0);
     assert_eq!(tasks.list(TaskState::Compensated, 9).await.unwrap()[0].id, ids[0].id);
-    let status = Consumers::of(&log).status("charge").await.unwrap();
+    let status = Consumers::new(&log).status("charge").await.unwrap();
     assert_eq!((status.parked_keys, status.lag), (0, 0));
     let details = tasks.details(ids[0].id).await.unwrap().unwrap();
     assert_eq!(details.payload.get(), "1");
@@ -109,7 +109,7 @@ async fn what_follows_a_task_compensates_it_and_follows_once(db: Db) {
     let broken = Script::new("broken", |_| Err(HandlerError::new("no")));
     let set = ReplicaSet::new("work").pool(broken.settings(never(Failure::Skip))).pool(listener);
     let worker = start(&log, set);
-    let tasks = Tasks::of(&log, "broken");
+    let tasks = Tasks::new(&log, "broken");
     let new = NewTask::new("a", &1).unique("u").on_complete("listener", "l", &"told");
     let id = tasks.enqueue(new).await.unwrap().id;
     assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Compensated);
@@ -121,8 +121,8 @@ async fn what_follows_a_task_compensates_it_and_follows_once(db: Db) {
     // Discarding it tells nobody a second time.
     tasks.discard(id).await.unwrap();
     assert_eq!(state(&tasks, id).await, TaskState::Cancelled);
-    let last = Tasks::of(&log, "listener").enqueue(NewTask::new("l", &"last")).await.unwrap();
-    Tasks::of(&log, "listener").wait(last.id, LONG).await.unwrap();
+    let last = Tasks::new(&log, "listener").enqueue(NewTask::new("l", &"last")).await.unwrap();
+    Tasks::new(&log, "listener").wait(last.id, LONG).await.unwrap();
     worker.stop().await;
     let told = told.lock().unwrap().clone();
     assert_eq!(told.len(), 2, "{told:?}");
@@ -143,7 +143,7 @@ async fn a_skipped_task_is_retried_and_its_key_stays_held_for_another(db: Db) {
         _ => GaveUp::AsSet,
     });
     let worker = start(&log, ReplicaSet::new("work").pool(script));
-    let tasks = Tasks::of(&log, "steps");
+    let tasks = Tasks::new(&log, "steps");
     let new = [1, 2, 3, 9].map(|number: i64| NewTask::new("a", &number));
     let ids: Vec<Uuid> =
         tasks.enqueue_all(new.to_vec()).await.unwrap().iter().map(|task| task.id).collect();
@@ -155,7 +155,7 @@ async fn a_skipped_task_is_retried_and_its_key_stays_held_for_another(db: Db) {
     let counts = Tasks::counts(&log).await.unwrap();
     let numbers = [TaskState::Dead, TaskState::Skipped, TaskState::Compensated];
     assert_eq!(numbers.map(|state| number(&counts, "steps", state)), [1, 2, 0]);
-    let status = Consumers::of(&log).status("steps").await.unwrap();
+    let status = Consumers::new(&log).status("steps").await.unwrap();
     assert_eq!((status.parked_keys, status.retrying_keys), (1, 0));
 
     tasks.discard(ids[0]).await.unwrap();
@@ -186,7 +186,7 @@ async fn dead_tasks_are_retried_by_what_is_true_of_them(db: Db) {
     let (park, skip) = (never(Failure::Park), never(Failure::Skip));
     let set = ReplicaSet::new("work").outside_pool(many.settings(park)).pool(few.settings(skip));
     let worker = start(&log, set);
-    let (many, few) = (Tasks::of(&log, "many"), Tasks::of(&log, "few"));
+    let (many, few) = (Tasks::new(&log, "many"), Tasks::new(&log, "few"));
     let new = (0..MANY).flat_map(|key| {
         let good = (key % 2 == 0).then(|| NewTask::new(format!("good-{key}"), &key));
         [NewTask::new(format!("key-{key}"), &key)].into_iter().chain(good)
@@ -249,7 +249,7 @@ async fn an_older_log_has_dead_tasks_all_the_same(db: Db) {
         _ => GaveUp::AsSet,
     });
     let worker = start(&log, ReplicaSet::new("work").pool(script));
-    let tasks = Tasks::of(&log, "old");
+    let tasks = Tasks::new(&log, "old");
     let ids = tasks.enqueue_all(vec![NewTask::new("a", &1), NewTask::new("b", &1)]).await.unwrap();
     assert_eq!(tasks.wait(ids[0].id, LONG).await.unwrap().state, TaskState::Skipped);
     assert_eq!(tasks.wait(ids[1].id, LONG).await.unwrap().state, TaskState::Dead);
@@ -262,11 +262,11 @@ async fn an_older_log_has_dead_tasks_all_the_same(db: Db) {
     let namespace: Namespace = db.options.namespace.clone();
     let options = Options { namespace, migrate: false, take_older: true, ..Options::default() };
     let old = anabranch::connect_with(&db.url, &options).await.unwrap();
-    let tasks = Tasks::of(&old, "old");
+    let tasks = Tasks::new(&old, "old");
     assert_eq!(tasks.list(TaskState::Dead, 9).await.unwrap().len(), 2);
     assert_eq!(tasks.list(TaskState::Skipped, 9).await.unwrap().len(), 0);
     assert_eq!(number(&Tasks::counts(&old).await.unwrap(), "old", TaskState::Dead), 2);
-    assert_eq!(Consumers::of(&old).parked("old").await.unwrap().len(), 0);
+    assert_eq!(Consumers::new(&old).parked("old").await.unwrap().len(), 0);
     assert!(tasks.details(ids[0].id).await.unwrap().unwrap().compensated_by.is_empty());
     let refused = tasks.retry(ids[0].id).await.unwrap_err().to_string();
     assert!(refused.contains("its key has gone on") && refused.contains("--force"), "{refused}");

@@ -4,8 +4,11 @@ use crate::crew::{LONG_LEASE, quick, until_shared};
 use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
+use anabranch::Rollout;
+use anabranch::operate::Owner;
 use anabranch::prelude::*;
-use anabranch::{Owner, PoolSettings, Rollout};
+use anabranch::workpool::PoolSettings;
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,7 +32,7 @@ struct Flow {
 impl Flow {
     fn start(log: &Log) -> Self {
         let (stop, mut stopped) = tokio::sync::oneshot::channel();
-        let tasks = Tasks::of(log, "ledger");
+        let tasks = Tasks::new(log, "ledger");
         let task = tokio::spawn(async move {
             let mut number = 0;
             while stopped.try_recv().is_err() {
@@ -116,7 +119,7 @@ impl OutsidePool for Gated {
         "gated"
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult {
         if task.key() == "gate" {
             self.entered.store(true, Ordering::SeqCst);
             while !self.open.load(Ordering::SeqCst) {
@@ -133,7 +136,7 @@ impl Gated {
         let set = set.outside_pool(self.clone()).lanes(1);
         let worker = start(&db.log().await, set);
         until_shared(log, "gated", 1).await;
-        let id = Tasks::of(log, "gated").enqueue(NewTask::new("gate", &())).await.unwrap().id;
+        let id = Tasks::new(log, "gated").enqueue(NewTask::new("gate", &())).await.unwrap().id;
         until("the gate", async || self.entered.load(Ordering::SeqCst).then_some(())).await;
         (worker, id)
     }
@@ -153,8 +156,8 @@ async fn recreate_waits_until_the_last_task_of_the_others_has_ended(db: Db) {
     .await;
     gated.open.store(true, Ordering::SeqCst);
     until_shared(&log, "gated", 2).await;
-    let state = Tasks::of(&log, "gated").status(id).await.unwrap().unwrap();
-    assert_eq!((state.state, state.attempts), (anabranch::TaskState::Done, 0));
+    let state = Tasks::new(&log, "gated").status(id).await.unwrap().unwrap();
+    assert_eq!((state.state, state.attempts), (anabranch::workpool::TaskState::Done, 0));
     first.stop().await;
     second.stop().await;
 }
@@ -175,7 +178,7 @@ async fn a_long_task_holds_up_the_slot_of_its_key_only(db: Db) {
         (slots == [2519, 2521]).then_some(())
     })
     .await;
-    let tasks = Tasks::of(&log, "gated");
+    let tasks = Tasks::new(&log, "gated");
     let others: Vec<NewTask> = (0..20).map(|n| NewTask::new(format!("key-{n}"), &())).collect();
     for other in tasks.enqueue_all(others).await.unwrap() {
         tasks.wait(other.id, Duration::from_secs(30)).await.unwrap();
@@ -184,7 +187,7 @@ async fn a_long_task_holds_up_the_slot_of_its_key_only(db: Db) {
     gated.open.store(true, Ordering::SeqCst);
     until_shared(&log, "gated", 2).await;
     let status = tasks.wait(id, Duration::from_secs(30)).await.unwrap();
-    assert_eq!((status.state, status.attempts), (anabranch::TaskState::Done, 0));
+    assert_eq!((status.state, status.attempts), (anabranch::workpool::TaskState::Done, 0));
     first.stop().await;
     second.stop().await;
 }
@@ -195,12 +198,12 @@ async fn a_task_that_never_ends_is_given_up_at_the_end_of_the_grace(db: Db) {
     let set = || ReplicaSet::new("work").grace(Duration::from_millis(300));
     let (worker, id) = gated.begin(&db, &log, set()).await;
     tokio::time::timeout(Duration::from_secs(20), worker.stop()).await.unwrap();
-    let tasks = Tasks::of(&log, "gated");
+    let tasks = Tasks::new(&log, "gated");
     let status = tasks.status(id).await.unwrap().unwrap();
-    assert_eq!((status.state, status.attempts), (anabranch::TaskState::Ready, 0));
+    assert_eq!((status.state, status.attempts), (anabranch::workpool::TaskState::Ready, 0));
     gated.open.store(true, Ordering::SeqCst);
     let worker = start(&log, set().outside_pool(gated.clone()));
     let status = tasks.wait(id, Duration::from_secs(30)).await.unwrap();
-    assert_eq!(status.state, anabranch::TaskState::Done);
+    assert_eq!(status.state, anabranch::workpool::TaskState::Done);
     worker.stop().await;
 }

@@ -3,8 +3,11 @@
 use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
+use anabranch::operate::{Consumers, Outage};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Outage, PoolSettings, Retry, TaskState, Tuning};
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
+use anabranch::{Failure, HandlerError, Retry, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,7 +31,7 @@ fn set() -> ReplicaSet {
 
 async fn tried(log: &Log, times: u64) -> Outage {
     until(&format!("{times} tries"), async || {
-        let outage = Consumers::of(log).status("ledger").await.ok()?.outage;
+        let outage = Consumers::new(log).status("ledger").await.ok()?.outage;
         outage.filter(|outage| outage.probes >= times)
     })
     .await
@@ -47,7 +50,7 @@ async fn a_pool_that_is_to_stop_stops_alone_and_goes_on_when_cured(db: Db) {
     });
     let orders = db.recorder("orders");
     let worker = start(&log, set().pool(ledger.clone()).projection(orders.clone()).lanes(2));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(1, 3)).await.unwrap();
     let outage = tried(&log, 3).await;
     assert!(outage.error.contains("of key `key-0` failed: no account"), "{outage}");
@@ -74,7 +77,7 @@ struct Sick {
 }
 
 impl Sick {
-    fn call(&self) -> Result<()> {
+    fn call(&self) -> HandlerResult {
         self.calls.fetch_add(1, Ordering::SeqCst);
         match self.cured.load(Ordering::SeqCst) {
             true => Ok(()),
@@ -84,7 +87,7 @@ impl Sick {
 
     /// Sees it stopped, counts its tries, cures it and sees it done.
     async fn is_tried_and_cured(&self, log: &Log) {
-        let tasks = Tasks::of(log, "ledger");
+        let tasks = Tasks::new(log, "ledger");
         let ids = tasks.enqueue_all(counted(400, 2)).await.unwrap();
         tried(log, 2).await;
         let before = (tried(log, 0).await.probes, self.calls.load(Ordering::SeqCst));
@@ -126,7 +129,7 @@ impl OutsidePool for Sick {
         patient()
     }
 
-    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Run) -> HandlerResult {
         self.call()
     }
 }
@@ -147,7 +150,7 @@ async fn a_broken_pool_is_noticed_however_many_lanes_share_its_keys(db: Db) {
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let ledger = ledger.settings(PoolSettings::default().retry(retry));
     let worker = start(&log, set().lanes(4).pool(ledger.hook(move |_| sick.call())));
-    Tasks::of(&log, "ledger").enqueue_all(counted(150, 1)).await.unwrap();
+    Tasks::new(&log, "ledger").enqueue_all(counted(150, 1)).await.unwrap();
     tried(&log, 1).await;
     worker.stop().await;
 }
@@ -165,7 +168,7 @@ async fn a_try_that_fails_for_good_ends_one_task(db: Db) {
         }
     });
     let worker = start(&log, set().pool(ledger));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     tasks.enqueue_all(counted(400, 1)).await.unwrap();
     let before = tried(&log, 1).await;
     for_good.store(true, Ordering::SeqCst);
@@ -193,7 +196,7 @@ async fn a_try_that_is_asked_for_patience_has_it(db: Db) {
         }
     });
     let worker = start(&log, set().pool(ledger.clone()));
-    Tasks::of(&log, "ledger").enqueue_all(counted(400, 1)).await.unwrap();
+    Tasks::new(&log, "ledger").enqueue_all(counted(400, 1)).await.unwrap();
     tried(&log, 1).await;
     asks.store(true, Ordering::SeqCst);
     let outage = until("patience", async || {
@@ -203,7 +206,7 @@ async fn a_try_that_is_asked_for_patience_has_it(db: Db) {
     .await;
     assert!((900_000..=1_800_000).contains(&outage.next_ms.unwrap()), "{outage}");
     cured.store(true, Ordering::SeqCst);
-    Consumers::of(&log).resume("ledger").await.unwrap();
+    Consumers::new(&log).resume("ledger").await.unwrap();
     until("all", async || (ledger.proof(&log).await == (400, 0)).then_some(())).await;
     worker.stop().await;
 }
@@ -221,7 +224,7 @@ async fn keys_that_fail_for_ever_keep_out_nobody(db: Db) {
     });
     let set = || set().pool(ledger.clone()).lanes(3);
     let (one, other) = (start(&log, set()), start(&db.log().await, set()));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let bad = (0..60).map(|number| NewTask::new(format!("bad-{number}"), &1));
     tasks.enqueue_all(bad.collect()).await.unwrap();
     tried(&log, 2).await;

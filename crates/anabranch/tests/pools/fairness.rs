@@ -4,7 +4,9 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{NewTask, OutsidePool, Pool, Run, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
+use anabranch::{HandlerError, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +21,7 @@ on_both!(
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn refuse(task: &Task, is_refused: impl Fn(&str, i64) -> bool) -> Result<()> {
+fn refuse(task: &Task, is_refused: impl Fn(&str, i64) -> bool) -> HandlerResult {
     match is_refused(task.key(), task.payload()?) {
         true => Err(HandlerError::new("not now")),
         false => Ok(()),
@@ -35,7 +37,7 @@ async fn keys_that_wait_keep_out_nobody_whatever_stands_behind_them(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(patient());
     let ledger = ledger.hook(|task| refuse(task, |key, _| key.starts_with("key-")));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     tasks.enqueue_all(counted(60, 100)).await.unwrap();
     let free = tasks.enqueue(NewTask::new("free", &1)).await.unwrap().id;
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
@@ -67,7 +69,7 @@ async fn a_dead_task_with_thousands_behind_it_keeps_out_nobody(db: Db) {
     let settings = PoolSettings::default().retry(Retry::never());
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
     let ledger = ledger.hook(|task| refuse(task, |key, number| key == "key-0" && number == 1));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(1, 5_000)).await.unwrap();
     let free = tasks.enqueue(NewTask::new("free", &1)).await.unwrap().id;
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
@@ -81,7 +83,7 @@ async fn a_dead_task_with_thousands_behind_it_keeps_out_nobody(db: Db) {
         for task in more {
             tasks.enqueue(task).await?;
         }
-        Ok::<(), anabranch::TaskError>(())
+        Ok::<(), anabranch::workpool::TaskError>(())
     });
     discarded.unwrap();
     enqueued.unwrap();
@@ -103,7 +105,7 @@ impl OutsidePool for Slow {
         "slow"
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult {
         while task.key() != "free" && !self.0.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -113,7 +115,7 @@ impl OutsidePool for Slow {
 
 async fn slow_keys_with_many_tasks_keep_out_nobody(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "slow");
+    let tasks = Tasks::new(&log, "slow");
     tasks.enqueue_all(counted(12, 1_000)).await.unwrap();
     let free = tasks.enqueue(NewTask::new("free", &1)).await.unwrap().id;
     let slow = Slow::default();
@@ -133,7 +135,7 @@ impl Pool for Sluggish {
         "sluggish"
     }
 
-    async fn run(&self, _: &Task, _: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Tx) -> HandlerResult {
         tokio::time::sleep(Duration::from_millis(510)).await;
         Ok(())
     }
@@ -141,7 +143,7 @@ impl Pool for Sluggish {
 
 async fn whoever_was_not_run_in_time_comes_next(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "sluggish");
+    let tasks = Tasks::new(&log, "sluggish");
     let mut all = counted(1, 50);
     all.extend((0..3).map(|n| NewTask::new(format!("other-{n}"), &1)));
     let ids = tasks.enqueue_all(all).await.unwrap();
@@ -164,7 +166,7 @@ async fn lanes_do_not_keep_each_other_from_reading(db: Db) {
     let free = (0..).map(|n| format!("free-{n}")).find(|key| !is_even(key)).unwrap();
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(patient());
     let ledger = ledger.hook(|task| refuse(task, |key, _| key.starts_with("key-")));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let all = (1..=100).flat_map(|n| blocked.iter().map(move |key| NewTask::new(key, &n)));
     tasks.enqueue_all(all.collect()).await.unwrap();
     let id = tasks.enqueue(NewTask::new(&free, &1)).await.unwrap().id;

@@ -4,6 +4,7 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
+use anabranch::workpool::{NewTask, Tasks};
 use anabranch::{Namespace, Options, Tuning};
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +26,7 @@ async fn end_at_once(told: &str) {
         log.append(&stream, Expected::NoStream, [numbered(1)]).await.unwrap();
     } else {
         let task = NewTask::new(*number, &1);
-        Tasks::of(&log, "ledger").enqueue(task).await.unwrap();
+        Tasks::new(&log, "ledger").enqueue(task).await.unwrap();
     }
 }
 

@@ -1,11 +1,12 @@
 //! A pool that writes down what it runs: a lost, doubled or swapped task shows in it.
 
 use crate::support::*;
-use anabranch::PoolSettings;
 use anabranch::prelude::*;
+use anabranch::workpool::PoolSettings;
+use anabranch::workpool::{NewTask, Pool, Task};
 use std::sync::Arc;
 
-type Hook = Arc<dyn Fn(&Task) -> Result<()> + Send + Sync>;
+type Hook = Arc<dyn Fn(&Task) -> HandlerResult + Send + Sync>;
 
 /// Writes a row for each task, in the transaction of its end. A payload is its number for its key.
 #[derive(Clone)]
@@ -33,7 +34,7 @@ impl Ledger {
         self
     }
 
-    pub fn hook(mut self, hook: impl Fn(&Task) -> Result<()> + Send + Sync + 'static) -> Self {
+    pub fn hook(mut self, hook: impl Fn(&Task) -> HandlerResult + Send + Sync + 'static) -> Self {
         self.hook = Some(Arc::new(hook));
         self
     }
@@ -64,7 +65,7 @@ impl Pool for Ledger {
         self.settings
     }
 
-    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<i64> {
+    async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult<i64> {
         let number: i64 = task.payload()?;
         let table = &self.table;
         tx.execute(

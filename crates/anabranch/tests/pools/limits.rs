@@ -5,8 +5,10 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::permits::{Apart, Writes};
 use crate::support::*;
+use anabranch::operate::LimitStatus;
 use anabranch::prelude::*;
-use anabranch::{LimitStatus, PoolSettings, TaskState};
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -95,7 +97,7 @@ impl OutsidePool for Limited {
         PoolSettings::default().max_parallelism(self.limit)
     }
 
-    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Run) -> HandlerResult {
         let _counted = self.gauge.enter();
         tokio::time::sleep(self.takes).await;
         self.by.lock().unwrap().push(self.who);
@@ -103,7 +105,7 @@ impl OutsidePool for Limited {
     }
 }
 
-pub async fn all_done(tasks: &Tasks, ids: &[anabranch::Enqueued]) {
+pub async fn all_done(tasks: &Tasks, ids: &[anabranch::workpool::Enqueued]) {
     for id in ids {
         assert_eq!(tasks.wait(id.id, LONG).await.unwrap().state, TaskState::Done);
     }
@@ -112,7 +114,7 @@ pub async fn all_done(tasks: &Tasks, ids: &[anabranch::Enqueued]) {
 async fn workers_that_come_go_and_die_share_one_limit(db: Db) {
     let log = db.log().await;
     let pool = Limited::new(3);
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let ids = tasks.enqueue_all(counted(30, 20)).await.unwrap();
     let at = async |count| {
         until("some more", async || (pool.ran() >= count).then_some(())).await;
@@ -144,7 +146,7 @@ async fn lanes_of_all_processes_share_one_limit(db: Db) {
         std::thread::sleep(Duration::from_millis(1));
         Ok(())
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(40, 15)).await.unwrap();
     let join = async || {
         let set = ReplicaSet::new("work").pool(ledger.clone()).lanes(3).lease(LONG_LEASE);
@@ -169,7 +171,7 @@ async fn one_at_a_time_and_every_worker_has_its_turn(db: Db) {
         workers.push(pool.join(&db, who).await);
     }
     until_shared(&log, "limited", 4).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let ids = tasks.enqueue_all(counted(40, 3)).await.unwrap();
     all_done(&tasks, &ids).await;
     assert_eq!(pool.gauge.most(), 1);
@@ -215,7 +217,7 @@ async fn one_that_has_much_to_do_starves_nobody(db: Db) {
         workers.push(start(&db.log().await, set.tuning(quick())));
     }
     until_shared(&log, "limited", 2).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let backlog = keys_of(&log, 0, 50)
         .into_iter()
         .flat_map(|key| (0..40).map(move |number| NewTask::new(key.clone(), &number)));
@@ -247,7 +249,7 @@ async fn whoever_has_nothing_to_do_holds_nothing(db: Db) {
     let log = db.log().await;
     let pool = Limited::new(2);
     let worker = pool.join(&db, 1).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let ids = tasks.enqueue_all(counted(5, 2)).await.unwrap();
     all_done(&tasks, &ids).await;
     until("no permits", async || permits(&log).await.is_empty().then_some(())).await;
@@ -261,7 +263,7 @@ async fn the_status_says_when_a_pool_is_at_its_limit(db: Db) {
     let limit = async || status(&log, "limited").await.limit;
     until_shared(&log, "limited", 1).await;
     assert_eq!(limit().await, None, "nothing is in work");
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     tasks.enqueue_all(counted(2, 1)).await.unwrap();
     let two = until("two in work", async || {
         let is_so =
@@ -306,7 +308,7 @@ async fn a_worker_that_stands_still_cannot_use_its_permit_any_more(db: Db) {
             zombie.run_until(&log, async { drop(stopped.await) }).await.unwrap();
         });
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ([first], [second]) = (&keys_of(&log, 0, 1)[..], &keys_of(&log, 1, 1)[..]) else {
         unreachable!()
     };
@@ -330,7 +332,7 @@ async fn a_limit_beyond_all_numbers_is_none(db: Db) {
     let log = db.log().await;
     let pool = Limited::new(usize::MAX);
     let worker = pool.join(&db, 1).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let ids = tasks.enqueue_all(counted(5, 2)).await.unwrap();
     all_done(&tasks, &ids).await;
     worker.stop().await;
@@ -343,7 +345,7 @@ async fn the_lowest_limit_of_several_programs_holds(db: Db) {
     let old = wide.join(&db, 1).await;
     let new = narrow.join(&db, 2).await;
     until_shared(&log, "limited", 2).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     // Both have something to do.
     let ids = tasks.enqueue_all(counted(40, 10)).await.unwrap();
     until("the narrow one", async || wide.by.lock().unwrap().contains(&2).then_some(())).await;
@@ -359,11 +361,11 @@ async fn a_pool_without_a_limit_writes_no_permits(db: Db) {
     let log = db.log().await;
     let writes = Writes::of(&db, &log).await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(5, 20)).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).outside_pool(Unlimited));
     all_done(&tasks, &ids).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let ids = tasks.enqueue_all(counted(5, 20)).await.unwrap();
     all_done(&tasks, &ids).await;
     worker.stop().await;
@@ -380,7 +382,7 @@ impl OutsidePool for Unlimited {
         "limited"
     }
 
-    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Run) -> HandlerResult {
         Ok(())
     }
 }

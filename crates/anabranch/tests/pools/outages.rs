@@ -6,7 +6,9 @@ use crate::on_postgres;
 use crate::proxy::Proxy;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{NewTask, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
+use anabranch::{HandlerError, Retry};
 use std::time::Duration;
 
 on_postgres!(
@@ -24,7 +26,7 @@ async fn tasks_whose_commit_was_not_answered_are_not_run_again(db: Db) {
     let ledger = Ledger::new(&db, &log, "ledger").await;
     let far = anabranch::connect_with(&way.url, &db.options).await.unwrap();
     let worker = start(&far, ReplicaSet::new("work").pool(ledger.clone()));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let first = tasks.enqueue(NewTask::new("first", &1)).await.unwrap().id;
     tasks.wait(first, LONG).await.unwrap();
     // In the ledger's own statement, which is sent together with the commit.
@@ -55,7 +57,7 @@ async fn a_key_whose_parking_was_not_answered_is_held(db: Db) {
     });
     let far = anabranch::connect_with(&way.url, &db.options).await.unwrap();
     let worker = start(&far, ReplicaSet::new("work").pool(failing));
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     way.lose_answer_to("a-lost-parking");
     let ids = tasks.enqueue_all(counted(1, 5)).await.unwrap();
     let other = tasks.enqueue(NewTask::new("other", &1)).await.unwrap().id;
@@ -76,7 +78,7 @@ async fn sessions_are_cut_while_tasks_flow(db: Db) {
     let log = db.log().await;
     let settings = PoolSettings::default().batch_size(20);
     let ledger = Ledger::new(&db, &log, "ledger").await.settings(settings);
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let start = async |name: &str| {
         let set = ReplicaSet::new("work").pool(ledger.clone()).lanes(2);
         start(&db.log_named(name).await, set)
@@ -119,15 +121,19 @@ async fn a_server_that_is_away_is_waited_for_and_then_nothing_is_said_of_it(db: 
     tokio::time::sleep(Duration::from_secs(3)).await;
     way.pass();
     // An idle pool stores nothing; what it says of itself has to end all the same.
-    let is_well = |reason: &anabranch::Reason| !matches!(reason, anabranch::Reason::Waiting { .. });
+    let is_well = |reason: &anabranch::operate::Reason| {
+        !matches!(reason, anabranch::operate::Reason::Waiting { .. })
+    };
     until("a worker that is well", async || {
         let cursors = status(&log, "ledger").await.cursors;
-        let is_owned = |owner: &anabranch::Owner| matches!(owner, anabranch::Owner::Worker(_));
+        let is_owned = |owner: &anabranch::operate::Owner| {
+            matches!(owner, anabranch::operate::Owner::Worker(_))
+        };
         let all = cursors.iter().all(|cursor| is_owned(&cursor.owner));
         (all && cursors.iter().flat_map(|cursor| &cursor.reasons).all(is_well)).then_some(())
     })
     .await;
-    let id = Tasks::of(&log, "ledger").enqueue(NewTask::new("a", &1)).await.unwrap().id;
-    assert_eq!(Tasks::of(&log, "ledger").wait(id, LONG).await.unwrap().state, TaskState::Done);
+    let id = Tasks::new(&log, "ledger").enqueue(NewTask::new("a", &1)).await.unwrap().id;
+    assert_eq!(Tasks::new(&log, "ledger").wait(id, LONG).await.unwrap().state, TaskState::Done);
     worker.stop().await;
 }

@@ -5,8 +5,13 @@ use crate::ledger::counted;
 use crate::limits::{LONG, Limited, all_done, keys_of, part, permits};
 use crate::on_both;
 use crate::support::*;
+use anabranch::RunError;
+use anabranch::backend::{Holding, RowConsumer};
+use anabranch::operate::Consumers;
+use anabranch::partitioning::SlotSet;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Holding, RowConsumer, RunError, SlotSet, TaskState};
+use anabranch::workpool::TaskState;
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -166,7 +171,7 @@ impl OutsidePool for Steps {
         "steps"
     }
 
-    async fn run(&self, _: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Run) -> HandlerResult {
         tokio::time::sleep(Duration::from_millis(40)).await;
         Ok(())
     }
@@ -184,7 +189,7 @@ async fn a_permit_comes_back_though_giving_it_back_has_failed(db: Db) {
     let first = Apart::start(&db, half(&pool, 0));
     let second = start(&db.log().await, half(&pool, 1));
     until_shared(&log, "limited", 2).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let refused = Refused::on(&db, &log, "DELETE").await;
     let id = tasks.enqueue(NewTask::new(&keys_of(&log, 0, 1)[0], &1)).await.unwrap().id;
     assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Done);
@@ -205,9 +210,9 @@ async fn a_long_task_writes_nothing_while_it_runs(db: Db) {
     let set = ReplicaSet::new("work").outside_pool(pool.clone()).outside_pool(Steps);
     let worker = start(&log, set.tuning(quick()));
     until_shared(&log, "limited", 1).await;
-    Tasks::of(&log, "limited").enqueue_all(counted(1, 1)).await.unwrap();
+    Tasks::new(&log, "limited").enqueue_all(counted(1, 1)).await.unwrap();
     until("a long task", async || (pool.gauge.most() == 1).then_some(())).await;
-    let steps = Tasks::of(&log, "steps");
+    let steps = Tasks::new(&log, "steps");
     let ids = steps.enqueue_all(counted(1, 40)).await.unwrap();
     all_done(&steps, &ids).await;
     assert_eq!(writes.count(&log).await, 1);
@@ -219,7 +224,7 @@ async fn a_task_takes_one_permit_and_no_second(db: Db) {
     let writes = Writes::of(&db, &log).await;
     let worker = Limited::new(10).join(&db, 1).await;
     until_shared(&log, "limited", 1).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     for number in 0..30 {
         let id = tasks.enqueue(NewTask::new("key", &number)).await.unwrap().id;
         assert_eq!(tasks.wait(id, LONG).await.unwrap().state, TaskState::Done);
@@ -231,7 +236,7 @@ async fn a_task_takes_one_permit_and_no_second(db: Db) {
 async fn a_busy_pool_need_not_ask_for_each_task(db: Db) {
     let log = db.log().await;
     let writes = Writes::of(&db, &log).await;
-    let tasks = Tasks::of(&log, "limited");
+    let tasks = Tasks::new(&log, "limited");
     let pool = Limited::new(24);
     let ids = tasks.enqueue_all(counted(200, 5)).await.unwrap();
     let worker = pool.join(&db, 1).await;
@@ -258,7 +263,7 @@ impl RowConsumer for Brittle {
         Some(1)
     }
 
-    async fn look_after(&self, holding: &mut Holding) -> std::result::Result<(), RunError> {
+    async fn look_after(&self, holding: &mut Holding) -> Result<(), RunError> {
         let mut permits = holding.permits();
         permits.wants(usize::from(!self.is_broken.load(Ordering::SeqCst)));
         let (mut waiting, mut permit) = (Box::pin(permits.next()), None);
@@ -305,7 +310,7 @@ async fn a_broken_consumer_gives_its_permit_back_and_ends_nobody(db: Db) {
         (first.has_said("cannot give its permits back") > 0).then_some(())
     })
     .await;
-    let steps = Tasks::of(&log, "steps");
+    let steps = Tasks::new(&log, "steps");
     let id = steps.enqueue(NewTask::new(&keys_of(&log, 0, 1)[0], &1)).await.unwrap().id;
     assert_eq!(steps.wait(id, LONG).await.unwrap().state, TaskState::Done);
     assert!(!other.has_permit.load(Ordering::SeqCst));
@@ -320,9 +325,9 @@ async fn a_pool_that_is_forgotten_leaves_no_permits(db: Db) {
     let pool = Limited { takes: LONG, ..Limited::new(2) };
     let worker = pool.join(&db, 1).await;
     until_shared(&log, "limited", 1).await;
-    Tasks::of(&log, "limited").enqueue_all(counted(1, 1)).await.unwrap();
+    Tasks::new(&log, "limited").enqueue_all(counted(1, 1)).await.unwrap();
     until("a permit", async || (permits(&log).await.len() == 1).then_some(())).await;
     worker.crash();
-    Consumers::of(&log).forget("limited").await.unwrap();
+    Consumers::new(&log).forget("limited").await.unwrap();
     assert_eq!(permits(&log).await, []);
 }

@@ -1,11 +1,13 @@
 //! A log whose database writes down the statements that it runs, so that a test can ask for their plans.
 
-use anabranch::database::{
+use anabranch::StoreError;
+use anabranch::backend::Limits;
+use anabranch::backend::database::{
     Answer, Blocked, Catalogue, Dialect, End, Failed, LifeSign, RowWatch, Session, Statement,
     Topic, Who, Work,
 };
 use anabranch::prelude::*;
-use anabranch::{HashRule, Limits, Row, Value};
+use anabranch::{HashRule, Row, Value};
 use anabranch_store::{Database, Head, LogStore, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;

@@ -4,7 +4,9 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{GaveUp, HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{GaveUp, PoolSettings, TaskState};
+use anabranch::workpool::{NewTask, OutsidePool, Pool, Run, Task, Tasks};
+use anabranch::{HandlerError, Retry};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -30,7 +32,7 @@ async fn only_a_dead_task_is_discarded(db: Db) {
         1 => Err(HandlerError::new("one")),
         _ => Ok(()),
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let ids = tasks.enqueue_all(counted(1, 3)).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let held = async || tasks.list(TaskState::Held, 10).await.unwrap().len() == 2;
@@ -60,7 +62,7 @@ impl OutsidePool for BadFollower {
         never()
     }
 
-    async fn run(&self, task: &Task, run: &mut Run) -> Result<()> {
+    async fn run(&self, task: &Task, run: &mut Run) -> HandlerResult {
         match task.key() {
             "run" => run.then("bad", NewTask::new("\0", &1)),
             _ => return Err(HandlerError::new("no")),
@@ -78,7 +80,7 @@ impl OutsidePool for BadFollower {
 
 async fn what_follows_is_checked_before_it_is_too_late(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "bad");
+    let tasks = Tasks::new(&log, "bad");
     let new = |key: &str| NewTask::new(key, &1);
     assert!(tasks.enqueue(new("a").on_complete("bad", "\0", &1)).await.is_err());
     assert!(tasks.enqueue(new("a").on_complete("", "b", &1)).await.is_err());
@@ -95,7 +97,7 @@ async fn what_follows_is_checked_before_it_is_too_late(db: Db) {
 struct Broken(i64);
 
 impl Serialize for Broken {
-    fn serialize<S: Serializer>(&self, _: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             0 => Err(serde::ser::Error::custom("it is broken")),
             _ => panic!("it is very broken"),
@@ -116,7 +118,7 @@ impl Pool for BadResult {
         never()
     }
 
-    async fn run(&self, task: &Task, _: &mut Tx<'_>) -> Result<Broken> {
+    async fn run(&self, task: &Task, _: &mut Tx) -> HandlerResult<Broken> {
         Ok(Broken(task.payload()?))
     }
 }
@@ -132,7 +134,7 @@ impl OutsidePool for BadResult {
         never()
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<Broken> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult<Broken> {
         Ok(Broken(task.payload()?))
     }
 }
@@ -142,7 +144,7 @@ async fn a_result_that_cannot_be_json_fails_its_task(db: Db) {
     let set = ReplicaSet::new("work").pool(BadResult).outside_pool(BadResult);
     let worker = start(&log, set);
     for pool in ["bad-in", "bad-out"] {
-        let tasks = Tasks::of(&log, pool);
+        let tasks = Tasks::new(&log, pool);
         for (number, error) in [(0, "it is broken"), (1, "it is very broken")] {
             let task = NewTask::new(format!("key-{number}"), &number);
             let id = tasks.enqueue(task).await.unwrap().id;
@@ -168,7 +170,7 @@ impl Pool for Checked {
         never()
     }
 
-    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult {
         let number: i64 = task.payload()?;
         tx.execute(format!("INSERT INTO {} VALUES ($1)", self.0), params![number]).await
     }
@@ -179,7 +181,7 @@ async fn one_refused_statement_among_a_thousand_fails_its_task_only(db: Db) {
     let table = db.table("checked");
     let create = format!("CREATE TABLE {table} (number BIGINT PRIMARY KEY CHECK (number <> 700))");
     query(&log, &create, vec![]).await;
-    let tasks = Tasks::of(&log, "checked");
+    let tasks = Tasks::new(&log, "checked");
     let all = (1..=1_000).map(|n| NewTask::new(format!("key-{}", n % 400), &n)).collect();
     let ids = tasks.enqueue_all(all).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(Checked(table.clone())));
@@ -210,7 +212,7 @@ impl Pool for Reads {
         PoolSettings::default().retry(retry)
     }
 
-    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<i64> {
+    async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult<i64> {
         let number = Pool::run(&self.0, task, tx).await?;
         let count = format!("SELECT count(*) FROM {}", self.0.table);
         let rows = tx.query(count, vec![]).await?;
@@ -224,7 +226,7 @@ impl Pool for Reads {
 async fn a_task_that_reads_and_fails_has_written_nothing(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "reads").await;
-    let tasks = Tasks::of(&log, "reads");
+    let tasks = Tasks::new(&log, "reads");
     let ids = tasks.enqueue_all(counted(3, 6)).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(Reads(ledger.clone())));
     for id in &ids {
@@ -241,7 +243,7 @@ async fn held_keys_are_shown_as_parked(db: Db) {
         1 => Err(HandlerError::new("one")),
         _ => Ok(()),
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()).lanes(2));
     let ids = tasks.enqueue_all(counted(4, 3)).await.unwrap();
     let held = async || tasks.list(TaskState::Held, 20).await.unwrap().len() == 8;
@@ -250,7 +252,7 @@ async fn held_keys_are_shown_as_parked(db: Db) {
     assert_eq!((shown.parked_keys, shown.parked_events), (4, 12));
     let reasons = shown.cursors.iter().flat_map(|cursor| &cursor.reasons);
     let keys = reasons.map(|reason| match reason {
-        anabranch::Reason::ParkedKeys { keys } => *keys,
+        anabranch::operate::Reason::ParkedKeys { keys } => *keys,
         _ => 0,
     });
     assert_eq!(keys.sum::<usize>(), 4);

@@ -1,10 +1,11 @@
 //! A pool that does what a test says, inside the database or outside.
 
 use anabranch::prelude::*;
-use anabranch::{GaveUp, PoolSettings};
+use anabranch::workpool::{GaveUp, PoolSettings};
+use anabranch::workpool::{OutsidePool, Pool, Run, Task};
 use std::sync::Arc;
 
-type Act = Arc<dyn Fn(&Task) -> Result<()> + Send + Sync>;
+type Act = Arc<dyn Fn(&Task) -> HandlerResult + Send + Sync>;
 type Surrender = Arc<dyn Fn(&Task) -> GaveUp + Send + Sync>;
 
 #[derive(Clone)]
@@ -18,7 +19,7 @@ pub struct Script {
 impl Script {
     pub fn new(
         name: &'static str,
-        act: impl Fn(&Task) -> Result<()> + Send + Sync + 'static,
+        act: impl Fn(&Task) -> HandlerResult + Send + Sync + 'static,
     ) -> Self {
         let settings = PoolSettings::default();
         Self { name, settings, act: Arc::new(act), gave_up: Arc::new(|_| GaveUp::AsSet) }
@@ -44,7 +45,7 @@ impl Pool for Script {
         self.settings
     }
 
-    async fn run(&self, task: &Task, _: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Tx) -> HandlerResult {
         (self.act)(task)
     }
 
@@ -64,7 +65,7 @@ impl OutsidePool for Script {
         self.settings
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult {
         (self.act)(task)
     }
 

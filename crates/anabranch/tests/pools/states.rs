@@ -4,9 +4,11 @@ use crate::ledger::{Ledger, counted};
 use crate::on_both;
 use crate::recorded::recorded;
 use crate::support::*;
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
-use anabranch::{HandlerError, PoolSettings, Retry, TaskFilter, TaskState};
+use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskFilter, TaskState};
+use anabranch::{HandlerError, Retry};
 use std::time::Duration;
 
 on_both!(statements_about_states_use_the_indexes, a_state_of_a_newer_program_is_an_error);
@@ -43,8 +45,8 @@ impl Pool for Canceller {
         "canceller"
     }
 
-    async fn run(&self, _: &Task, tx: &mut Tx<'_>) -> Result<()> {
-        let others = Tasks::of(&self.0, "ledger");
+    async fn run(&self, _: &Task, tx: &mut Tx) -> HandlerResult {
+        let others = Tasks::new(&self.0, "ledger");
         others.cancel_unique_in(tx, "one").await?;
         others.cancel_key_in(tx, "gone").await
     }
@@ -60,7 +62,7 @@ async fn statements_about_states_use_the_indexes(db: Db) {
         "bad" => Err(HandlerError::new("bad")),
         _ => Ok(()),
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let canceller = Canceller(log.clone());
     let set = ReplicaSet::new("work").pool(ledger.clone()).pool(canceller);
     // More of one key than a lane keeps in memory, one that holds its key, one whose time comes.
@@ -75,11 +77,11 @@ async fn statements_about_states_use_the_indexes(db: Db) {
     until("one behind the dead one", held).await;
     let _ = Tasks::open_counts(&log).await.unwrap();
     let _ = Tasks::count_where(&log, &TaskFilter::dead()).await.unwrap();
-    let _ = anabranch::Consumers::of(&log).status("ledger").await.unwrap();
+    let _ = anabranch::operate::Consumers::new(&log).status("ledger").await.unwrap();
     tasks.retry(tasks.list(TaskState::Dead, 1).await.unwrap()[0].id).await.unwrap();
     assert!(tasks.is_open("much later").await.unwrap());
-    let cancel = Tasks::of(&log, "canceller").enqueue(NewTask::new("a", &())).await.unwrap();
-    Tasks::of(&log, "canceller").wait(cancel.id, LONG).await.unwrap();
+    let cancel = Tasks::new(&log, "canceller").enqueue(NewTask::new("a", &())).await.unwrap();
+    Tasks::new(&log, "canceller").wait(cancel.id, LONG).await.unwrap();
     // Those that have ended are forgotten, which the last statement does.
     let forgotten = async || tasks.status(ids[0].id).await.unwrap().is_none().then_some(());
     until("what is done is forgotten", forgotten).await;
@@ -140,7 +142,7 @@ async fn explain(log: &Log, kind: &str, sql: &str, values: Vec<anabranch::Value>
 
 async fn a_state_of_a_newer_program_is_an_error(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let id = tasks.enqueue(NewTask::new("a", &1)).await.unwrap().id;
     let table = log.store().database().dialect().table("tasks");
     query(&log, &format!("UPDATE {table} SET state = 77 RETURNING 1"), vec![]).await;

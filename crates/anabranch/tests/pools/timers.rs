@@ -4,7 +4,9 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
+use anabranch::{HandlerError, Retry};
 use std::time::{Duration, Instant};
 
 on_both!(
@@ -19,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 async fn what_was_due_while_nobody_ran_is_run_by_the_next(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let past = jiff::Timestamp::now() - Duration::from_secs(3_600);
     let soon = NewTask::new("a", &2).run_after(Duration::from_millis(50));
     let ids = tasks.enqueue_all(vec![NewTask::new("a", &1).run_at(past), soon]).await.unwrap();
@@ -45,7 +47,7 @@ impl Pool for Once {
         "once"
     }
 
-    async fn run(&self, task: &Task, _: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, task: &Task, _: &mut Tx) -> HandlerResult {
         *self.0.lock().unwrap().entry(task.id()).or_default() += 1;
         Ok(())
     }
@@ -53,7 +55,7 @@ impl Pool for Once {
 
 async fn ten_thousand_that_are_due_at_once_are_run_once(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "once");
+    let tasks = Tasks::new(&log, "once");
     let at = jiff::Timestamp::now() + Duration::from_secs(3);
     let all = (0..10_000).map(|n| NewTask::new(format!("key-{}", n % 500), &n).run_at(at));
     tasks.enqueue_all(all.collect()).await.unwrap();
@@ -80,7 +82,7 @@ async fn ten_thousand_that_are_due_at_once_are_run_once(db: Db) {
 async fn a_timer_of_a_held_key_waits_for_it(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     tasks.pause_key("a").await.unwrap();
     let timer = NewTask::new("a", &1).run_after(Duration::from_millis(300));
@@ -103,7 +105,7 @@ async fn a_timer_of_a_key_with_a_long_line_is_run(db: Db) {
         true => Err(HandlerError::new("not yet")),
         false => Ok(()),
     });
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let mut all = counted(1, 1_500);
     all.push(NewTask::new("key-0", &1_501).run_after(Duration::from_millis(1)));
     let ids = tasks.enqueue_all(all).await.unwrap();

@@ -6,7 +6,9 @@ use crate::support::*;
 use anabranch::postgres::{Postgres, tokio_postgres};
 use anabranch::prelude::*;
 use anabranch::sqlite::{Sqlite, rusqlite};
-use anabranch::{HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
+use anabranch::{HandlerError, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,7 +23,7 @@ on_both!(
 async fn a_task_is_there_if_and_when_its_transaction_commits(db: Db) {
     let log = db.log().await;
     let ledger = Ledger::new(&db, &log, "ledger").await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let worker = start(&log, ReplicaSet::new("work").pool(ledger.clone()));
     let task = |number: i64| NewTask::new("a", &number);
     let (lost, kept) = (task(7), [task(1), task(2)]);
@@ -72,7 +74,7 @@ impl Pool for Payments {
         "payments"
     }
 
-    async fn run(&self, task: &Task, tx: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult {
         let stream = StreamId::new("Account", task.key())?;
         let expected = if task.key() == "taken" { Expected::NoStream } else { Expected::Any };
         tx.append(&stream, expected, [NewEvent::new("Paid", task.payload::<i64>()?)])?;
@@ -87,7 +89,7 @@ async fn what_a_task_appends_is_there_once_with_its_end(db: Db) {
     let log = db.log().await;
     let taken = StreamId::new("Account", "taken").unwrap();
     log.append(&taken, Expected::Any, [NewEvent::new("Paid", 0)]).await.unwrap();
-    let tasks = Tasks::of(&log, "payments");
+    let tasks = Tasks::new(&log, "payments");
     let enqueue = |key: &str, number: i64| NewTask::new(key, &number);
     let all = vec![enqueue("a", 1), enqueue("b", 2), enqueue("taken", 3), enqueue("c", 4)];
     let ids = tasks.enqueue_all(all).await.unwrap();
@@ -124,7 +126,7 @@ async fn tasks_whose_appends_conflict_stop_no_pool(db: Db) {
         fn settings(&self) -> PoolSettings {
             PoolSettings::default().retry(Retry::never())
         }
-        async fn run(&self, _: &Task, tx: &mut Tx<'_>) -> Result<()> {
+        async fn run(&self, _: &Task, tx: &mut Tx) -> HandlerResult {
             let opened = [NewEvent::new("Opened", ())];
             tx.append(&StreamId::new("Account", "taken")?, Expected::NoStream, opened)
         }
@@ -132,13 +134,13 @@ async fn tasks_whose_appends_conflict_stop_no_pool(db: Db) {
     let log = db.log().await;
     let taken = StreamId::new("Account", "taken").unwrap();
     log.append(&taken, Expected::Any, [NewEvent::new("Opened", ())]).await.unwrap();
-    let tasks = Tasks::of(&log, "openings");
+    let tasks = Tasks::new(&log, "openings");
     let all = (0..120).map(|key| NewTask::new(format!("key-{key}"), &()));
     tasks.enqueue_all(all.collect()).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").pool(Openings));
     until("their ends", async || {
         // There is none before it has been registered.
-        let status = anabranch::Consumers::of(&log).status("openings").await.ok()?;
+        let status = anabranch::operate::Consumers::new(&log).status("openings").await.ok()?;
         assert!(status.outage.is_none());
         (tasks.list(TaskState::Dead, 200).await.unwrap().len() == 120).then_some(())
     })
@@ -148,7 +150,7 @@ async fn tasks_whose_appends_conflict_stop_no_pool(db: Db) {
 
 async fn what_no_database_should_see_is_refused_by_name(db: Db) {
     let log = db.log().await;
-    let tasks = Tasks::of(&log, "ledger");
+    let tasks = Tasks::new(&log, "ledger");
     let refused = async |task: NewTask| tasks.enqueue(task).await.unwrap_err().to_string();
     assert!(refused(NewTask::new("", &1)).await.contains("key of a task of pool `ledger`"));
     assert!(refused(NewTask::new("a\0", &1)).await.contains("control character"));
@@ -157,11 +159,11 @@ async fn what_no_database_should_see_is_refused_by_name(db: Db) {
     assert!(error.contains("payload") && error.contains("NUL"), "{error}");
     let error = refused(NewTask::new("a", &"x".repeat(2 << 20))).await;
     assert!(error.contains("payload of a task"), "{error}");
-    let error = Tasks::of(&log, "").enqueue(NewTask::new("a", &1)).await.unwrap_err();
+    let error = Tasks::new(&log, "").enqueue(NewTask::new("a", &1)).await.unwrap_err();
     assert!(error.to_string().contains("name of a pool"), "{error}");
     // All or none.
     let some = vec![NewTask::new("a", &1), NewTask::new("", &1)];
     assert!(tasks.enqueue_all(some).await.is_err());
-    assert!(tasks.list(anabranch::TaskState::Ready, 10).await.unwrap().is_empty());
+    assert!(tasks.list(anabranch::workpool::TaskState::Ready, 10).await.unwrap().is_empty());
     assert!(tasks.enqueue_all(Vec::new()).await.unwrap().is_empty());
 }

@@ -4,9 +4,9 @@ use crate::crew::*;
 use crate::gates::*;
 use crate::on_both;
 use crate::support::*;
-use anabranch::database::{End, Statement, Topic};
+use anabranch::backend::database::{End, Statement, Topic};
+use anabranch::operate::{Consumers, Owner, Reason};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Owner, Reason};
 use std::collections::BTreeMap;
 
 on_both! {
@@ -86,7 +86,7 @@ async fn slots_go_to_those_who_can_and_come_back(db: Db) {
     let rows = format!("SELECT count(*) FROM {apart} WHERE generation > {}", generation + 2);
     assert_eq!(number(&log, &rows).await, 0, "both run both again");
     // Cursors of one owner at the same position may become one, and stay where they are.
-    let epochs = |cursors: &[anabranch::CursorStatus]| {
+    let epochs = |cursors: &[anabranch::operate::CursorStatus]| {
         let mut slots = std::collections::BTreeMap::new();
         for cursor in cursors {
             let Owner::Worker(worker) = &cursor.owner else { panic!("{cursor:?} has no owner") };
@@ -144,7 +144,7 @@ async fn a_fixed_partition_that_nobody_else_asks_for_stays(db: Db) {
         start(&db.log().await, set)
     };
     let first = join("0/2").await;
-    until("the first", async || Consumers::of(&log).workers().await.ok()?.pop()).await;
+    until("the first", async || Consumers::new(&log).workers().await.ok()?.pop()).await;
     let second = join("1/2").await;
     // Ids are in the order in which they joined.
     let ids: Vec<String> = until_shared(&log, "orders", 2).await.into_iter().collect();
@@ -152,7 +152,7 @@ async fn a_fixed_partition_that_nobody_else_asks_for_stays(db: Db) {
     says(&log, &ids[0], Some("no session")).await;
     until_beats(&log, 5).await;
     until_owned(&log, "orders", &[(&ids[0], 2520), (&ids[1], 2520)]).await;
-    let shown = Consumers::of(&log).workers().await.unwrap();
+    let shown = Consumers::new(&log).workers().await.unwrap();
     let unable = shown.iter().filter_map(|worker| worker.runs("orders")?.unable.clone());
     assert_eq!(unable.collect::<Vec<_>>(), ["no session"]);
     // A standby with the same partition takes it over.

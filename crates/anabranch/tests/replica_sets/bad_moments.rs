@@ -5,10 +5,10 @@ use crate::gates::*;
 use crate::on_both;
 use crate::on_postgres;
 use crate::support::*;
+use anabranch::operate::{Consumers, Owner, Reason};
+use anabranch::partitioning::SlotSet;
 use anabranch::prelude::*;
-use anabranch::{
-    Consumers, Failure, HandlerError, HashRule, Owner, Reason, Retry, Rollout, SlotSet,
-};
+use anabranch::{Failure, HandlerError, HashRule, Retry, Rollout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Drop for Opens {
 }
 
 /// Waits at the gate, and fails the first time.
-fn fails_once(gate: &Gate) -> impl Fn(&Event) -> Result<()> + Send + Sync + 'static {
+fn fails_once(gate: &Gate) -> impl Fn(&Event) -> HandlerResult + Send + Sync + 'static {
     let (gate, failed) = (gate.clone(), Arc::new(AtomicBool::new(false)));
     move |event| {
         gate.pass(event);
@@ -157,7 +157,7 @@ async fn a_key_that_is_parked_while_its_slot_moves_moves_along(db: Db) {
         owned(&log, "orders").await?.values().any(|slots| *slots == 1680).then_some(())
     })
     .await;
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     consumers.retry_parked("orders", "Order:gate").await.unwrap();
     until("its retry", async || (proof(&log, &table).await.handled == 1).then_some(())).await;
     until("no parked key", async || {
@@ -285,7 +285,7 @@ async fn a_key_that_is_drained_lets_go(db: Db) {
     }
     until_passed(&log).await;
     fails.store(false, Ordering::SeqCst);
-    Consumers::of(&log).retry_parked("orders", "Order:gate").await.unwrap();
+    Consumers::new(&log).retry_parked("orders", "Order:gate").await.unwrap();
     gates[0].is_met().await;
     let set = ReplicaSet::new("s").projection(recorder.clone()).lanes(2).tuning(quick());
     let second = start(&db.log().await, set);
@@ -389,7 +389,7 @@ async fn a_long_error_is_cut_before_it_is_reported(db: Db) {
 /// Names are cut at 63 bytes, and `status` finds lanes by them.
 #[test]
 fn lanes_of_two_consumers_have_names_of_their_own() {
-    use anabranch::database::Who;
+    use anabranch::backend::database::Who;
     let worker = "0190b6a4-0000-7000-8000-123456789abc";
     let name = |consumer: &str| Who::lane(worker, consumer, 0).name();
     assert_ne!(name("überweisung"), name("berweisung"));

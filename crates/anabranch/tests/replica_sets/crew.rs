@@ -1,8 +1,9 @@
 //! Workers that come and go, each with connections of its own, as processes have.
 
 use crate::support::*;
+use anabranch::Tuning;
+use anabranch::operate::{Consumers, Generation, Owner};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Generation, Owner, Tuning};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ impl Appender {
 pub async fn owned(log: &Log, consumer: &str) -> Option<BTreeMap<String, usize>> {
     let mut owned = BTreeMap::new();
     // There is none before it first runs.
-    for cursor in Consumers::of(log).status(consumer).await.ok()?.cursors {
+    for cursor in Consumers::new(log).status(consumer).await.ok()?.cursors {
         let Owner::Worker(worker) = cursor.owner else { return None };
         *owned.entry(worker.id).or_default() += cursor.slot_count;
     }
@@ -69,7 +70,7 @@ pub async fn until_shared(log: &Log, consumer: &str, workers: usize) -> BTreeSet
 }
 
 pub async fn generations(log: &Log) -> Vec<Generation> {
-    Consumers::of(log).generations(None, 100).await.unwrap()
+    Consumers::new(log).generations(None, 100).await.unwrap()
 }
 
 /// Waits until everything is handled, and proves it.

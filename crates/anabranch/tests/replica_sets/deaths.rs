@@ -5,8 +5,8 @@ use crate::gates::*;
 use crate::on_both;
 use crate::on_postgres;
 use crate::support::*;
-use anabranch::Consumers;
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ async fn all_but_one_die_at_once(db: Db) {
     crew.into_iter().for_each(Running::crash);
     until_shared(&log, "orders", 1).await;
     survivor.stop().await;
-    let left = Consumers::of(&log).workers().await.unwrap();
+    let left = Consumers::new(&log).workers().await.unwrap();
     assert!(left.is_empty(), "nobody is left behind: {left:?}");
 }
 
@@ -74,7 +74,7 @@ async fn a_busy_handler_keeps_its_lease(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, _: &Event, _: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
             tokio::time::sleep(Duration::from_secs(5)).await;
             Ok(())
         }
@@ -112,7 +112,7 @@ async fn a_blocked_process_with_row_locks_is_taken_over_from(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+        async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
             let lock = format!("SELECT n FROM {} FOR UPDATE", self.table);
             tx.query(lock, vec![]).await?;
             if self.blocks && !self.wake.load(Ordering::SeqCst) {
@@ -125,7 +125,7 @@ async fn a_blocked_process_with_row_locks_is_taken_over_from(db: Db) {
             let add = format!("UPDATE {} SET n = n + $1", self.table);
             tx.execute(add, params![event.data::<i64>()?]).await
         }
-        async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+        async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
             tx.execute(format!("CREATE TABLE {} (n BIGINT)", self.table), vec![]).await?;
             tx.execute(format!("INSERT INTO {} VALUES (0)", self.table), vec![]).await
         }

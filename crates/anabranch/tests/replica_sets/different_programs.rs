@@ -101,7 +101,9 @@ async fn a_consumer_is_renamed_in_a_rolling_deploy(db: Db) {
         }
     }
     let idle = status(&log, "before").await;
-    assert!(idle.cursors.iter().all(|cursor| cursor.owner == anabranch::Owner::Unassigned));
+    assert!(
+        idle.cursors.iter().all(|cursor| cursor.owner == anabranch::operate::Owner::Unassigned)
+    );
     until("all run the same again", async || (rows_apart(&log).await == 0).then_some(())).await;
     let each = appender.finish().await;
     until_all_proven(&db, &log, &["after", "same"], each).await;
@@ -147,11 +149,11 @@ async fn where_all_run_all_one_decision_moves_a_slot(db: Db) {
     two.stop().await;
     until_shared(&log, "a", 2).await;
     until_shared(&log, "b", 2).await;
-    let consumers = anabranch::Consumers::of(&log);
-    for slot in (0..5040).step_by(97).filter_map(anabranch::Slot::new) {
+    let consumers = anabranch::operate::Consumers::new(&log);
+    for slot in (0..5040).step_by(97).filter_map(anabranch::partitioning::Slot::new) {
         let (a, b) = (consumers.owner_of("a", slot).await, consumers.owner_of("b", slot).await);
-        let id = |found: anabranch::CursorStatus| match found.owner {
-            anabranch::Owner::Worker(worker) => worker.id,
+        let id = |found: anabranch::operate::CursorStatus| match found.owner {
+            anabranch::operate::Owner::Worker(worker) => worker.id,
             other => panic!("slot {slot}: {other:?}"),
         };
         assert_eq!(id(a.unwrap()), id(b.unwrap()), "slot {slot}");

@@ -4,8 +4,9 @@ use crate::crew::*;
 use crate::gates::*;
 use crate::on_both;
 use crate::support::*;
+use anabranch::Tuning;
+use anabranch::operate::{Owner, Reason};
 use anabranch::prelude::*;
-use anabranch::{Owner, Reason, Tuning};
 use std::time::Duration;
 
 on_both! {
@@ -206,7 +207,7 @@ async fn a_view_forgets_the_keys_that_it_lets_go(db: Db) {
         fn partition(&self) -> Partition {
             Partition::entity("Order")
         }
-        fn apply(&self, numbers: &mut Vec<u64>, event: &Event) -> Result<()> {
+        fn apply(&self, numbers: &mut Vec<u64>, event: &Event) -> HandlerResult {
             numbers.push(event.data()?);
             Ok(())
         }

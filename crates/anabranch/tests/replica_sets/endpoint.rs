@@ -98,7 +98,7 @@ impl Subscriber for Caller {
     fn settings(&self) -> Settings {
         Settings::default().retry(Retry::default().first(Duration::from_millis(500)))
     }
-    async fn deliver(&self, delivery: &Delivery<'_>) -> Result<()> {
+    async fn deliver(&self, delivery: &Delivery<'_>) -> HandlerResult {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let event = delivery.event();
         let call = format!("{} {}\n", event.stream_id(), event.data::<u64>()?);

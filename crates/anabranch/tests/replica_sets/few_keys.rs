@@ -4,8 +4,9 @@
 use crate::crew::{quick, until_proven, until_shared};
 use crate::on_both;
 use crate::support::*;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Retry, Tuning};
+use anabranch::{Failure, HandlerError, Retry, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,7 +77,7 @@ async fn nothing_is_skipped_while_everything_fails(db: Db) {
     fill(&log, 0..60, 1..=2).await;
     let set = ReplicaSet::new("s").projection(recorder.clone()).lanes(4).tuning(tuning());
     let worker = start(&log, set);
-    let consumers = Consumers::of(&log);
+    let consumers = Consumers::new(&log);
     until("an outage", async || consumers.status("orders").await.ok()?.outage).await;
     broken.store(false, Ordering::SeqCst);
     until("the end", async || {

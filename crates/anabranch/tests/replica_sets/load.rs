@@ -26,9 +26,9 @@ async fn slots_move_away_from_a_worker_with_a_hot_key(db: Db) {
     until_shared(&log, "orders", 2).await;
     let hot = HashRule::Fnv1a.slot("7");
     let owner_of = async || {
-        let found = anabranch::Consumers::of(&log).owner_of("orders", hot).await.unwrap();
+        let found = anabranch::operate::Consumers::new(&log).owner_of("orders", hot).await.unwrap();
         match found.owner {
-            anabranch::Owner::Worker(worker) => Some(worker.id),
+            anabranch::operate::Owner::Worker(worker) => Some(worker.id),
             _ => None,
         }
     };
@@ -77,8 +77,8 @@ async fn slots_of_one_consumer_move_and_others_stay(db: Db) {
         fill(&log, 1000..1030, each..=each).await;
         fill(&log, 7..8, each * 30 - 29..=each * 30).await;
         let owned = owned(&log, "busy").await?;
-        let found = anabranch::Consumers::of(&log).owner_of("busy", hot).await.ok()?;
-        let anabranch::Owner::Worker(owner) = found.owner else { return None };
+        let found = anabranch::operate::Consumers::new(&log).owner_of("busy", hot).await.ok()?;
+        let anabranch::operate::Owner::Worker(owner) = found.owner else { return None };
         (owned[&owner.id] < 5040 / 3).then_some(())
     })
     .await;

@@ -3,8 +3,9 @@
 use crate::crew::quick;
 use crate::on_both;
 use crate::support::*;
+use anabranch::operate::{Consumers, Outage};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Outage, Retry, Tuning};
+use anabranch::{Failure, HandlerError, Retry, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,7 +25,7 @@ fn seldom() -> Tuning {
     quick().probes(hour, hour)
 }
 
-fn fails(_: &Event) -> Result<()> {
+fn fails(_: &Event) -> HandlerResult {
     Err(HandlerError::new("a bug"))
 }
 
@@ -33,7 +34,7 @@ fn set(recorder: &Recorder) -> ReplicaSet {
 }
 
 async fn until_out(log: &Log) -> Outage {
-    until("an outage", async || Consumers::of(log).status("orders").await.ok()?.outage).await
+    until("an outage", async || Consumers::new(log).status("orders").await.ok()?.outage).await
 }
 
 async fn a_cured_worker_that_joins_ends_the_outage_at_once(db: Db) {
@@ -87,7 +88,7 @@ async fn a_cured_worker_tries_the_event_that_stops_as_soon_as_it_owns_it(db: Db)
     until_out(&log).await;
     let new = start(&db.log().await, set(&cured));
     until("two workers", async || {
-        (Consumers::of(&log).workers().await.unwrap().len() == 2).then_some(())
+        (Consumers::new(&log).workers().await.unwrap().len() == 2).then_some(())
     })
     .await;
     old.stop().await;

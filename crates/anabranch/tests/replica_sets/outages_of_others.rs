@@ -5,8 +5,11 @@ use crate::crew::{handlers, quick, until_proven, until_shared};
 use crate::endpoint::{Caller, Endpoint};
 use crate::on_both;
 use crate::support::*;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, PoolSettings, Retry, RunError, Tuning};
+use anabranch::workpool::PoolSettings;
+use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::{HandlerError, Retry, RunError, Tuning};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,7 +41,7 @@ impl Pool for Counted {
     fn settings(&self) -> PoolSettings {
         PoolSettings::default()
     }
-    async fn run(&self, _: &Task, _: &mut Tx<'_>) -> Result<()> {
+    async fn run(&self, _: &Task, _: &mut Tx) -> HandlerResult {
         self.0.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
@@ -82,7 +85,7 @@ async fn an_endpoint_that_is_away_stops_its_subscriber_alone(db: Db) {
     fill(&log, 0..800, 4..=4).await;
     until_proven(&log, &recorder.table, 800, 4).await;
     let tasks = (0..50).map(|key| NewTask::new(format!("key-{key}"), &1)).collect();
-    Tasks::of(&log, "counted").enqueue_all(tasks).await.unwrap();
+    Tasks::new(&log, "counted").enqueue_all(tasks).await.unwrap();
     until("the tasks", async || (ran.load(Ordering::SeqCst) == 50).then_some(())).await;
     let now = status(&log, "caller").await;
     assert_eq!(now.parked_keys, 0);
@@ -128,7 +131,7 @@ async fn one_bad_canary_stops_nobody_and_comes_back_when_cured(db: Db) {
     let watch = {
         let log = db.log().await;
         let seen = Arc::new(AtomicBool::new(false));
-        let (saw, consumers) = (Arc::clone(&seen), Consumers::of(&log));
+        let (saw, consumers) = (Arc::clone(&seen), Consumers::new(&log));
         let task = tokio::spawn(async move {
             loop {
                 let outage = consumers.status("orders").await.unwrap().outage;
@@ -140,7 +143,7 @@ async fn one_bad_canary_stops_nobody_and_comes_back_when_cured(db: Db) {
     };
     fill(&log, 0..900, 1..=1).await;
     let unable = until("the canary to say so", async || {
-        let runners = Consumers::of(&log).status("orders").await.unwrap().runners;
+        let runners = Consumers::new(&log).status("orders").await.unwrap().runners;
         runners.into_iter().find_map(|runner| runner.unable)
     })
     .await;
@@ -192,7 +195,7 @@ impl Projection for Moody {
     fn partition(&self) -> Partition {
         self.recorder.partition.clone()
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let mood = *self.mood.lock().unwrap();
         match mood {
             Mood::Works => return self.recorder.handle(event, tx).await,
@@ -204,7 +207,7 @@ impl Projection for Moody {
         }
         self.recorder.handle(event, tx).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         self.recorder.set_up(tx).await
     }
 }
@@ -301,7 +304,7 @@ async fn a_catch_up_does_not_wait_for_those_who_never_own_its_slots(db: Db) {
     let set = || ReplicaSet::new("s").tuning(tuning());
     let half = set().projection(recorder.clone()).partition("0/2".parse().unwrap());
     let half = start(&db.log().await, half);
-    until("the other one", async || Consumers::of(&log).workers().await.ok()?.pop()).await;
+    until("the other one", async || Consumers::new(&log).workers().await.ok()?.pop()).await;
     fill(&log, 0..900, 1..=1).await;
     let bad = recorder.clone().hook(|_| Err(HandlerError::new("not here")));
     let caught_up = set().projection(bad).catch_up(&log);

@@ -4,9 +4,10 @@ use crate::crew::*;
 use crate::gates::*;
 use crate::support::*;
 use crate::{on_both, on_postgres};
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::{Consumers, Reason};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, HandlerError, Reason, Retry};
+use anabranch::{Failure, HandlerError, Retry};
 use std::time::Duration;
 
 on_both! {
@@ -27,7 +28,7 @@ on_postgres! {
 async fn until_reason(log: &Log, what: &str, wanted: impl Fn(&Reason) -> bool) -> Reason {
     until(what, async || {
         // There is none before it first runs.
-        let status = Consumers::of(log).status("orders").await.ok()?;
+        let status = Consumers::new(log).status("orders").await.ok()?;
         status.cursors.into_iter().flat_map(|cursor| cursor.reasons).find(&wanted)
     })
     .await
@@ -37,7 +38,7 @@ async fn an_unassigned_slot(db: Db) {
     let log = db.log().await;
     let set = || ReplicaSet::new("s").projection(db.recorder("orders"));
     set().catch_up(&log).await.unwrap();
-    let reasons = |status: anabranch::ConsumerStatus| -> Vec<(usize, Vec<Reason>)> {
+    let reasons = |status: anabranch::operate::ConsumerStatus| -> Vec<(usize, Vec<Reason>)> {
         status.cursors.into_iter().map(|cursor| (cursor.slot_count, cursor.reasons)).collect()
     };
     let idle = reasons(status(&log, "orders").await);
@@ -99,7 +100,7 @@ async fn a_paused_consumer(db: Db) {
     let set = ReplicaSet::new("s").projection(db.recorder("orders")).tuning(quick());
     let running = start(&db.log().await, set);
     until_shared(&log, "orders", 1).await;
-    Consumers::of(&log).pause("orders").await.unwrap();
+    Consumers::new(&log).pause("orders").await.unwrap();
     until_reason(&log, "a pause", |reason| *reason == Reason::Paused).await;
     running.stop().await;
 }

@@ -32,7 +32,7 @@ async fn nobody_starts_before_the_last_has_ended(db: Db) {
     // The free lane releases everything, not only of what moves.
     until("free slots", async || {
         let cursors = status(&log, "orders").await.cursors;
-        let free = cursors.iter().filter(|c| c.owner == anabranch::Owner::Unassigned);
+        let free = cursors.iter().filter(|c| c.owner == anabranch::operate::Owner::Unassigned);
         (free.map(|cursor| cursor.slot_count).sum::<usize>() == 2520).then_some(())
     })
     .await;

@@ -4,8 +4,8 @@
 use crate::crew::*;
 use crate::on_both;
 use crate::support::*;
+use anabranch::operate::{Consumers, Rebuild, RebuildError};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Rebuild, RebuildError};
 use std::collections::BTreeSet;
 
 on_both! {
@@ -39,7 +39,7 @@ impl Projection for Orders {
         Settings::default().version(self.version).batch_size(50)
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let (table, keys) = (tx.table(self.table), tx.table(self.keys));
         let number: u64 = event.data()?;
         let (columns, values) = match self.version {
@@ -60,7 +60,7 @@ impl Projection for Orders {
         tx.execute(upsert, params![event.stream_id(), number, i64::from(number != 1)]).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let (table, keys) = (tx.table(self.table), tx.table(self.keys));
         let version = if self.version > 1 { ", version BIGINT" } else { "" };
         let columns = format!("position BIGINT, key TEXT, worker TEXT{version}");
@@ -112,7 +112,7 @@ impl Fleet {
     }
 
     fn rebuild(&self) -> Rebuild {
-        Rebuild::of(&self.log, "orders", &[self.orders.table, self.orders.keys])
+        Rebuild::new(&self.log, "orders", &[self.orders.table, self.orders.keys])
     }
 
     async fn rows(&self, table: &str) -> i64 {
@@ -123,7 +123,7 @@ impl Fleet {
     async fn built(&self) {
         let head = self.log.head().await.unwrap();
         until("the new version", async || {
-            let next = Consumers::of(&self.log).status("orders.next").await.ok()?;
+            let next = Consumers::new(&self.log).status("orders.next").await.ok()?;
             (next.position >= head).then_some(())
         })
         .await;
@@ -188,13 +188,13 @@ async fn a_rolling_deploy_pauses_nobody_and_ends_nobody(db: Db) {
     assert_eq!(differences[0].columns.compared, ["position", "key", "worker"]);
     assert!(differences[1].columns.is_same());
     let preview = fleet.rebuild().preview().await.unwrap();
-    let ids = |workers: &[anabranch::WorkerStatus]| -> BTreeSet<String> {
+    let ids = |workers: &[anabranch::operate::WorkerStatus]| -> BTreeSet<String> {
         workers.iter().map(|worker| worker.id.clone()).collect()
     };
     assert_eq!((ids(&preview.old.workers), ids(&preview.new.workers)), (old_ids, new_ids.clone()));
 
     // A table that is left out would keep the rows of the old version.
-    let some = Rebuild::of(log, "orders", &[fleet.orders.table]);
+    let some = Rebuild::new(log, "orders", &[fleet.orders.table]);
     for error in [some.switch().await.unwrap_err(), some.abandon().await.unwrap_err()] {
         assert!(matches!(error, RebuildError::Tables { .. }), "{error}");
         assert!(error.to_string().contains(fleet.orders.keys), "{error}");
@@ -205,10 +205,10 @@ async fn a_rolling_deploy_pauses_nobody_and_ends_nobody(db: Db) {
     fleet.advances("the new version after the switch").await;
     assert_eq!(until_shared(log, "orders", 2).await, new_ids);
     assert_eq!(fleet.versions().await, [2]);
-    assert!(Consumers::of(log).status("orders.next").await.is_err());
+    assert!(Consumers::new(log).status("orders.next").await.is_err());
     until_shared(log, "other", 4).await;
     // The old ones are refused for this consumer only.
-    let workers = Consumers::of(log).workers().await.unwrap();
+    let workers = Consumers::new(log).workers().await.unwrap();
     for worker in &workers {
         let orders = worker.runs("orders").unwrap();
         let is_new = new_ids.contains(&worker.id);

@@ -3,6 +3,7 @@
 use crate::server::Server;
 use crate::support::*;
 use anabranch::Namespace;
+use anabranch::Options;
 use anabranch::postgres::tokio_postgres::{Client, NoTls, connect};
 use anabranch::prelude::*;
 use std::sync::Arc;

@@ -3,8 +3,9 @@
 use crate::budget::{Monitor, options, url_of, url_of_owner};
 use crate::server::Server;
 use crate::support::*;
+use anabranch::operate::{Consumers, Owner};
+use anabranch::partitioning::SLOTS;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Owner, SLOTS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -24,11 +25,11 @@ impl Projection for Count {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         tx.execute("INSERT INTO counted VALUES ($1)", params![event.position()]).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         tx.execute("CREATE TABLE counted (position BIGINT PRIMARY KEY)", vec![]).await
     }
 }
@@ -61,7 +62,7 @@ async fn until_all_advance(log: &Log, workers: usize) -> BTreeSet<String> {
     until("all slots advance", async || {
         // A status of many cursors is not for nothing.
         tokio::time::sleep(LOOK).await;
-        let status = Consumers::of(log).status("count").await.ok()?;
+        let status = Consumers::new(log).status("count").await.ok()?;
         let owners: BTreeSet<String> =
             status.cursors.iter().filter_map(|cursor| owner(&cursor.owner)).collect();
         let is_done = status.cursors.iter().all(|cursor| cursor.position >= head);

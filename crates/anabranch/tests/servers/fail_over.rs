@@ -5,6 +5,7 @@ use crate::crew::until_shared;
 use crate::fleet::Fleet;
 use crate::server::Server;
 use crate::support::*;
+use anabranch::StoreError;
 use anabranch::prelude::*;
 use std::time::Duration;
 use tokio::io::copy_bidirectional;

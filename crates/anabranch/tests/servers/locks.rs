@@ -2,8 +2,9 @@
 
 use crate::server::Server;
 use crate::support::{Db, fill, left_by};
+use anabranch::Retry;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +27,7 @@ impl Projection for Copier {
     fn settings(&self) -> Settings {
         Settings::default().retry(Retry::never())
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let copies = if event.stream_id() == "7" { self.of_seven } else { 1 };
         for copy in 0..copies {
@@ -77,7 +78,7 @@ async fn an_event_that_is_too_large_for_the_lock_table_fails_alone() {
     let left = left_by(ReplicaSet::new("s").lanes(1).projection(copier), &log);
     let left = tokio::time::timeout(crate::support::PATIENCE, left).await.unwrap();
     assert_eq!((left.parked_keys, left.parked_events), (1, 1));
-    let parked = Consumers::of(&log).parked("copier").await.unwrap();
+    let parked = Consumers::new(&log).parked("copier").await.unwrap();
     assert_eq!(parked[0].key, "Order:7");
     assert!(parked[0].error.contains("raise max_locks_per_transaction"), "{}", parked[0].error);
     assert_eq!(copies(&log).await, 99);

@@ -4,9 +4,10 @@
 use crate::budget::{options, recorder};
 use crate::server::{self, Server, become_another, own};
 use crate::support::*;
+use anabranch::operate::{Consumers, Owner};
 use anabranch::postgres::tokio_postgres::{Client, NoTls, SimpleQueryMessage, connect};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Owner, RunError, StoreError};
+use anabranch::{RunError, StoreError};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -134,7 +135,7 @@ async fn a_pooler_in_transaction_or_statement_mode_is_refused() {
 }
 
 async fn owners(log: &Log) -> usize {
-    let Ok(status) = Consumers::of(log).status("pooled").await else { return 0 };
+    let Ok(status) = Consumers::new(log).status("pooled").await else { return 0 };
     let owner = |owner: &Owner| match owner {
         Owner::Worker(worker) => Some(worker.id.clone()),
         _ => None,

@@ -5,10 +5,12 @@ use crate::budget::{Monitor, options, recorder, url_of, url_of_owner};
 use crate::said::Said;
 use crate::server::Server;
 use crate::support::*;
-use anabranch::database::{End, Statement};
+use anabranch::Options;
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::{Consumers, Owner};
 use anabranch::postgres::tokio_postgres::{Client, NoTls, connect};
 use anabranch::prelude::*;
-use anabranch::{AppendError, Consumers, Owner, StoreError};
+use anabranch::{AppendError, StoreError};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -81,7 +83,7 @@ impl Projection for Appends {
         Partition::entity("Order")
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         tx.query("SELECT 1 AS one", vec![]).await?;
         let copy = StreamId::new("Copy", event.stream_id()).unwrap();
         let appended = self.log.append(&copy, Expected::Any, [NewEvent::new("Copied", ())]).await;
@@ -102,7 +104,7 @@ async fn a_handler_appends_and_reads_on_a_server_without_a_connection_left() {
     let set = ReplicaSet::new("s").lanes(2).projection(Appends { log: log.clone() });
     let running = start(&log, set);
     until("it runs", async || {
-        let workers = Consumers::of(&log).workers().await.ok()?;
+        let workers = Consumers::new(&log).workers().await.ok()?;
         (workers.len() == 1).then_some(())
     })
     .await;
@@ -258,7 +260,7 @@ async fn gives_back(is_refused: bool) {
         running.push(start(&log, set.lease(Duration::from_secs(2))));
     }
     let owners = async || -> usize {
-        let Ok(status) = Consumers::of(&owner).status("shared").await else { return 0 };
+        let Ok(status) = Consumers::new(&owner).status("shared").await else { return 0 };
         let id = |owner: &Owner| match owner {
             Owner::Worker(worker) => Some(worker.id.clone()),
             _ => None,
@@ -297,7 +299,7 @@ async fn gives_back(is_refused: bool) {
         server.ask(&format!("DROP TRIGGER full_disk ON {cursors}"));
     }
     until("one has given its slots back", async || (owners().await == 1).then_some(())).await;
-    let runners = Consumers::of(&owner).workers().await.unwrap();
+    let runners = Consumers::new(&owner).workers().await.unwrap();
     let said = format!("{runners:?}");
     assert!(said.contains("ALTER ROLE name CONNECTION LIMIT"), "{said}");
     until("everything is handled", async || {
@@ -322,7 +324,7 @@ async fn idle_sessions_are_closed_when_another_process_needs_them() {
     let [ended, stays] = ["a", "b"].map(|name| start(&one, set(name)));
     let needy = start(&other, set("c"));
     until("all run", async || {
-        let workers = Consumers::of(&one).workers().await.ok()?;
+        let workers = Consumers::new(&one).workers().await.ok()?;
         (workers.len() == 3).then_some(())
     })
     .await;

@@ -3,7 +3,8 @@
 use crate::support::Db;
 use crate::{on_both, on_postgres};
 use anabranch::Value;
-use anabranch::database::{End, Expect, InsertRows, Statement, Work};
+use anabranch::backend::RawTx;
+use anabranch::backend::database::{End, Expect, InsertRows, Statement, Work};
 use anabranch::prelude::*;
 use std::borrow::Cow;
 

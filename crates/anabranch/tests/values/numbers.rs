@@ -5,7 +5,7 @@ use crate::support::{Db, query};
 use crate::types::run;
 use crate::{on_both, on_postgres};
 use anabranch::Value;
-use anabranch::database::Statement;
+use anabranch::backend::database::Statement;
 use anabranch::prelude::*;
 use rust_decimal::Decimal;
 

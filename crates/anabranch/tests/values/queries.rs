@@ -2,7 +2,7 @@
 
 use crate::support::{Db, fill, proof};
 use crate::{on_both, on_postgres};
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
 use std::time::Duration;
 

@@ -3,9 +3,10 @@
 
 use crate::on_both;
 use crate::support::{Db, fill};
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, Retry};
+use anabranch::{Failure, Retry};
 
 on_both! {
     what_a_handler_got_wrong_is_told_with_the_statement,
@@ -34,10 +35,10 @@ impl Projection for One {
     fn settings(&self) -> Settings {
         Settings::default().retry(Retry::never().then(Failure::Park))
     }
-    async fn handle(&self, _: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, _: &Event, tx: &mut Tx) -> HandlerResult {
         tx.execute(&self.sql, self.values.clone()).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let create =
             format!("CREATE TABLE IF NOT EXISTS {} (id TEXT, state TEXT, dec NUMERIC)", self.table);
         tx.execute(&create, vec![]).await
@@ -53,7 +54,7 @@ async fn parked(db: &Db, log: &Log, sql: &str, values: Vec<anabranch::Value>) ->
     let name = format!("one-{}", uuid::Uuid::now_v7());
     let one = One { name: name.clone(), table: db.table("w"), sql: sql.to_owned(), values };
     let ended = ReplicaSet::new(&name).projection(one).catch_up(log).await.unwrap_err();
-    let parked = Consumers::of(log).parked(&name).await.unwrap().remove(0).error;
+    let parked = Consumers::new(log).parked(&name).await.unwrap().remove(0).error;
     assert!(ended.to_string().contains(&parked), "{ended}\n{parked}");
     parked
 }
@@ -136,7 +137,7 @@ async fn ours_are_told_without_them(db: Db) {
     let workers = log.store().database().dialect().table("workers");
     let drop = vec![Statement::new(format!("DROP TABLE {workers}"), vec![])];
     log.store().database().begin().run(drop, End::Commit).await.unwrap();
-    let error = Consumers::of(&log).workers().await.unwrap_err().to_string();
+    let error = Consumers::new(&log).workers().await.unwrap_err().to_string();
     assert!(error.contains("workers") && !error.contains("; in: "), "{error}");
 }
 

@@ -1,9 +1,10 @@
 //! SQLite, told to be strict.
 
 use crate::support::{Db, fill, number};
-use anabranch::database::{End, Expect, InsertRows, Statement, Work};
+use anabranch::backend::database::{End, Expect, InsertRows, Statement, Work};
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, Failure, Retry};
+use anabranch::{Failure, Retry};
 
 /// A handler that writes text where a number belongs.
 struct Amounts(&'static str);
@@ -18,11 +19,11 @@ impl Projection for Amounts {
     fn settings(&self) -> Settings {
         Settings::default().retry(Retry::never().then(Failure::Park))
     }
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         let insert = "INSERT INTO amounts (id, amount) VALUES ($1, $2)";
         tx.execute(insert, params![event.stream_id(), "three"]).await
     }
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         let create =
             format!("CREATE TABLE amounts (id TEXT PRIMARY KEY, amount INTEGER){}", self.0);
         tx.execute(&create, vec![]).await
@@ -36,7 +37,7 @@ async fn a_strict_table_refuses_another_type_and_says_which() {
     fill(&log, 0..1, 1..=1).await;
     let ended = ReplicaSet::new("s").projection(Amounts(" STRICT")).catch_up(&log).await;
     assert!(ended.is_err());
-    let parked = Consumers::of(&log).parked("amounts").await.unwrap();
+    let parked = Consumers::new(&log).parked("amounts").await.unwrap();
     assert_eq!(
         parked[0].error,
         "cannot store TEXT value in INTEGER column amounts.amount: $2 is the text \"three\"; \

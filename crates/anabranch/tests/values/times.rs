@@ -5,7 +5,7 @@ use crate::support::{Db, query};
 use crate::types::run;
 use crate::{on_both, on_postgres};
 use anabranch::Value;
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Utc};
 

@@ -3,7 +3,8 @@
 use crate::on_both;
 use crate::support::{Db, query};
 use anabranch::Value;
-use anabranch::database::{End, Statement};
+use anabranch::backend::RawTx;
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::value::{FromValue, Row};
 use rust_decimal::Decimal;
@@ -24,7 +25,7 @@ pub async fn table(log: &Log, name: &str, postgres: &str, sqlite: &str) {
     run(log, format!("CREATE TABLE {name} ({columns})"), vec![]).await.unwrap();
 }
 
-pub async fn run(log: &Log, sql: String, values: Vec<Value>) -> Result<()> {
+pub async fn run(log: &Log, sql: String, values: Vec<Value>) -> HandlerResult {
     let mut session = log.store().database().begin();
     session.run(vec![Statement::new(sql, values)], End::Commit).await?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::misfits::refused;
 use crate::support::{Db, query};
-use anabranch::database::Statement;
+use anabranch::backend::database::Statement;
 
 /// Made readable, it would be another text: whoever writes it back destroys what was there.
 #[tokio::test]

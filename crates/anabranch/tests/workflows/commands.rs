@@ -3,6 +3,7 @@
 use crate::on_both;
 use crate::support::{Account, Accounts, Command, Db, Entry, SendError, accounts};
 use anabranch::prelude::*;
+use anabranch::workflow::Workflows;
 use anabranch::workflow::{Past, PastEvent};
 use futures_util::future::join_all;
 

@@ -3,6 +3,7 @@
 use crate::on_both;
 use crate::support::{Db, start, until};
 use anabranch::prelude::*;
+use anabranch::workflow::{ActionRun, EventInfo, Reactions, Workflow, Workflows};
 use anabranch::workflow::{Kit, Reaction, SendError};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
@@ -57,11 +58,7 @@ impl Workflow for Subscriptions {
         "subscriptions"
     }
 
-    fn decide(
-        &self,
-        _: &Subscription,
-        command: &Command,
-    ) -> std::result::Result<Vec<Happened>, No> {
+    fn decide(&self, _: &Subscription, command: &Command) -> Result<Vec<Happened>, No> {
         Ok(match command {
             Command::Open(customer) => vec![Happened::Opened(customer.clone())],
             Command::Renew(times) => vec![Happened::Renewed; *times as usize],
@@ -97,7 +94,7 @@ impl Workflow for Subscriptions {
         }
     }
 
-    async fn act(&self, action: &String, _: &mut ActionRun<'_>) -> Result<Vec<Command>> {
+    async fn act(&self, action: &String, _: &mut ActionRun<'_>) -> HandlerResult<Vec<Command>> {
         self.charged.lock().unwrap().push(action.clone());
         Ok(Vec::new())
     }

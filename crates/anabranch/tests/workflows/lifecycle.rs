@@ -2,7 +2,7 @@
 
 use crate::on_both;
 use crate::support::{Accounts, Command, Db, SendError, accounts};
-use anabranch::prelude::Workflows;
+use anabranch::workflow::Workflows;
 use anabranch::workflow::{Lifecycle, LifecycleError, Mode, Past};
 use futures_util::future::join_all;
 

@@ -4,8 +4,12 @@ use crate::on_both;
 use crate::running::{set, shown, until_logged};
 use crate::shop::*;
 use crate::support::{Db, query, start, until};
+use anabranch::HandlerError;
+use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Consumers, HandlerError, TaskState, TaskStatus};
+use anabranch::workflow::Workflows;
+use anabranch::workpool::Tasks;
+use anabranch::workpool::{TaskState, TaskStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,7 +33,7 @@ async fn outage(
     stops: &[&str],
     ready: (&str, usize),
 ) {
-    let consumers = Consumers::of(log);
+    let consumers = Consumers::new(log);
     // Registers them.
     start(log, set(shop)).stop().await;
     for pool in stops {
@@ -40,8 +44,8 @@ async fn outage(
     for (number, order) in (1..).zip(orders) {
         shop.send(order, Command::Place { pay_within_ms: 3_600_000 }).await.unwrap();
         until("what waits", async || {
-            let ready = Tasks::of(log, pool).list(TaskState::Ready, 9).await.unwrap();
-            let commands = Tasks::of(log, "shop.commands");
+            let ready = Tasks::new(log, pool).list(TaskState::Ready, 9).await.unwrap();
+            let commands = Tasks::new(log, "shop.commands");
             let timers = commands.list(TaskState::Scheduled, 9).await.unwrap();
             (ready.len() == number * count && timers.len() == number).then_some(())
         })
@@ -85,7 +89,7 @@ async fn an_action_that_waited_comes_before_the_timer_that_guards_it(db: Db) {
     let shop = Workflows::new(&log, shop);
     outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
-    until_put_off(&Tasks::of(&log, "shop.commands")).await;
+    until_put_off(&Tasks::new(&log, "shop.commands")).await;
     gate.store(true, Ordering::SeqCst);
     until("the timer", async || (shown(&shop, "a").await.len() == 4).then_some(())).await;
     assert_eq!(shown(&shop, "a").await, ["placed", "thanks a", "did letter", "too late"]);
@@ -123,7 +127,7 @@ async fn an_action_that_waits_behind_others_comes_before_its_timer(db: Db) {
     })
     .await;
     let looks = async || {
-        let done = Tasks::of(&log, "shop.commands").list(TaskState::Done, 1000).await.unwrap();
+        let done = Tasks::new(&log, "shop.commands").list(TaskState::Done, 1000).await.unwrap();
         let is_look = |task: &&TaskStatus| task.key == "b" && task.result == Some("put_off".into());
         done.iter().filter(is_look).count()
     };
@@ -144,7 +148,7 @@ async fn an_action_that_was_tried_holds_up_no_timer(db: Db) {
     outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
     until_logged(&shop, "a", &["placed", "thanks a", "too late"]).await;
-    let actions = Tasks::of(&log, "shop.actions").list(TaskState::Ready, 9).await.unwrap();
+    let actions = Tasks::new(&log, "shop.actions").list(TaskState::Ready, 9).await.unwrap();
     assert_eq!((actions.len(), actions[0].attempts), (1, 1));
     worker.stop().await;
 }
@@ -155,7 +159,7 @@ async fn a_timer_that_was_delivered_before_a_crash_comes_once(db: Db) {
     let log = db.log().await;
     let shop = Workflows::new(&log, Shop::new("shop"));
     outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
-    let commands = Tasks::of(&log, "shop.commands");
+    let commands = Tasks::new(&log, "shop.commands");
     let timer = until("the timer", async || {
         let waiting = [TaskState::Scheduled, TaskState::Ready];
         let mut tasks = Vec::new();
@@ -177,7 +181,7 @@ async fn a_timer_that_is_delivered_late_by_a_zombie_comes_once(db: Db) {
     let (shop, gate) = gated();
     let shop = Workflows::new(&log, shop);
     outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
-    let commands = Tasks::of(&log, "shop.commands");
+    let commands = Tasks::new(&log, "shop.commands");
     let worker = start(&log, set(&shop));
     until_put_off(&commands).await;
     let done = commands.list(TaskState::Done, 99).await.unwrap();
@@ -208,7 +212,7 @@ async fn a_timer_that_is_cancelled_while_it_waits_never_fires(db: Db) {
     let shop = Workflows::new(&log, shop);
     outage(&log, &shop, &["a"], &["shop.actions", "shop.commands"], ("shop.actions", 1)).await;
     let worker = start(&log, set(&shop));
-    let commands = Tasks::of(&log, "shop.commands");
+    let commands = Tasks::new(&log, "shop.commands");
     until_put_off(&commands).await;
     shop.send("a", Command::Pay).await.unwrap();
     until("its end", async || {

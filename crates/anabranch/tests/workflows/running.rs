@@ -3,8 +3,11 @@
 use crate::on_both;
 use crate::shop::{Command, Shop};
 use crate::support::{Db, query, start, until};
+use anabranch::HandlerError;
 use anabranch::prelude::*;
-use anabranch::{HandlerError, TaskState};
+use anabranch::workflow::Workflows;
+use anabranch::workpool::TaskState;
+use anabranch::workpool::Tasks;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -60,7 +63,7 @@ async fn actions_run_once_and_their_commands_follow(db: Db) {
     let calls = shop.workflow().calls.lock().unwrap().clone();
     assert_eq!(calls.len(), 40);
     // The payment timers are cancelled, everything else is done.
-    let tasks = Tasks::of(&log, "shop.commands");
+    let tasks = Tasks::new(&log, "shop.commands");
     until("nothing is open", async || {
         let open = tasks.list(TaskState::Ready, 10).await.unwrap();
         open.is_empty().then_some(())
@@ -82,7 +85,7 @@ async fn timers_fire_once_are_replaced_and_cancelled(db: Db) {
     shop.send("a", remind("second", 500)).await.unwrap();
     shop.send("a", Command::Forget { name: "gone".to_owned() }).await.unwrap();
     until_logged(&shop, "a", &["remember first 300", "remember second 500"]).await;
-    let tasks = Tasks::of(&log, "shop.commands");
+    let tasks = Tasks::new(&log, "shop.commands");
     for fired in tasks.list(TaskState::Done, 10).await.unwrap() {
         let late = fired.finished_at.unwrap().duration_since(fired.run_at.unwrap());
         assert!(late.as_millis() < 1_000 && late.as_millis() >= 0, "{late:?}");
@@ -109,7 +112,7 @@ async fn a_schedule_fires_once_at_once_after_an_outage(db: Db) {
     let log = db.log().await;
     let yearly = Shop { cron: Some("0 5 1 1 *"), ..Shop::new("shop") };
     let shop = Workflows::new(&log, yearly.clone());
-    let tasks = Tasks::of(&log, "shop.commands");
+    let tasks = Tasks::new(&log, "shop.commands");
     let waits = async || {
         until("a time that waits", async || {
             let waits = tasks.list(TaskState::Scheduled, 10).await.unwrap();
@@ -193,7 +196,7 @@ async fn a_paused_instance_waits_and_a_cancelled_one_ends(db: Db) {
     shop.send("c", Command::Do("work".to_owned())).await.unwrap();
     until_logged(&shop, "c", &["did work"]).await;
     // What was under way waits, or has ended.
-    let (commands, actions) = (Tasks::of(&log, "shop.commands"), Tasks::of(&log, "shop.actions"));
+    let (commands, actions) = (Tasks::new(&log, "shop.commands"), Tasks::new(&log, "shop.actions"));
     for tasks in [&commands, &actions] {
         until("a's wait and b's have ended", async || {
             let mut open = tasks.list(TaskState::Ready, 10).await.unwrap();
@@ -226,7 +229,7 @@ async fn a_compensated_action_is_tried_again_only_by_force(db: Db) {
     shop.send("a", Command::Do("letter".to_owned())).await.unwrap();
     until_logged(&shop, "a", &["gave up letter: no such address"]).await;
     assert_eq!(shop.workflow().calls.lock().unwrap().len(), 1, "for good");
-    let actions = Tasks::of(&log, "shop.actions");
+    let actions = Tasks::new(&log, "shop.actions");
     let compensated = actions.list(TaskState::Compensated, 10).await.unwrap();
     assert_eq!((compensated.len(), compensated[0].attempts), (1, 1));
     let refused = actions.retry(compensated[0].id).await.unwrap_err().to_string();
@@ -253,7 +256,7 @@ async fn an_action_that_fails_for_good_parks_or_goes_on(db: Db) {
         shop.send("a", Command::Do(action.to_owned())).await.unwrap();
     }
     until_logged(&shop, "a", &["did flaky at 3", "gave up broken: no such address"]).await;
-    let actions = Tasks::of(&log, "shop.actions");
+    let actions = Tasks::new(&log, "shop.actions");
     let dead = until("a dead action that holds its instance", async || {
         let dead = actions.list(TaskState::Dead, 10).await.unwrap();
         let hopeless = dead.into_iter().find(|task| task.error.as_deref() == Some("no"));

@@ -3,6 +3,7 @@
 use anabranch::Retry;
 use anabranch::prelude::*;
 use anabranch::workflow::GaveUp;
+use anabranch::workflow::{ActionRun, Reactions, Schedule, Workflow};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,7 +67,7 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// Decides what an action does.
-pub type Act = Arc<dyn Fn(&str, &str, u32) -> Result<Vec<Command>> + Send + Sync>;
+pub type Act = Arc<dyn Fn(&str, &str, u32) -> HandlerResult<Vec<Command>> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Shop {
@@ -89,7 +90,7 @@ impl Shop {
 
     pub fn act(
         mut self,
-        act: impl Fn(&str, &str, u32) -> Result<Vec<Command>> + Send + Sync + 'static,
+        act: impl Fn(&str, &str, u32) -> HandlerResult<Vec<Command>> + Send + Sync + 'static,
     ) -> Self {
         self.act = Arc::new(act);
         self
@@ -107,7 +108,7 @@ impl Workflow for Shop {
         &self.name
     }
 
-    fn decide(&self, _: &Order, command: &Command) -> std::result::Result<Vec<Happened>, Refused> {
+    fn decide(&self, _: &Order, command: &Command) -> Result<Vec<Happened>, Refused> {
         Ok(vec![match command.clone() {
             Command::Place { pay_within_ms } => Happened::Placed { pay_within_ms },
             Command::Pay => Happened::Paid,
@@ -152,7 +153,7 @@ impl Workflow for Shop {
         }
     }
 
-    async fn act(&self, action: &Action, run: &mut ActionRun<'_>) -> Result<Vec<Command>> {
+    async fn act(&self, action: &Action, run: &mut ActionRun<'_>) -> HandlerResult<Vec<Command>> {
         let call = (run.id().to_owned(), action.0.clone(), run.key().to_owned());
         self.calls.lock().unwrap().push(call);
         if action.0 == "slow" {
@@ -177,13 +178,14 @@ impl Workflow for Shop {
         self.hears.then(|| Scope::types(["Paid"]).categories(["shop"]))
     }
 
-    fn hear(&self, event: &Event) -> Result<Vec<(String, Command)>> {
+    fn hear(&self, event: &Event) -> HandlerResult<Vec<(String, Command)>> {
         let id = event.stream_id().to_owned();
         Ok(vec![(format!("of-{id}"), Command::Note(format!("heard of {id}")))])
     }
 
     fn schedules(&self) -> Vec<Schedule<Self>> {
-        let cron = self.cron.map(|cron| anabranch::Cron::parse(cron, "Europe/Berlin").unwrap());
+        let cron =
+            self.cron.map(|cron| anabranch::cron::Cron::parse(cron, "Europe/Berlin").unwrap());
         cron.map(|cron| Schedule::new("tick", cron, "clock", Command::Tick)).into_iter().collect()
     }
 

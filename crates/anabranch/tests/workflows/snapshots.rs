@@ -2,9 +2,11 @@
 
 use crate::on_both;
 use crate::support::{Account, Accounts, Command, Db};
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
 use anabranch::workflow::Past;
+use anabranch::workflow::Workflow;
+use anabranch::workflow::Workflows;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

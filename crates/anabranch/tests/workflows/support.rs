@@ -2,6 +2,7 @@
 
 use anabranch::prelude::*;
 use anabranch::workflow;
+use anabranch::workflow::{Reactions, Workflow, Workflows};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

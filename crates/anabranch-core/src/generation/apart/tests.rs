@@ -56,7 +56,7 @@ fn any_load() -> impl Strategy<Value = Load> {
             (0..48_u16, 1..200_u32).prop_map(|(slot, rate)| {
                 let mut rates = Rates::default();
                 Slot::new(slot).into_iter().for_each(|slot| rates.set(slot, rate as f32));
-                Weights::of(&rates)
+                Weights::from_rates(&rates)
             })
         ]
     };

@@ -3,8 +3,8 @@
 use super::ledger::{Ledger, STOPS, execute, with_old};
 use crate::on_both;
 use crate::support::Db;
+use anabranch::operate::{CheckpointTable, Import, ImportError};
 use anabranch::prelude::*;
-use anabranch::{CheckpointTable, Import, ImportError};
 
 on_both! {
     rows_are_found_by_name,

@@ -1,9 +1,10 @@
 //! A table that old runners have begun and the new consumer goes on with.
 
 use crate::support::{Db, number, query};
-use anabranch::database::{End, Statement};
+use anabranch::backend::database::{End, Statement};
+use anabranch::operate::Import;
 use anabranch::prelude::*;
-use anabranch::{FixedPartition, HashRule, Import, Value};
+use anabranch::{FixedPartition, HashRule, Value};
 
 const STREAMS: u64 = 30;
 pub const EVENTS: u64 = 300;
@@ -25,11 +26,11 @@ impl Projection for Ledger {
         self.partition.clone()
     }
 
-    async fn handle(&self, event: &Event, tx: &mut Tx<'_>) -> Result<()> {
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
         tx.execute(entry(&self.table), params![event.position(), event.stream_id(), "new"]).await
     }
 
-    async fn set_up(&self, tx: &mut Tx<'_>) -> Result<()> {
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
         for table in tables(&self.table) {
             tx.execute(table, vec![]).await?;
         }

@@ -3,9 +3,11 @@
 use super::ledger::{EVENTS, Ledger, STOPS, fill, fnv1a, import, with_old};
 use crate::on_both;
 use crate::support::{Db, query, start, status, until};
-use anabranch::import::Before;
+use anabranch::HashRule;
+use anabranch::operate::Before;
+use anabranch::operate::{Consumers, Import, ImportError, Refusal};
+use anabranch::partitioning::Strategy;
 use anabranch::prelude::*;
-use anabranch::{Consumers, HashRule, Import, ImportError, Refusal, Strategy};
 
 on_both! {
     partitions_that_are_no_sets_of_slots_need_one_position,
@@ -105,7 +107,7 @@ async fn what_would_lose_or_repeat_events_is_refused(db: Db) {
         let ImportError::Refused { refusals, .. } = error else { panic!("{error}") };
         assert_eq!(refusals, planned);
     }
-    assert!(Consumers::of(&log).list().await.unwrap().is_empty(), "nothing was kept");
+    assert!(Consumers::new(&log).list().await.unwrap().is_empty(), "nothing was kept");
 }
 
 async fn a_consumer_that_has_run_is_replaced_only_if_asked(db: Db) {
@@ -174,7 +176,7 @@ impl View for Counts {
         Partition::entity("Order")
     }
 
-    fn apply(&self, state: &mut u64, _: &Event) -> Result<()> {
+    fn apply(&self, state: &mut u64, _: &Event) -> HandlerResult {
         *state += 1;
         Ok(())
     }
@@ -189,7 +191,7 @@ async fn a_view_begins_at_the_start(db: Db) {
     let set = || ReplicaSet::new("s").view(Counts);
     let error = set().catch_up(&log).await.unwrap_err().to_string();
     assert!(error.contains("a view is folded from the first event on"), "{error}");
-    Consumers::of(&log).forget("counts").await.unwrap();
+    Consumers::new(&log).forget("counts").await.unwrap();
     set().catch_up(&log).await.unwrap();
     let refused = import.replace(true).check(&log).await.unwrap().refusals;
     assert_eq!(refused, [Refusal::View]);

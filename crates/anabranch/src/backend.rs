@@ -1,0 +1,19 @@
+//! For authors of backends and of new kinds of consumers. **Not stable**: what is in here changes with any version.
+//!
+//! | for | there is |
+//! |---|---|
+//! | a backend | [`LogStore`], [`Database`], [`database`], [`log_store`], the decision of an append ([`decide`]) |
+//! | a consumer of rows, as work pools are | [`RowConsumer`], [`Holding`], [`Permits`] |
+//! | what calls handlers | [`RawTx`] |
+//!
+//! A program that handles events needs none of it.
+
+pub use anabranch_core::decide;
+pub use anabranch_core::{InputProblem, Json, Limits, Recorded};
+pub use anabranch_runtime::{
+    Commit, Holding, Mark, Permit, Permits, RawTx, RowConsumer, holding, host, rows,
+};
+pub use anabranch_store::{
+    Backoff, Database, Filter, Head, Home, LogStore, NotRunning, Page, PageEnd, ReadRequest,
+    SlotFilter, Ticket, database, log_store,
+};
