@@ -71,7 +71,7 @@ impl DcbHandler for Seats {
         }
         let after = seen.last().map_or(Position::START, Event::position);
         let data = Reserved { seat: seat.id().to_owned(), customer: customer.clone() };
-        let reserved = seat.mark(NewEvent::new("SeatReserved", data)).tag(whose);
+        let reserved = seat.mark(NewEvent::new("SeatReserved", data)).with_tag(whose);
         let stream = StreamId::new("Seat", seat.id())?;
         let append = Append::new().to(&stream, Expected::Any, [reserved]).unless(scope, after);
         Ok(log.append_all(append).await?.position().get())

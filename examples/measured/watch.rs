@@ -106,9 +106,9 @@ pub async fn caught_up(log: &Log, consumer: &str) -> Outcome<()> {
 pub async fn generations(log: &Log, sets: &[&str], since_us: i64) -> Outcome<()> {
     println!("\ngenerations");
     let mut all = Consumers::new(log).generations(None, 100).await?;
-    all.retain(|it| it.at_us >= since_us && sets.contains(&it.replica_set.as_str()));
+    all.retain(|it| it.at.as_microsecond() >= since_us && sets.contains(&it.replica_set.as_str()));
     for it in all.iter().rev() {
-        let seconds = (it.at_us - since_us) as f64 / 1e6;
+        let seconds = (it.at.as_microsecond() - since_us) as f64 / 1e6;
         let slots: Vec<_> = it.members.iter().map(|member| member.slots.to_string()).collect();
         let slots = if slots.is_empty() { "nobody".to_owned() } else { slots.join(" + ") };
         let name = format!("{} {}", it.replica_set, it.generation);

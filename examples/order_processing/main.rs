@@ -88,7 +88,7 @@ async fn work(orders: &Workflows<Orders>, arguments: &Arguments, attached: bool)
             println!("holds {} of {SLOTS} slots", now.slots);
         }
     };
-    let done = set.observe(say).run(log).await?; // until SIGTERM or Ctrl-C
+    let done = set.on_progress(say).run(log).await?; // until SIGTERM or Ctrl-C
     let actions = done.consumers.iter().find(|consumer| consumer.name == "orders.actions");
     println!("left; ran {} actions", actions.map_or(0, |consumer| consumer.handled));
     Ok(())

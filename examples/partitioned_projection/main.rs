@@ -39,12 +39,12 @@ async fn run() -> Outcome<()> {
     let seen = Arc::new(Seen::new("partition", parts, arguments.verbose));
     let mut set = ReplicaSet::new("orders")
         .projection(OrderTotals(Arc::clone(&seen)))
-        .observe(orders::watch(name.clone()));
+        .on_progress(orders::watch(name.clone()));
     if let Some(partition) = partition {
         set = set.partition(partition);
     }
     let progress = match arguments.catch_up {
-        true => set.observe(progress_bar()).catch_up(&log).await?,
+        true => set.on_progress(progress_bar()).catch_up(&log).await?,
         false => set.run(&log).await?, // until Ctrl-C
     };
     orders::summary(&log, &name, &seen, &progress).await

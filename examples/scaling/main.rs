@@ -64,7 +64,7 @@ async fn work(log: &Log, attached: bool) -> Outcome<()> {
             println!("holds {} of {SLOTS} slots, {} events handled", now.slots, now.handled);
         }
     };
-    let done = set.observe(say).run(log).await?; // until SIGTERM or Ctrl-C
+    let done = set.on_progress(say).run(log).await?; // until SIGTERM or Ctrl-C
     let handled = done.consumers.first().map_or(0, |consumer| consumer.handled);
     println!("left; handled {handled} events");
     Ok(())

@@ -36,9 +36,9 @@ async fn run() -> Outcome<()> {
         .projection(OrderTotals(Arc::clone(&seen)))
         .lanes(LANES.into())
         .partition(FixedPartition::new(0, 1)?) // everything, whatever the environment says
-        .observe(orders::watch(name.clone()));
+        .on_progress(orders::watch(name.clone()));
     let progress = match arguments.catch_up {
-        true => set.observe(progress_bar()).catch_up(&log).await?,
+        true => set.on_progress(progress_bar()).catch_up(&log).await?,
         false => set.run(&log).await?, // until Ctrl-C
     };
     orders::summary(&log, &name, &seen, &progress).await

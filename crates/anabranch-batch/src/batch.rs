@@ -181,7 +181,10 @@ impl Batch {
     }
 
     /// Calls a function every now and then with how far it is.
-    pub fn observe(mut self, observer: impl Fn(&BatchProgress) + Send + Sync + 'static) -> Self {
+    pub fn on_progress(
+        mut self,
+        observer: impl Fn(&BatchProgress) + Send + Sync + 'static,
+    ) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }

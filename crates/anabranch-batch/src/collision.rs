@@ -2,8 +2,9 @@
 
 use crate::batch::{column, rows_of};
 use crate::tables::Tables;
-use anabranch_core::StoreError;
+use anabranch_core::{StoreError, time};
 use anabranch_store::Database;
+use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -28,8 +29,8 @@ pub struct HandledBy {
     pub host: Option<String>,
     /// Its process there.
     pub pid: Option<i64>,
-    /// When, in microseconds since 1970.
-    pub at_us: i64,
+    /// When, by the database's clock.
+    pub at: Timestamp,
 }
 
 impl fmt::Display for HandledBy {
@@ -66,7 +67,7 @@ pub(crate) async fn all(
             part: column(at, &row, "part")?,
             host: column(at, &row, "host")?,
             pid: column(at, &row, "pid")?,
-            at_us: column(at, &row, "at_us")?,
+            at: time::from_micros(column(at, &row, "at_us")?),
         };
         match found.last_mut() {
             Some(last) if last.key == key => last.handled_by.push(by),

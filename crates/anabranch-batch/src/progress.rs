@@ -3,9 +3,10 @@
 use crate::batch::{column, rows_of};
 use crate::part::Part;
 use crate::tables::Tables;
-use anabranch_core::StoreError;
+use anabranch_core::{StoreError, time};
 use anabranch_store::value::ColumnError;
 use anabranch_store::{Database, Row};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,8 +60,8 @@ pub struct FailedRow {
     pub error: String,
     /// How often it was tried.
     pub attempts: u32,
-    /// When it failed last, in microseconds since 1970.
-    pub at_us: i64,
+    /// When it failed last, by the database's clock.
+    pub at: Timestamp,
 }
 
 impl FailedRow {
@@ -69,7 +70,7 @@ impl FailedRow {
             key: row.get("key")?,
             error: row.get::<Option<String>>("error")?.unwrap_or_default(),
             attempts: row.get("attempts")?,
-            at_us: row.get::<Option<i64>>("finished_us")?.unwrap_or_default(),
+            at: time::from_micros(row.get::<Option<i64>>("finished_us")?.unwrap_or_default()),
         })
     }
 }

@@ -55,7 +55,7 @@ impl Generations {
             table.row([
                 generation.replica_set.clone(),
                 generation.generation.to_string(),
-                time(generation.at_us),
+                time(generation.at),
                 generation.reason.clone(),
                 members(generation),
             ]);

@@ -152,7 +152,7 @@ impl List {
                 key.events.to_string(),
                 key.first.map_or_else(|| "-".to_owned(), |first| first.to_string()),
                 key.attempts.to_string(),
-                time(key.since_us),
+                time(key.since),
                 next_attempt(&key),
                 key.error,
             ]);
@@ -180,7 +180,7 @@ impl Show {
         output::line(format_args!("key           {}", parked.key))?;
         output::line(format_args!("state         {}", parked.state.name()))?;
         output::line(format_args!("slot          {}", parked.slot))?;
-        output::line(format_args!("since         {}", time(parked.since_us)))?;
+        output::line(format_args!("since         {}", time(parked.since)))?;
         output::line(format_args!("attempts      {}", parked.attempts))?;
         output::line(format_args!("next attempt  {}", next_attempt(&parked)))?;
         output::line(format_args!("error         {}", parked.error))?;

@@ -51,7 +51,7 @@ impl Workers {
                 worker.runs,
                 worker.lanes.to_string(),
                 if worker.is_alive { "alive" } else { "dead" }.to_owned(),
-                time(worker.started_us),
+                time(worker.started_at),
                 worker.id,
                 consumers(&worker.consumers),
             ]);

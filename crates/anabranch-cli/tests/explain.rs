@@ -57,7 +57,7 @@ fn partitions() -> [(&'static str, Partition); 7] {
 async fn event_of(log: &Log) -> Event {
     let stream = StreamId::new("Order", "ord:1:2").unwrap();
     let new = NewEvent::new("Placed", ()).with_customer("cust:123").with_correlation("corr:a:b");
-    log.append(&stream, Expected::Any, [new.with_tenant("T").tag("seat:7")]).await.unwrap();
+    log.append(&stream, Expected::Any, [new.with_tenant("T").with_tag("seat:7")]).await.unwrap();
     log.read_stream(&stream).collect().await.unwrap().remove(0)
 }
 

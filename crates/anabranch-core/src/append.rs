@@ -64,7 +64,7 @@ pub struct StreamAppend {
 /// use anabranch_core::{Append, Expected, NewEvent, Position, Query, StreamId};
 /// let seat = StreamId::new("Seat", "12a")?;
 /// let append = Append::new()
-///     .to(&seat, Expected::Any, [NewEvent::new("SeatReserved", ()).tag("seat:12a")])
+///     .to(&seat, Expected::Any, [NewEvent::new("SeatReserved", ()).with_tag("seat:12a")])
 ///     .unless(Query::tags(["seat:12a"]), Position::new(41));
 /// assert_eq!(append.event_count(), 1);
 /// # Ok::<(), anabranch_core::InputError>(())

@@ -316,7 +316,7 @@ impl Event {
     /// When it was recorded.
     #[must_use]
     pub fn recorded_at(&self) -> jiff::Timestamp {
-        jiff::Timestamp::from_microsecond(self.recorded_us).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        crate::time::from_micros(self.recorded_us)
     }
 
     /// How many bytes of text it holds; readers bound their memory by it.

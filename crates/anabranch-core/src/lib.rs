@@ -25,6 +25,7 @@
 //! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
 //! | [`task_state`] | how a task stands, and what is stored for it |
+//! | [`time`] | microseconds of a database as a [`jiff::Timestamp`] |
 //! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
@@ -56,6 +57,7 @@ pub mod slot_set;
 pub mod store_error;
 pub mod stream;
 pub mod task_state;
+pub mod time;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
 pub use cron::{Cron, CronError};

@@ -15,7 +15,7 @@ use uuid::Uuid;
 /// use anabranch_core::NewEvent;
 /// let event = NewEvent::new("OrderPlaced", serde_json::json!({ "total": 40 }))
 ///     .with_customer("cust-7")
-///     .tag("order:ord-123");
+///     .with_tag("order:ord-123");
 /// assert_eq!(event.tags(), ["order:ord-123"]);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl NewEvent {
 
     /// One more tag. A tag that is there already is not added again.
     #[must_use]
-    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+    pub fn with_tag(mut self, tag: impl Into<String>) -> Self {
         let tag = tag.into();
         if !self.tags.contains(&tag) {
             self.tags.push(tag);
@@ -143,7 +143,7 @@ impl NewEvent {
     /// More tags.
     #[must_use]
     pub fn with_tags<T: Into<String>>(self, tags: impl IntoIterator<Item = T>) -> Self {
-        tags.into_iter().fold(self, Self::tag)
+        tags.into_iter().fold(self, Self::with_tag)
     }
 
     /// Its id.

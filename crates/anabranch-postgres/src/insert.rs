@@ -130,7 +130,7 @@ mod tests {
     fn columns_without_values_are_left_out() {
         let stream = StreamId::new("S", "1").unwrap();
         let (bare, full) =
-            (NewEvent::new("E", ()), NewEvent::new("E", ()).tag("t").with_tenant("a"));
+            (NewEvent::new("E", ()), NewEvent::new("E", ()).with_tag("t").with_tenant("a"));
         let sql = |events: &[&NewEvent]| {
             let row = |event| Row { stream: &stream, version: 1, event };
             let rows: Vec<Row<'_>> = events.iter().copied().map(row).collect();

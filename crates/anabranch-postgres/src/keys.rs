@@ -137,7 +137,7 @@ mod tests {
         let mut all = Locks::new();
         for number in 0..20_000 {
             let stream = StreamId::new("S", number.to_string()).unwrap();
-            let event = NewEvent::new(format!("T{number}"), ()).tag(format!("t:{number}"));
+            let event = NewEvent::new(format!("T{number}"), ()).with_tag(format!("t:{number}"));
             lock(&mut all, &Append::new().to(&stream, Expected::Any, [event]));
         }
         assert_eq!(all.len() as u32, STREAM_KEYS + TAG_KEYS + TYPE_KEYS);

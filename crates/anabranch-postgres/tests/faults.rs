@@ -148,7 +148,7 @@ async fn a_namespace_may_be_a_word_of_sql() {
     let select = Namespace::new("select").unwrap();
     client().await.batch_execute("DROP SCHEMA IF EXISTS \"select\" CASCADE").await.unwrap();
     let log = open(&select).await;
-    log.append(&order(1), Expected::NoStream, [numbered(1).tag("x")]).await.unwrap();
+    log.append(&order(1), Expected::NoStream, [numbered(1).with_tag("x")]).await.unwrap();
     assert_eq!(numbers(&log.read(Query::tags(["x"])).collect().await.unwrap()), [1]);
     assert_eq!(numbers(&log.read_stream(&order(1)).collect().await.unwrap()), [1]);
 }

@@ -152,13 +152,13 @@ async fn a_rolled_back_append_holds_readers_for_a_moment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_append_holds_up_only_readers_of_its_own_scope() {
     let log = open(&namespace()).await;
-    let tagged = |number: u64, tag: &str| numbered(number).tag(tag);
+    let tagged = |number: u64, tag: &str| numbered(number).with_tag(tag);
     let mut slow = client().await;
     let slow = slow.transaction().await.unwrap();
     let in_flight = one(&order("slow"), tagged(1, "x"));
     backend(&log).append_in(&slow, in_flight).await.unwrap();
     log.append(&order("fast"), Expected::Any, [tagged(2, "y")]).await.unwrap();
-    log.append(&order("fast"), Expected::Any, [tagged(3, "y").tag("z")]).await.unwrap();
+    log.append(&order("fast"), Expected::Any, [tagged(3, "y").with_tag("z")]).await.unwrap();
 
     // Another scope: reads at once, and its position is safe to decide on.
     let seen = soon(log.read(Query::tags(["y"])).collect()).await.unwrap();
@@ -186,9 +186,9 @@ async fn the_end_of_the_log_is_before_what_is_in_flight() {
     append(&log, "a", 1).await;
     let mut slow = client().await;
     let slow = slow.transaction().await.unwrap();
-    let in_flight = one(&order("slow"), numbered(2).tag("x"));
+    let in_flight = one(&order("slow"), numbered(2).with_tag("x"));
     backend(&log).append_in(&slow, in_flight).await.unwrap();
-    let later = log.append(&order("b"), Expected::Any, [numbered(3).tag("x")]).await.unwrap();
+    let later = log.append(&order("b"), Expected::Any, [numbered(3).with_tag("x")]).await.unwrap();
 
     let head = log.head().await.unwrap();
     assert_eq!(head, Position::new(1));
@@ -320,7 +320,8 @@ async fn appender(log: Log, task: u64) {
     for step in 0..APPENDS_EACH {
         let tx = client.transaction().await.unwrap();
         let number = task * APPENDS_EACH + step;
-        let event = numbered(number).tag(if number.is_multiple_of(2) { "even" } else { "odd" });
+        let event =
+            numbered(number).with_tag(if number.is_multiple_of(2) { "even" } else { "odd" });
         let stream = order(format!("{task}-{}", step % 4));
         backend(&log).append_in(&tx, one(&stream, event)).await.unwrap();
         match step % 5 {

@@ -54,7 +54,7 @@ async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
     let postgres: &Postgres = log.backend().unwrap();
     let mut client = client().await;
     let tx = client.transaction().await.unwrap();
-    let held = Append::new().to(&order("held"), Expected::Any, [numbered(1).tag("held")]);
+    let held = Append::new().to(&order("held"), Expected::Any, [numbered(1).with_tag("held")]);
     let held = held.unless(Query::tags(["scope"]), Position::START);
     postgres.append_in(&tx, held).await.unwrap();
 
@@ -73,7 +73,7 @@ async fn a_transaction_left_open_holds_up_only_its_own_streams_and_scopes() {
     // One that would break the condition of the transaction, if it came before its commit.
     let breaking = {
         let log = open(&namespace).await;
-        let event = numbered(4).tag("scope");
+        let event = numbered(4).with_tag("scope");
         tokio::spawn(async move { log.append(&order("new"), Expected::NoStream, [event]).await })
     };
     let all_wait = || [&waiting, &condition, &breaking].iter().all(|append| !append.is_finished());

@@ -7,9 +7,10 @@ use crate::tables::Tables;
 use crate::tables::generations::Generation;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
-use anabranch_core::{Event, Position, Query, Slot, StoreError};
+use anabranch_core::{Event, Position, Query, Slot, StoreError, time};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Statement, Topic};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ pub struct Parked {
     pub attempts: u32,
     /// What the handler said the last time.
     pub error: String,
-    /// Since when, in microseconds since 1970.
-    pub since_us: i64,
+    /// Since when, by the database's clock.
+    pub since: Timestamp,
     /// In how long it is tried again by itself; not at all if there is none.
     pub retry_in: Option<Duration>,
     /// What was requested and a worker has not done yet.
@@ -84,7 +85,8 @@ impl From<ParkedKey> for Parked {
         let state = if key.is_parked() { KeyState::Parked } else { KeyState::Retrying };
         let asked = key.asked.map(Asked::name);
         let ParkedKey { key, slot, attempts, error, since_us, retry_in, events, first, .. } = key;
-        Self { key, state, slot, attempts, error, since_us, retry_in, asked, events, first }
+        let since = time::from_micros(since_us);
+        Self { key, state, slot, attempts, error, since, retry_in, asked, events, first }
     }
 }
 

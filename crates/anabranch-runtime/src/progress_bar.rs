@@ -9,13 +9,13 @@ const WIDTH: u64 = 24;
 /// How much of what has stopped a consumer is shown.
 const TROUBLE: usize = 60;
 
-/// Shows on a terminal how far each consumer is, for [`ReplicaSet::observe`](crate::ReplicaSet::observe).
+/// Shows on a terminal how far each consumer is, for [`ReplicaSet::on_progress`](crate::ReplicaSet::on_progress).
 /// Where standard error is no terminal it shows nothing.
 ///
 /// ```
 /// # use anabranch_runtime::{Projection, ReplicaSet, RunError, progress_bar};
 /// # async fn f<P: Projection>(log: anabranch_store::Log, orders: P) -> Result<(), RunError> {
-/// ReplicaSet::new("rebuild").projection(orders).observe(progress_bar()).catch_up(&log).await?;
+/// ReplicaSet::new("rebuild").projection(orders).on_progress(progress_bar()).catch_up(&log).await?;
 /// # Ok(()) }
 /// ```
 pub fn progress_bar() -> impl Fn(&Progress) + Send + Sync {
@@ -43,11 +43,12 @@ struct Bar {
 
 fn line(consumer: &ConsumerProgress, has_ended: bool, elapsed: Duration) -> String {
     let ConsumerProgress { name, position, head, handled, parked, retrying, .. } = consumer;
-    let share = if *head == 0 { 1.0 } else { (*position as f64 / *head as f64).min(1.0) };
+    let (position, head) = (position.get(), head.get());
+    let share = if head == 0 { 1.0 } else { (position as f64 / head as f64).min(1.0) };
     let full = (share * WIDTH as f64) as u64;
     let bar: String = (0..WIDTH).map(|cell| if cell < full { '█' } else { '░' }).collect();
     let rate = *handled as f64 / elapsed.as_secs_f64().max(0.001);
-    let behind = head.saturating_sub(*position);
+    let behind = head.saturating_sub(position);
     let mut left = match behind {
         0 if parked + retrying > 0 => String::new(),
         0 => "caught up".to_owned(),
@@ -73,10 +74,12 @@ fn line(consumer: &ConsumerProgress, has_ended: bool, elapsed: Duration) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch_core::Position;
 
     fn at(position: u64, handled: u64) -> ConsumerProgress {
-        let name = "orders".to_owned();
-        ConsumerProgress { name, position, handled, head: 200, ..ConsumerProgress::default() }
+        let (name, head) = ("orders".to_owned(), Position::new(200));
+        let position = Position::new(position);
+        ConsumerProgress { name, position, handled, head, ..ConsumerProgress::default() }
     }
 
     fn said(consumer: &ConsumerProgress, has_ended: bool) -> String {

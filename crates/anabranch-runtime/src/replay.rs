@@ -6,7 +6,6 @@
 use crate::consumer::is_folded;
 use crate::consumers::Consumers;
 use anabranch_core::{Event, Position, Query, StoreError};
-use jiff::Timestamp;
 use std::fmt;
 use thiserror::Error;
 
@@ -58,7 +57,7 @@ impl fmt::Display for MissingEvents {
                     true => format!("position {next}"),
                     false => format!("the positions {next} to {last}"),
                 };
-                let time = Timestamp::from_microsecond(*recorded_us).unwrap_or_default();
+                let time = anabranch_core::time::from_micros(*recorded_us);
                 write!(
                     f,
                     "the log has no events at {missing} any more, so a replay of `{consumer}` can \

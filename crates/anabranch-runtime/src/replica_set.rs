@@ -11,7 +11,7 @@ use crate::tuning::Tuning;
 use crate::view::View;
 use crate::worker::{self, Plan};
 use anabranch_core::generation::Rollout;
-use anabranch_core::{FixedPartition, Strategy};
+use anabranch_core::{FixedPartition, Position, Strategy};
 use anabranch_store::Log;
 use std::collections::HashSet;
 use std::future::Future;
@@ -70,9 +70,9 @@ pub struct ConsumerProgress {
     /// Transactions that this process has committed.
     pub batches: u64,
     /// Everything of its slots up to here is done, events of parked and retrying keys apart.
-    pub position: u64,
+    pub position: Position,
     /// The end of the log when that was looked up last.
-    pub head: u64,
+    pub head: Position,
     /// How many slots this process holds, of those that it wants.
     pub slots: usize,
     /// How many it wants.
@@ -244,7 +244,7 @@ impl ReplicaSet {
 
     /// Calls a function several times a second with how far the set is, and once when it has ended,
     /// with how it stands then.
-    pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+    pub fn on_progress(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }

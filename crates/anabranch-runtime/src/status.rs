@@ -11,10 +11,11 @@ use crate::tables::outages::StoredOutage;
 use crate::tables::runners::Runner;
 use anabranch_core::cursor::covers;
 use anabranch_core::generation::Assignments;
-use anabranch_core::{Cursor, Position, SlotSet, StoreError};
+use anabranch_core::{Cursor, Position, SlotSet, StoreError, time};
 use anabranch_store::Log;
 use anabranch_store::database::Blocked;
 use anabranch_store::migration::since;
+use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,8 +76,8 @@ pub struct ConsumerStatus {
 pub struct Outage {
     /// What its handler said the last time.
     pub error: String,
-    /// Since when, in microseconds since 1970.
-    pub since_us: i64,
+    /// Since when, by the database's clock.
+    pub since: Timestamp,
     /// For how long, in milliseconds.
     pub for_ms: u64,
     /// How often it was tried since.
@@ -95,7 +96,7 @@ impl Outage {
         let ms = |time: Duration| time.as_millis() as u64;
         Self {
             error: stored.reason.clone(),
-            since_us: stored.since_us,
+            since: time::from_micros(stored.since_us),
             for_ms: ms(stored.lasts),
             probes: stored.probes.unsigned_abs(),
             next_ms: (!is_paused).then(|| stored.next.map_or(0, ms)),
@@ -237,8 +238,8 @@ pub struct WorkerStatus {
     pub runs: String,
     /// How many lanes it has.
     pub lanes: usize,
-    /// Since when, in microseconds since 1970.
-    pub started_us: i64,
+    /// Since when, by the database's clock.
+    pub started_at: Timestamp,
     /// Whether its lease is good.
     pub is_alive: bool,
     /// The consumers that it runs, and what it cannot run for the time being.

@@ -234,7 +234,7 @@ mod tests {
             connection.query_row(count, (), |row| row.get(0)).unwrap()
         };
         let stream = StreamId::new("Order", "1").unwrap();
-        let event = |_| NewEvent::new("E", "x".repeat(500)).tag("t");
+        let event = |_| NewEvent::new("E", "x".repeat(500)).with_tag("t");
         let append = || Append::new().to(&stream, Expected::Any, (0..20).map(event));
         let error = loop {
             let before = count(&connection);

@@ -68,7 +68,7 @@ impl Log {
     /// # use anabranch_core::{Append, AppendError, Expected, NewEvent, Position, Query, StreamId};
     /// # async fn f(log: anabranch_store::Log, seen: Position) -> Result<(), AppendError> {
     /// let seat = StreamId::new("Seat", "12a")?;
-    /// let reserved = NewEvent::new("SeatReserved", ()).tag("seat:12a");
+    /// let reserved = NewEvent::new("SeatReserved", ()).with_tag("seat:12a");
     /// let append = Append::new()
     ///     .to(&seat, Expected::Any, [reserved])
     ///     .unless(Query::tags(["seat:12a"]), seen);

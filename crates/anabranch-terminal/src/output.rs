@@ -89,8 +89,7 @@ pub fn json(object: &impl Serialize) -> anyhow::Result<()> {
 }
 
 /// A time of the database, as all commands print it.
-pub fn time(micros: i64) -> String {
-    let time = Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
+pub fn time(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 

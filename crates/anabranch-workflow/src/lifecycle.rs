@@ -125,7 +125,7 @@ impl<W: Workflow> Workflows<W> {
                 return Err(LifecycleError::Cancelled { workflow, id });
             }
             let seen = last.as_ref().map_or(Position::START, Event::position);
-            let event = to.event().tag(tag(&stream));
+            let event = to.event().with_tag(tag(&stream));
             let append =
                 Append::new().to(&stream, Expected::Any, [event]).unless(changes.clone(), seen);
             match inner.log.append_all(append).await {

@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     // An old event, as it was written years ago.
     let old = NewEvent::new("TicketSold", serde_json::json!({ "guest": 0, "price": 25 }));
     let first = StreamId::new("Guest", format!("{show}-0"))?;
-    let start = log.append(&first, Expected::NoStream, [old.tag(&show)]).await?.position();
+    let start = log.append(&first, Expected::NoStream, [old.with_tag(&show)]).await?.position();
 
     let guests: Vec<_> =
         (1..=GUESTS).map(|guest| tokio::spawn(buy(log.clone(), show.clone(), guest))).collect();
@@ -79,7 +79,7 @@ async fn buy(log: Log, show: String, guest: usize) -> Result<bool, Box<dyn Error
             .to(
                 &StreamId::new("Guest", format!("{show}-{guest}"))?,
                 Expected::NoStream,
-                [schema().encode(&ticket)?.tag(&show)],
+                [schema().encode(&ticket)?.with_tag(&show)],
             )
             .unless(Query::tags([&show]), seen);
         match log.append_all(append).await {

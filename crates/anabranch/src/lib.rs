@@ -64,7 +64,7 @@
 //! let taken = seen.last().is_some_and(|event| event.event_type() == "SeatReserved");
 //! if !taken {
 //!     let after = seen.last().map_or(Position::START, |event| event.position());
-//!     let reserved = NewEvent::new("SeatReserved", ()).tag("seat:12a").tag("show:7");
+//!     let reserved = NewEvent::new("SeatReserved", ()).with_tag("seat:12a").with_tag("show:7");
 //!     let append = Append::new()
 //!         .to(&StreamId::new("Seat", "12a")?, Expected::Any, [reserved])
 //!         .unless(scope, after);

@@ -28,7 +28,7 @@ impl Failed {
         let failed = self.job.batch().failed(&log, self.limit).await?;
         if self.json {
             for row in &failed {
-                let time = output::time(row.at_us);
+                let time = output::time(row.at);
                 let (key, error, attempts) = (&row.key, &row.error, row.attempts);
                 let line =
                     json!({ "key": key, "error": error, "attempts": attempts, "time": time });
@@ -42,7 +42,7 @@ impl Failed {
         }
         let mut table = Table::new(["KEY", ">ATTEMPTS", "TIME", "ERROR"]);
         for row in failed {
-            table.row([row.key, row.attempts.to_string(), output::time(row.at_us), row.error]);
+            table.row([row.key, row.attempts.to_string(), output::time(row.at), row.error]);
         }
         table.print()?;
         Ok(ExitCode::SUCCESS)

@@ -137,7 +137,7 @@ impl Run {
             .accept_source(self.accept_source);
         if !self.quiet {
             let seen = Arc::clone(&display);
-            batch = batch.observe(move |progress| seen.show(progress));
+            batch = batch.on_progress(move |progress| seen.show(progress));
         }
         if self.assume_unique {
             batch = batch.assume_unique();

@@ -125,5 +125,5 @@ impl List {
 }
 
 pub(super) fn time(time: Option<Timestamp>) -> String {
-    time.map_or_else(|| "-".to_owned(), |time| output::time(time.as_microsecond()))
+    time.map_or_else(|| "-".to_owned(), output::time)
 }

@@ -204,7 +204,7 @@ impl Bench {
         let progress = Arc::new(Mutex::new(Progress::default()));
         let (seen, log) = (Arc::clone(&progress), log.clone());
         let observe = move |now: &Progress| *seen.lock().unwrap() = now.clone();
-        let set = set.observe(observe);
+        let set = set.on_progress(observe);
         let (stop, stopped) = oneshot::channel::<()>();
         let run = async move {
             let told = async { drop(stopped.await) };

@@ -9,7 +9,7 @@ fn stream(id: u8) -> StreamId {
 }
 
 fn event(tag: u8) -> NewEvent {
-    NewEvent::new("E", ()).tag(format!("t:{tag}"))
+    NewEvent::new("E", ()).with_tag(format!("t:{tag}"))
 }
 
 fn positions(decision: &Decision<'_>, from: u64) -> Vec<Position> {
@@ -107,7 +107,7 @@ fn the_same_id_is_one_event_and_another_body_is_an_error() {
     assert_eq!(model.0.len(), 2);
 
     let id = first.parts()[0].events[0].id();
-    let other = NewEvent::new("E", "another body").tag("t:1").with_id(id);
+    let other = NewEvent::new("E", "another body").with_tag("t:1").with_id(id);
     let reuse = Append::new().to(&stream(1), Expected::Any, [other]);
     assert!(model.run(std::slice::from_ref(&reuse))[0].contains("with a different data"));
     let elsewhere = event(1).with_id(id);

@@ -13,7 +13,7 @@ fn recorded(new: &NewEvent) -> Event {
 
 fn full() -> Event {
     let new = NewEvent::new("Placed", ()).with_tenant("T").with_customer("cust-123");
-    recorded(&new.with_correlation("corr-123").tag("seat:1").tag("reservation:res-456"))
+    recorded(&new.with_correlation("corr-123").with_tag("seat:1").with_tag("reservation:res-456"))
 }
 
 fn bare() -> Event {
@@ -44,7 +44,8 @@ fn a_missing_key_names_the_field_and_the_strategy() {
     let (customer, saga) = (Partition::customer(), Partition::saga());
     let none = Partition::custom("by-region", |_| None);
     let reservation = Partition::dcb("reservation");
-    let tenant_only = recorded(&NewEvent::new("Placed", ()).with_tenant("T").tag("reservation:"));
+    let tenant_only =
+        recorded(&NewEvent::new("Placed", ()).with_tenant("T").with_tag("reservation:"));
     for (partition, event, expected) in [
         (customer, bare(), "has no customer, which the customer strategy needs"),
         (saga, bare(), "has no correlation, which the saga strategy needs"),

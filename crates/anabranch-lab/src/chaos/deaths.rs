@@ -45,12 +45,12 @@ impl Deaths {
                 let place = places.get(name).copied().unwrap_or(name);
                 let process = place.rsplit(':').next().and_then(|process| process.parse().ok());
                 let done = process.and_then(|process: u32| harm.get_mut(&process));
-                let explains = |at_us: &i64| *at_us <= generation.at_us;
+                let explains = |at_us: &i64| *at_us <= generation.at.as_microsecond();
                 let cause = done.and_then(|done| {
                     let place = done.iter().position(explains)?;
                     Some(done.remove(place))
                 });
-                let is_unharmed = cause.is_none() && generation.at_us < restart;
+                let is_unharmed = cause.is_none() && generation.at.as_microsecond() < restart;
                 deaths.unharmed += u64::from(is_unharmed);
             }
         }
@@ -74,6 +74,7 @@ impl fmt::Display for Deaths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anabranch::Timestamp;
     use std::collections::BTreeMap;
 
     fn generation(at_us: i64, reason: &str) -> Generation {
@@ -81,7 +82,7 @@ mod tests {
         Generation {
             replica_set,
             generation: 1,
-            at_us,
+            at: Timestamp::from_microsecond(at_us).unwrap(),
             reason,
             members: Vec::new(),
             apart: BTreeMap::new(),

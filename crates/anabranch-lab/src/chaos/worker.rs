@@ -119,7 +119,7 @@ impl ChaosWorker {
             work: self.work,
         };
         let says = Once::new();
-        let set = set.projection(keeper).observe(move |_| {
+        let set = set.projection(keeper).on_progress(move |_| {
             says.call_once(|| drop(output::line(RUNNING)));
         });
         set.run_until(&log, shutdown_signal()).await?;

@@ -2,9 +2,10 @@
 
 use super::Tables;
 use anabranch_core::generation::Assignments;
-use anabranch_core::{SlotSet, StoreError};
+use anabranch_core::{SlotSet, StoreError, time};
 use anabranch_store::database::Statement;
 use anabranch_store::{Row, params};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// One assignment, past or present.
@@ -14,8 +15,8 @@ pub struct Generation {
     pub replica_set: String,
     /// Its number.
     pub generation: i64,
-    /// When it was made, in microseconds since 1970, by the database's clock.
-    pub at_us: i64,
+    /// When it was made, by the database's clock.
+    pub at: Timestamp,
     /// Why it was made.
     pub reason: String,
     /// Who should own what of the consumers that every member runs.
@@ -54,8 +55,9 @@ impl Tables {
                 (self.column(&row, "replica_set")?, self.column(&row, "generation")?);
             let members = self.members(&replica_set, generation).await?;
             let apart = self.members_apart(&replica_set, generation, &members).await?;
-            let (at_us, reason) = (self.column(&row, "at_us")?, self.column(&row, "reason")?);
-            found.push(Generation { replica_set, generation, at_us, reason, members, apart });
+            let at = time::from_micros(self.column(&row, "at_us")?);
+            let reason = self.column(&row, "reason")?;
+            found.push(Generation { replica_set, generation, at, reason, members, apart });
         }
         Ok(found)
     }

@@ -8,7 +8,7 @@ use crate::identity::Stored;
 use crate::report::Report;
 use crate::status::WorkerStatus;
 use anabranch_core::generation::Rollout;
-use anabranch_core::{SlotSet, StoreError};
+use anabranch_core::{SlotSet, StoreError, time};
 use anabranch_store::database::{End, Statement, Topic};
 use anabranch_store::{Row, params};
 use std::time::{Duration, Instant};
@@ -255,7 +255,7 @@ impl Tables {
                 pid: self.column(row, "pid")?,
                 runs: self.column(row, "runs")?,
                 lanes: self.column(row, "lanes")?,
-                started_us: self.column(row, "started_us")?,
+                started_at: time::from_micros(self.column(row, "started_us")?),
                 is_alive: self.column(row, "is_alive")?,
                 consumers,
                 report,

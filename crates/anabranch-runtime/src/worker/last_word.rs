@@ -72,7 +72,7 @@ impl Keeper {
         if !running.has_rows() {
             let cursors = self.tables.cursors(name).await?;
             let ours = cursors.iter().filter(|cursor| !cursor.slots.is_disjoint(slots));
-            if let Some(lowest) = ours.map(|cursor| cursor.position.get()).min() {
+            if let Some(lowest) = ours.map(|cursor| cursor.position).min() {
                 now.position = lowest;
             }
         }

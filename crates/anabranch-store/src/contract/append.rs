@@ -72,7 +72,7 @@ pub async fn the_order_of_a_large_append_is_kept(harness: &Harness) {
     let log = harness.log().await;
     let mut append = Append::new();
     for number in 0..3000 {
-        let event = numbered(number).tag(format!("n:{}", number % 7)).tag("all");
+        let event = numbered(number).with_tag(format!("n:{}", number % 7)).with_tag("all");
         append = append.to(&order(number % 11), Expected::Any, [event]);
     }
     let appended = log.append_all(append).await.unwrap();
@@ -143,7 +143,7 @@ pub async fn the_same_id_is_one_event(harness: &Harness) {
         let first = NewEvent::new("E", serde_json::json!({ "a": 1, "b": [2] }))
             .with_id(id)
             .with_metadata(serde_json::json!({ "by": "test" }))
-            .tag("x")
+            .with_tag("x")
             .with_customer("c");
         let second = numbered(2).with_id(uuid::Uuid::from_u128(8));
         Append::new().to(&order(1), Expected::NoStream, [first, second])
@@ -162,7 +162,7 @@ pub async fn the_same_id_is_one_event(harness: &Harness) {
     let spelled = NewEvent::from_json("E", r#"{ "b": [ 2 ], "a": 1 }"#)
         .with_id(uuid::Uuid::from_u128(7))
         .with_metadata(serde_json::json!({ "by": "test" }))
-        .tag("x")
+        .with_tag("x")
         .with_customer("c");
     let again = log.append(&order(1), Expected::NoStream, [spelled]).await.unwrap();
     assert_eq!(again.events()[0], answers[0].events()[0]);
@@ -173,11 +173,11 @@ pub async fn the_same_id_is_one_event(harness: &Harness) {
     assert_eq!(log.append(&order(2), Expected::Any, [fresh]).await.unwrap(), first);
 
     // So it is under an expectation or a condition that by now fails through that very event.
-    let fresh = numbered(6).tag("once");
+    let fresh = numbered(6).with_tag("once");
     let expecting = Append::new().to(&order(3), Expected::NoStream, [fresh]);
     let first = log.append_all(expecting.clone()).await.unwrap();
     assert_eq!(other.append_all(expecting.clone()).await.unwrap(), first);
-    let conditional = Append::new().to(&order(4), Expected::Any, [numbered(7).tag("twice")]);
+    let conditional = Append::new().to(&order(4), Expected::Any, [numbered(7).with_tag("twice")]);
     let conditional = conditional.unless(Query::tags(["twice"]), Position::START);
     let first = log.append_all(conditional.clone()).await.unwrap();
     assert_eq!(other.append_all(conditional.clone()).await.unwrap(), first);
@@ -206,7 +206,7 @@ pub async fn an_id_with_another_body_is_refused(harness: &Harness) {
         (order(1), event().with_causation("x"), "causation"),
         (order(1), event().with_tenant("x"), "tenant"),
         (order(1), event().with_customer("x"), "customer"),
-        (order(1), event().tag("x"), "set of tags"),
+        (order(1), event().with_tag("x"), "set of tags"),
     ] {
         let error = log.append(&stream, Expected::Any, [numbered(0), event]).await.unwrap_err();
         let expected = format!(

@@ -10,8 +10,8 @@ pub async fn queries_select_by_type_and_tag(harness: &Harness) {
     let log = harness.log().await;
     for number in 0..120u64 {
         let event = NewEvent::new(["A", "B", "C"][number as usize % 3], number)
-            .tag(format!("two:{}", number % 2))
-            .tag(format!("five:{}", number % 5));
+            .with_tag(format!("two:{}", number % 2))
+            .with_tag(format!("five:{}", number % 5));
         log.append(&order(number % 7), Expected::Any, [event]).await.unwrap();
     }
     type Wanted = fn(u64) -> bool;
@@ -47,7 +47,7 @@ pub async fn queries_select_by_type_and_tag(harness: &Harness) {
 /// Matches up to the position were seen by the caller; only later ones fail the append.
 pub async fn a_condition_fails_for_newer_matches_only(harness: &Harness) {
     let log = harness.log().await;
-    let tagged = |tag: &str| numbered(1).tag(tag);
+    let tagged = |tag: &str| numbered(1).with_tag(tag);
     let seen = log.append(&order(1), Expected::Any, [tagged("seat:1")]).await.unwrap().position();
     let unless = |after| {
         let append = Append::new().to(&order(2), Expected::Any, [tagged("other")]);
@@ -85,7 +85,8 @@ pub async fn the_last_seat_is_sold_once(harness: &Harness) {
     for round in 0..200 {
         let seat = format!("seat:{round}");
         let won = race(&doors, 32, |task| {
-            let event = NewEvent::new("SeatReserved", task).tag(seat.clone()).tag("show:1");
+            let event =
+                NewEvent::new("SeatReserved", task).with_tag(seat.clone()).with_tag("show:1");
             Append::new()
                 .to(&order(format!("{round}-{task}")), Expected::Any, [event])
                 .unless(Query::types(["SeatReserved"]).tagged([seat.clone()]), Position::START)
@@ -113,7 +114,7 @@ pub async fn a_condition_on_types_or_everything_is_race_free(harness: &Harness) 
         assert_eq!(won, 1, "by type, round {round}");
         let head = log.head().await.unwrap();
         let won = race(&doors, 16, |task| {
-            let event = NewEvent::new(format!("Any{task}"), task).tag(format!("any:{task}"));
+            let event = NewEvent::new(format!("Any{task}"), task).with_tag(format!("any:{task}"));
             Append::new()
                 .to(&order(format!("a{round}-{task}")), Expected::Any, [event])
                 .unless(Query::all(), head)
@@ -138,7 +139,7 @@ pub async fn decisions_from_reads_never_overdraw(harness: &Harness) {
             }
             let after = seen.last().map_or(Position::START, |event| event.position());
             let tag = if step % 2 == 0 { "budget:1" } else { "account:1" };
-            let event = NewEvent::new("Spent", task).tag(tag);
+            let event = NewEvent::new("Spent", task).with_tag(tag);
             let append = Append::new()
                 .to(&order(format!("{task}-{step}")), Expected::Any, [event])
                 .unless(scope(), after);
@@ -151,7 +152,7 @@ pub async fn decisions_from_reads_never_overdraw(harness: &Harness) {
     let noise = |log: Log, task: usize| async move {
         for step in 0..40 {
             let stream = order(format!("noise-{task}-{step}"));
-            log.append(&stream, Expected::Any, [numbered(step).tag("noise")]).await.unwrap();
+            log.append(&stream, Expected::Any, [numbered(step).with_tag("noise")]).await.unwrap();
         }
     };
     let tasks = (0..16).map(|task| {

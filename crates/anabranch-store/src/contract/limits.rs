@@ -12,9 +12,12 @@ pub async fn bad_input_is_refused_by_name_and_nothing_is_written(harness: &Harne
         (NewEvent::new("", ()), "type of event 2: is empty"),
         (NewEvent::new(long.clone(), ()), "type of event 2: is 256 bytes long, the limit is 255"),
         (NewEvent::new("a\0b", ()), "holds the control character '\\0' at byte 1"),
-        (NewEvent::new("E", ()).tag(""), "tag `` of event 2 (`E`): is empty"),
-        (NewEvent::new("E", ()).tag("a\nb"), "tag `a\\nb` of event 2 (`E`): holds the control"),
-        (NewEvent::new("E", ()).tag(long.clone()), "is 256 bytes long"),
+        (NewEvent::new("E", ()).with_tag(""), "tag `` of event 2 (`E`): is empty"),
+        (
+            NewEvent::new("E", ()).with_tag("a\nb"),
+            "tag `a\\nb` of event 2 (`E`): holds the control",
+        ),
+        (NewEvent::new("E", ()).with_tag(long.clone()), "is 256 bytes long"),
         (
             NewEvent::new("E", ()).with_tags((0..65).map(|n| n.to_string())),
             "has 65, the limit is 64",

@@ -51,8 +51,8 @@ pub async fn logs_in_one_database_are_apart(harness: &Harness) {
     let one = harness.open(named("one")).await.unwrap();
     let two = harness.open(named("two")).await.unwrap();
     let mut events = two.subscribe(Query::all(), Position::START);
-    one.append(&order(1), Expected::NoStream, [numbered(1).tag("x")]).await.unwrap();
-    two.append(&order(1), Expected::NoStream, [numbered(2).tag("x")]).await.unwrap();
+    one.append(&order(1), Expected::NoStream, [numbered(1).with_tag("x")]).await.unwrap();
+    two.append(&order(1), Expected::NoStream, [numbered(2).with_tag("x")]).await.unwrap();
     for (log, number) in [(&one, 1), (&two, 2)] {
         assert_eq!(numbers(&log.read_stream(&order(1)).collect().await.unwrap()), [number]);
         assert_eq!(numbers(&log.read(Query::tags(["x"])).collect().await.unwrap()), [number]);

@@ -51,7 +51,7 @@ pub async fn a_long_read_is_complete_and_in_order(harness: &Harness) {
     const EVENTS: u64 = 2 * Page::MAX_EVENTS as u64 + 1000;
     let log = harness.log().await;
     for from in (0..EVENTS).step_by(1000) {
-        let events = (from..EVENTS.min(from + 1000)).map(|number| numbered(number).tag("t"));
+        let events = (from..EVENTS.min(from + 1000)).map(|number| numbered(number).with_tag("t"));
         log.append(&order(1), Expected::Any, events).await.unwrap();
     }
     let up: Vec<u64> = (0..EVENTS).collect();
@@ -98,7 +98,7 @@ pub async fn large_events_come_in_small_pages(harness: &Harness) {
 pub async fn one_event_is_found_by_its_id(harness: &Harness) {
     let log = harness.log().await;
     for stream in 1..=3 {
-        let events = (1..=5).map(|number| numbered(10 * stream + number).tag("t"));
+        let events = (1..=5).map(|number| numbered(10 * stream + number).with_tag("t"));
         log.append(&order(stream), Expected::Any, events).await.unwrap();
     }
     let refused = numbered(9);
@@ -153,7 +153,7 @@ pub async fn a_filtered_read_is_bounded_and_says_how_far_it_looked(harness: &Har
     for number in 0..40u64 {
         let category = if number % 4 == 0 { "Other" } else { "Order" };
         let stream = anabranch_core::StreamId::new(category, number.to_string()).unwrap();
-        let event = numbered(number).tag(if number % 2 == 0 { "even" } else { "odd" });
+        let event = numbered(number).with_tag(if number % 2 == 0 { "even" } else { "odd" });
         let event = if number % 5 == 0 { event } else { event.with_customer(number.to_string()) };
         log.append(&stream, Expected::Any, [event]).await.unwrap();
     }

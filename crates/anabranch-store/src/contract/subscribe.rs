@@ -39,7 +39,7 @@ pub async fn a_filtered_subscription_sees_only_its_events(harness: &Harness) {
     let mut events = log.subscribe(Query::types(["Wanted"]).tagged(["x"]), Position::START);
     for number in 0..200u64 {
         let name = if number % 50 == 7 { "Wanted" } else { "Other" };
-        let event = NewEvent::new(name, number).tag("x");
+        let event = NewEvent::new(name, number).with_tag("x");
         log.append(&order(number), Expected::Any, [event]).await.unwrap();
     }
     assert_eq!(numbers(&take(&mut events, 4).await), [7, 57, 107, 157]);

@@ -10,7 +10,7 @@ fn stream(id: &str) -> StreamId {
 }
 
 fn append(id: &str, expected: Expected, name: &str) -> Append {
-    Append::new().to(&stream(id), expected, [NewEvent::new(name, ()).tag("t")])
+    Append::new().to(&stream(id), expected, [NewEvent::new(name, ()).with_tag("t")])
 }
 
 async fn table(log: &Log) -> String {
@@ -57,7 +57,7 @@ pub async fn appends_are_stored_with_their_transaction(harness: &Harness) {
 pub async fn an_append_that_is_refused_takes_its_transaction_with_it(harness: &Harness) {
     let log = harness.log().await;
     let table = table(&log).await;
-    log.append(&stream("1"), Expected::Any, [NewEvent::new("A", ()).tag("t")]).await.unwrap();
+    log.append(&stream("1"), Expected::Any, [NewEvent::new("A", ()).with_tag("t")]).await.unwrap();
     let head = log.head().await.unwrap();
     let database = log.store().database();
     let broken = append("2", Expected::Any, "C").unless(Query::tags(["t"]), Position::START);

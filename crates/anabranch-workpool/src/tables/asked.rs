@@ -10,7 +10,6 @@ use anabranch_core::{StoreError, TaskState, TaskStates, UnknownTaskState};
 use anabranch_store::database::Statement;
 use anabranch_store::value::ColumnError;
 use anabranch_store::{Row, params};
-use jiff::Timestamp;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -179,7 +178,7 @@ impl Tables {
     }
 
     fn status_of(&self, row: &Row, state: TaskState) -> Result<TaskStatus, ColumnError> {
-        let time = |micros: i64| Timestamp::from_microsecond(micros).unwrap_or_default();
+        let time = |micros: i64| anabranch_core::time::from_micros(micros);
         let due: i64 = row.get("due_us")?;
         let result: Option<String> = row.get("result")?;
         let finished: Option<i64> = row.get("finished_us")?;

@@ -126,7 +126,7 @@ async fn a_crash_between_attempts_loses_no_row_and_doubles_none(db: Db) {
     let watched = Arc::clone(&seen);
     let retry = quick().attempts(u32::MAX);
     let batch = records.batch().workers(1).lease(Duration::from_millis(500)).retry(retry);
-    let observed = batch.clone().observe(move |progress| {
+    let observed = batch.clone().on_progress(move |progress| {
         watched.fetch_max(progress.waiting as u32, Ordering::SeqCst);
     });
     let (log_of, handler) = (db.log().await, records.clone());

@@ -27,7 +27,7 @@ async fn every_row_is_handled_once_and_a_second_run_finds_nothing(db: Db) {
     let records = Records::new(&db, &log, (-20..1_000).map(|id| id * 3)).await;
     let seen: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
     let watched = Arc::clone(&seen);
-    let batch = records.batch().batch_size(64).observe(move |progress| {
+    let batch = records.batch().batch_size(64).on_progress(move |progress| {
         watched.lock().unwrap().push((progress.done, progress.rows));
     });
     let summary = batch.run(&log, records.clone()).await.unwrap();

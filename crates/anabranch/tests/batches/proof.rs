@@ -101,7 +101,7 @@ async fn rows_that_vanish_once_they_are_handled_are_all_counted(db: Db) {
     let seen: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
     let watched = Arc::clone(&seen);
     let batch = Batch::new("copy", Source::query(select, "id")).log_table(&records.log_table);
-    let batch = batch.assume_unique().batch_size(10).observe(move |progress| {
+    let batch = batch.assume_unique().batch_size(10).on_progress(move |progress| {
         watched.lock().unwrap().push((progress.done, progress.rows));
     });
     batch.run(&log, Remove(records.clone())).await.unwrap();

@@ -56,7 +56,7 @@ fn failing(db: &Db) -> Recorder {
 fn last_word(set: ReplicaSet) -> (ReplicaSet, Arc<Mutex<Progress>>) {
     let heard = Arc::new(Mutex::new(Progress::default()));
     let hears = Arc::clone(&heard);
-    (set.observe(move |now: &Progress| *hears.lock().unwrap() = now.clone()), heard)
+    (set.on_progress(move |now: &Progress| *hears.lock().unwrap() = now.clone()), heard)
 }
 
 /// Few keys, so that it is not the handler that counts as broken.
@@ -94,7 +94,10 @@ async fn a_key_that_fails_is_no_success_and_the_last_word_is_true(db: Db) {
     let error = set.catch_up(&log).await.unwrap_err().to_string();
     assert!(error.contains("3 events of 1 key") && error.contains("three is broken"), "{error}");
     let heard = heard.lock().unwrap().consumers[0].clone();
-    assert_eq!((heard.position, heard.head, heard.handled, heard.parked), (20, 20, 17, 1));
+    assert_eq!(
+        (heard.position.get(), heard.head.get(), heard.handled, heard.parked),
+        (20, 20, 17, 1)
+    );
     let status = status(&log, "orders").await;
     assert_eq!((status.position.get(), status.lag), (20, 3), "what is parked is not handled");
     assert_eq!((status.parked_keys, status.parked_events), (1, 3));
@@ -107,12 +110,15 @@ async fn the_last_word_of_a_success_is_true(db: Db) {
     let last = set.catch_up(&log).await.unwrap();
     for said in [&last, &*heard.lock().unwrap()] {
         let said = &said.consumers[0];
-        assert_eq!((said.position, said.head, said.handled, said.parked), (20, 20, 20, 0));
+        assert_eq!(
+            (said.position.get(), said.head.get(), said.handled, said.parked),
+            (20, 20, 20, 0)
+        );
     }
     // Without an observer, too; and when there was nothing to do.
     let set = ReplicaSet::new("s").projection(db.recorder("orders"));
     let last = set.catch_up(&log).await.unwrap().consumers.remove(0);
-    assert_eq!((last.position, last.head, last.handled), (20, 20, 0));
+    assert_eq!((last.position.get(), last.head.get(), last.handled), (20, 20, 0));
 }
 
 async fn it_waits_for_the_next_attempt(db: Db) {
@@ -147,7 +153,7 @@ async fn a_key_that_waits_for_its_next_attempt_is_not_parked(db: Db) {
     });
     until("a key that waits", async || {
         let said = heard.lock().unwrap().consumers.first()?.clone();
-        (said.position == 20 && said.retrying == 1 && said.parked == 0).then_some(())
+        (said.position.get() == 20 && said.retrying == 1 && said.parked == 0).then_some(())
     })
     .await;
     until("all others", async || {
@@ -180,7 +186,7 @@ async fn a_key_that_waits_for_its_next_attempt_is_not_parked(db: Db) {
     let last = heard.lock().unwrap().clone();
     assert!(last.has_ended);
     let last = &last.consumers[0];
-    assert_eq!((last.position, last.parked, last.retrying), (20, 0, 1));
+    assert_eq!((last.position.get(), last.parked, last.retrying), (20, 0, 1));
 
     // Somebody asks for it: a worker has to do it, whatever its time was.
     let settings = Settings::default().retry(Retry::never());
@@ -230,9 +236,9 @@ async fn told_to_stop_it_is_no_success_and_goes_on_the_next_time(db: Db) {
     let words = error.to_string();
     assert!(words.contains("was told to stop") && words.contains("start it again"), "{words}");
     let last = heard.lock().unwrap().consumers[0].clone();
-    assert_eq!((last.position, last.head, last.handled), (handled, 13, handled));
+    assert_eq!((last.position.get(), last.head.get(), last.handled), (handled, 13, handled));
     let rest = set().catch_up(&log).await.unwrap().consumers.remove(0);
-    assert_eq!((rest.position, rest.handled), (13, 13 - handled));
+    assert_eq!((rest.position.get(), rest.handled), (13, 13 - handled));
     // Told to stop when there is nothing left to do: nothing is wrong with that.
     set().catch_up_until(&log, std::future::ready(())).await.unwrap();
 }
@@ -286,7 +292,7 @@ async fn what_fails_behind_the_target_does_not_count(db: Db) {
     };
     let (ended, ()) = tokio::join!(set.catch_up(&log), later);
     let last = ended.unwrap().consumers.remove(0);
-    assert_eq!((last.handled, last.head), (1, 2));
+    assert_eq!((last.handled, last.head.get()), (1, 2));
 }
 
 /// A worker that is told to stop, and has a share only.
@@ -307,7 +313,7 @@ async fn a_worker_that_leaves_says_how_far_it_got(db: Db) {
         let last = worker.stop().await;
         assert!(last.has_ended);
         let last = &last.consumers[0];
-        assert_eq!((last.position, last.head), (40, 40));
+        assert_eq!((last.position.get(), last.head.get()), (40, 40));
         parked = parked.max(last.parked);
     }
     assert_eq!(parked, 1);

@@ -171,7 +171,7 @@ async fn a_consumer_that_is_refused_stops_alone(db: Db) {
     let good = db.recorder("good");
     let said: Arc<std::sync::Mutex<Option<String>>> = Arc::default();
     let heard = Arc::clone(&said);
-    let both = set().projection(changed).projection(good.clone()).observe(move |progress| {
+    let both = set().projection(changed).projection(good.clone()).on_progress(move |progress| {
         let trouble = progress.consumers.iter().find_map(|consumer| consumer.trouble.clone());
         *heard.lock().unwrap() = trouble;
     });
@@ -315,7 +315,7 @@ async fn a_pause_by_somebody_wins_over_a_try(db: Db) {
     // How often the worker has said that it is paused.
     let looks = Arc::new(AtomicU64::new(0));
     let looked = Arc::clone(&looks);
-    let watched = set().projection(bad.clone()).observe(move |progress| {
+    let watched = set().projection(bad.clone()).on_progress(move |progress| {
         looked.fetch_add(progress.consumers[0].paused.into(), Ordering::SeqCst);
     });
     let running = start(&log, watched);
@@ -348,7 +348,7 @@ async fn a_consumer_that_was_forgotten_does_not_come_back(db: Db) {
     let looks = Arc::new(AtomicU64::new(0));
     let looked = Arc::clone(&looks);
     let both = set().projection(may_begin_anew).projection(good.clone());
-    let both = both.observe(move |progress| {
+    let both = both.on_progress(move |progress| {
         looked.fetch_add(progress.consumers[0].trouble.is_some().into(), Ordering::SeqCst);
     });
     let running = start(&log, both);

@@ -67,7 +67,7 @@ async fn a_pause_ends_the_wait_for_an_event_that_stops(db: Db) {
         _ => Ok(()),
     });
     let set = ReplicaSet::new("s").tuning(quick()).subscriber(strict);
-    let set = set.observe(move |progress| {
+    let set = set.on_progress(move |progress| {
         known.store(progress.consumers[0].paused, Ordering::SeqCst);
     });
     let running = start(&log, set);
@@ -103,7 +103,7 @@ async fn a_try_that_fails_for_good_parks_one_key(db: Db) {
     until_tried(&log, "bad", before.probes + 6).await;
     let now = status(&log, "bad").await;
     let (parked, outage) = (now.parked_keys as u64, now.outage.unwrap());
-    assert_eq!(outage.since_us, before.since_us, "it goes on");
+    assert_eq!(outage.since, before.since, "it goes on");
     let tries = outage.probes - before.probes;
     assert!(parked > 0 && parked <= tries + 1, "{parked} keys after {tries} tries");
     on.store(true, Ordering::SeqCst);
@@ -136,7 +136,7 @@ async fn a_worker_that_fails_fast_ends_nobodys_outage(db: Db) {
         assert!(error.contains("it has stopped by itself: 502"), "{error}");
     }
     let outage = status(&log, "bad").await.outage.unwrap();
-    assert_eq!(outage.since_us, before.since_us, "it goes on");
+    assert_eq!(outage.since, before.since, "it goes on");
     patient.stop().await;
     // Nobody else would try it.
     on.store(true, Ordering::SeqCst);

@@ -411,7 +411,7 @@ async fn a_disk_that_is_full_during_a_switch_ends_nobody(db: Db) {
     let set = ReplicaSet::new("s").rebuild(new).projection(good.clone());
     let running = start(
         &log,
-        set.observe(move |progress| {
+        set.on_progress(move |progress| {
             let is_moving = progress.consumers.iter().any(|one| one.trouble.is_some());
             moves.fetch_add(is_moving.into(), Ordering::SeqCst);
         }),

@@ -141,7 +141,7 @@ async fn hoard(directory: &Path) -> (Log, Running, Away) {
     let set = ReplicaSet::new("s").projection(Hoarder { table: "hoard".to_owned() });
     let worker = start(
         &log,
-        set.observe(move |progress| {
+        set.on_progress(move |progress| {
             *seen.lock().unwrap() = progress.consumers[0].away.clone();
         }),
     );

@@ -24,7 +24,7 @@ async fn append_keyed(log: &Log, rounds: u64) {
                 .with_customer(format!("cust-{key}"))
                 .with_correlation(format!("corr-{key}"))
                 .with_tenant(format!("tenant-{}", key % 2))
-                .tag(format!("reservation:res-{key}"));
+                .with_tag(format!("reservation:res-{key}"));
             let stream = StreamId::new("Order", format!("{key}-{}", number % 3)).unwrap();
             log.append(&stream, Expected::Any, [event]).await.unwrap();
         }
@@ -108,7 +108,7 @@ async fn only_the_scope_is_handled(db: Db) {
     for number in 1..=40u64 {
         let event = NewEvent::new(if number % 2 == 0 { "Even" } else { "Odd" }, number.div_ceil(4))
             .with_tenant(if number % 4 < 2 { "a" } else { "b" })
-            .tag(if number % 4 == 3 { "three" } else { "other" });
+            .with_tag(if number % 4 == 3 { "three" } else { "other" });
         let category = if number % 8 < 4 { "Order" } else { "Other" };
         log.append(&StreamId::new(category, "1").unwrap(), Expected::Any, [event]).await.unwrap();
     }

@@ -134,7 +134,7 @@ async fn a_standby_waits_for_what_its_partition_has_to_do(db: Db) {
     .await;
     let looks = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&looks);
-    let standby = set().observe(move |_| {
+    let standby = set().on_progress(move |_| {
         seen.fetch_add(1, Ordering::SeqCst);
     });
     let standby = tokio::spawn(async move { standby.catch_up(&other).await });

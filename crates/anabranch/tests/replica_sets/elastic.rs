@@ -168,7 +168,7 @@ async fn history_says_when_why_and_who(db: Db) {
         .map(|each| each.members.iter().map(|member| member.slots).collect())
         .collect();
     assert_eq!(slots, [vec![], vec![5040], vec![2520, 2520], vec![5040]]);
-    assert!(history.windows(2).all(|pair| pair[0].at_us > pair[1].at_us));
+    assert!(history.windows(2).all(|pair| pair[0].at > pair[1].at));
 }
 
 /// A slot that a lane has let go comes back to it later, at another place: what it knew of it before

@@ -260,7 +260,7 @@ async fn a_try_that_hangs_does_not_end_the_outage(db: Db) {
     let (since, before) = (Instant::now(), status(&log, "moody").await.outage.unwrap());
     until("seven leases to pass", async || {
         let outage = status(&log, "moody").await.outage.expect("an outage");
-        assert_eq!((outage.since_us, outage.probes), (before.since_us, before.probes));
+        assert_eq!((outage.since, outage.probes), (before.since, before.probes));
         (since.elapsed() > lease * 7).then_some(())
     })
     .await;

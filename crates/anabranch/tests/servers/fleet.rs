@@ -50,7 +50,7 @@ impl Fleet {
         let start = async |name: &str, url: &str| {
             let set = ReplicaSet::new("s").projection(recorder.clone().worker(name)).lanes(2);
             let reasons = reasons.clone();
-            let set = set.observe(move |progress| {
+            let set = set.on_progress(move |progress| {
                 let why = progress.consumers.iter().filter_map(|consumer| consumer.away.clone());
                 why.for_each(|why| reasons.add(why));
             });

@@ -32,7 +32,7 @@ impl Projection for Copier {
         let copies = if event.stream_id() == "7" { self.of_seven } else { 1 };
         for copy in 0..copies {
             let id = format!("{}-{copy}", event.stream_id());
-            let copied = NewEvent::new("Copied", copy).tag(format!("copy:{id}"));
+            let copied = NewEvent::new("Copied", copy).with_tag(format!("copy:{id}"));
             let stream = StreamId::new("Copy", id)?;
             tx.append(&stream, Expected::Any, [copied.caused_by(event)])?;
         }
