@@ -112,6 +112,7 @@
 //!
 //! ```
 //! use anabranch::prelude::*;
+//! use anabranch::workflow::{Workflow, Workflows};
 //! use serde::{Deserialize, Serialize};
 //!
 //! struct Seats;
@@ -163,8 +164,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! No SQL at all: [`View`]. Effects elsewhere: [`Subscriber`], and [`OutsidePool`] for tasks. How they stand:
-//! [`Consumers`].
+//! No SQL at all: [`View`]. Effects elsewhere: [`Subscriber`], and
+//! [`OutsidePool`](workpool::OutsidePool) for tasks. How they stand: [`Consumers`](operate::Consumers).
 //!
 //! Typed events with upcasters: [`EventSchema`]. Appending inside a transaction of your own:
 //! [`sqlite::Sqlite::append_in`] and [`postgres::Postgres::append_in`], reached by
