@@ -5,7 +5,8 @@ mod start;
 
 use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
-use anabranch::{FixedPartition, HandlerError, Progress};
+use anabranch::running::Progress;
+use anabranch::{FixedPartition, HandlerError};
 use serde::{Deserialize, Serialize};
 pub use start::{Outcome, report};
 use std::sync::atomic::{AtomicU64, Ordering};

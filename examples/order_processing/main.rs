@@ -19,13 +19,14 @@ mod proof;
 mod shop;
 mod story;
 
+use anabranch::FixedPartition;
 use anabranch::partitioning::SLOTS;
 use anabranch::prelude::*;
+use anabranch::running::Progress;
 use anabranch::workflow::Workflow;
 use anabranch::workflow::Workflows;
 use anabranch::workpool::TaskState;
 use anabranch::workpool::Tasks;
-use anabranch::{FixedPartition, Progress};
 use customers::Customers;
 use measured::crew::{ATTACHED, Crew, told_to_leave};
 use measured::ledger::now_us;

@@ -57,7 +57,7 @@ async fn work(log: &Log, attached: bool) -> Outcome<()> {
         return Ok(());
     }
     let said = Mutex::new(0);
-    let say = move |progress: &anabranch::Progress| {
+    let say = move |progress: &anabranch::running::Progress| {
         let (Some(now), Ok(mut said)) = (progress.consumers.first(), said.lock()) else { return };
         if *said != now.slots {
             *said = now.slots;

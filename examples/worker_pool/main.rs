@@ -8,7 +8,8 @@
 #[path = "../orders.rs"]
 mod orders;
 
-use anabranch::{FixedPartition, ReplicaSet, progress_bar};
+use anabranch::running::progress_bar;
+use anabranch::{FixedPartition, ReplicaSet};
 use orders::{Arguments, OrderTotals, Outcome, Seen};
 use std::process::ExitCode;
 use std::sync::Arc;

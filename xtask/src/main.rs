@@ -15,6 +15,7 @@
 
 mod chaos;
 mod deps;
+mod face;
 mod features;
 mod ladder;
 mod postgres;

@@ -91,6 +91,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             problems.push(format!("crates/{entry} has no layer; give it one in xtask/src/tidy.rs"));
         }
     }
+    if let Err(error) = crate::face::check(root) {
+        problems.push(error.to_string());
+    }
     if !problems.is_empty() {
         bail!("{} house rules are broken:\n  {}", problems.len(), problems.join("\n  "));
     }

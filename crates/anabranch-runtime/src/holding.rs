@@ -12,7 +12,7 @@ use crate::tables::Tables;
 use crate::too_busy::TooBusy;
 use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::{Move, Parts};
-use anabranch_core::{Again, Slot, SlotSet, StoreError};
+use anabranch_core::{Again, Position, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Reason, Statement, Topic, Who};
 use anabranch_store::{Backoff, Database, Log};
 use futures_util::FutureExt;
@@ -223,7 +223,7 @@ impl Holding {
         self.is_failing(error);
         let (consumer, error) = (self.setup.consumer.name.clone(), error.to_owned());
         let event = format!("a row of slot {}", slot.get());
-        let error = RunError::Stopped { consumer, position: 0, event, error, remedy };
+        let error = RunError::Stopped { consumer, position: Position::START, event, error, remedy };
         let halt = Halt::new(error, slot, again);
         let report = match std::mem::take(&mut self.trying) {
             true => Report::Probed(Probed::Failed(halt)),

@@ -50,7 +50,7 @@ pub enum RunError {
         /// Which consumer.
         consumer: String,
         /// Where it stopped: this event is not handled.
-        position: u64,
+        position: Position,
         /// The event.
         event: String,
         /// What its handler said.
@@ -96,7 +96,9 @@ impl RunError {
     pub(crate) fn reason(&self) -> String {
         match self {
             // Rows have no position.
-            Self::Stopped { position: 0, event, error, .. } => format!("{error} ({event})"),
+            Self::Stopped { position: Position::START, event, error, .. } => {
+                format!("{error} ({event})")
+            }
             Self::Stopped { position, event, error, .. } => {
                 format!("{error} ({event}, position {position})")
             }

@@ -9,7 +9,7 @@
 //! A program that handles events needs none of it.
 
 pub use anabranch_core::decide;
-pub use anabranch_core::{InputProblem, Json, Limits, Recorded};
+pub use anabranch_core::{InputProblem, Json, Limits};
 pub use anabranch_runtime::{
     Commit, Holding, Mark, Permit, Permits, RawTx, RowConsumer, holding, host, rows,
 };

@@ -200,24 +200,23 @@
 mod url;
 
 pub mod backend;
+pub mod log;
 pub mod operate;
 pub mod partitioning;
 pub mod prelude;
+pub mod running;
 
 pub use anabranch_core::cron;
 pub use anabranch_core::{
-    Again, Append, AppendError, Appended, Condition, DecodeError, Event, EventSchema, Expected,
-    Failure, FixedPartition, HashRule, InputError, MissingKey, NewEvent, Partition, Position,
-    Query, QueryItem, Retry, Rollout, StoreError, StreamId,
+    Append, AppendError, Appended, Event, EventSchema, Expected, Failure, FixedPartition, HashRule,
+    InputError, MissingKey, NewEvent, Partition, Position, Query, Retry, StoreError, StreamId,
 };
 pub use anabranch_runtime::{
-    ConsumerProgress, Delivery, Guarantee, HandlerError, HandlerResult, Incomplete, Progress,
-    Projection, ReplicaSet, Rollup, RollupReader, RunError, Scope, Settings, Start, Subscriber,
-    Tuning, Tx, View, ViewColumn, ViewReader, progress_bar, shutdown_signal,
+    Delivery, HandlerError, HandlerResult, Projection, ReplicaSet, Rollup, RollupReader, RunError,
+    Scope, Settings, Start, Subscriber, Tuning, Tx, View, ViewColumn, ViewReader, shutdown_signal,
 };
 pub use anabranch_store::{
-    Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, Row, Sql, Value,
-    migration, params, value,
+    Durability, EventStream, Log, Namespace, Options, Row, Sql, Value, migration, params, value,
 };
 pub use jiff::Timestamp;
 

@@ -22,7 +22,7 @@
 pub use anabranch_runtime::import::{Before, ImportedPartition};
 pub use anabranch_runtime::{
     ChangedColumn, CheckpointTable, ColumnDifference, ConsumerStatus, Consumers, CursorStatus,
-    Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, Left, LimitStatus,
+    Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
     MissingEvents, Offset, Offsets, Outage, Owner, Parked, Reason, Rebuild, RebuildError, Refusal,
     ReplayError, ReplayFrom, Rescale, Runner, RunnerStatus, ScopeChange, SwitchPreview,
     TableColumn, TableDifference, UnableWorker, Unlimited, Unmatched, UnrunPool, VersionState,

@@ -1,7 +1,8 @@
 //! The answers for a page: an array of null (success) or an error, one for each row.
 
 use anabranch::batch::Record;
-use anabranch::{Again, HandlerError, HandlerResult};
+use anabranch::running::Again;
+use anabranch::{HandlerError, HandlerResult};
 
 /// A page as it is handed over.
 pub(super) fn rows(page: &[Record]) -> String {

@@ -129,7 +129,7 @@ fn idempotency_key(job: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch::Again;
+    use anabranch::running::Again;
 
     #[test]
     fn any_key_fits_a_header() {

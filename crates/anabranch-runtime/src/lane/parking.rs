@@ -165,7 +165,7 @@ impl Lane {
     pub(super) fn stopped(&self, event: &Event, error: String, remedy: &'static str) -> RunError {
         RunError::Stopped {
             consumer: self.setup.consumer.name.clone(),
-            position: event.position().get(),
+            position: event.position(),
             event: format!("{} {}@{}", event.event_type(), event.stream(), event.version()),
             error,
             remedy,

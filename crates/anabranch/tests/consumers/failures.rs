@@ -219,7 +219,7 @@ async fn stop_stops_before_the_event(db: Db) {
     let set = || ReplicaSet::new("s").projection(recorder.clone());
     let error = start(&log, set().fail_fast()).ended().await.unwrap_err();
     let RunError::Stopped { position, .. } = &error else { panic!("{error}") };
-    assert_eq!(*position, 34);
+    assert_eq!(position.get(), 34);
     let message = error.to_string();
     assert!(message.contains("Numbered Order:3@4") && message.contains("never"), "{message}");
     assert_eq!(proof(&log, &table).await.handled, 33, "all before it, nothing after");

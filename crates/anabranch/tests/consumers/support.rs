@@ -277,7 +277,7 @@ pub async fn status(log: &Log, name: &str) -> ConsumerStatus {
 }
 
 /// What a consumer has left behind, by a catch-up that is no success.
-pub async fn left_by(set: ReplicaSet, log: &Log) -> anabranch::operate::Left {
+pub async fn left_by(set: ReplicaSet, log: &Log) -> anabranch::running::Left {
     match set.catch_up(log).await.unwrap_err() {
         anabranch::RunError::Incomplete(mut incomplete) => incomplete.left.remove(0),
         error => panic!("{error}"),
@@ -287,7 +287,7 @@ pub async fn left_by(set: ReplicaSet, log: &Log) -> anabranch::operate::Left {
 /// A replica set that runs until it is told to stop.
 pub struct Running {
     stop: tokio::sync::oneshot::Sender<()>,
-    task: tokio::task::JoinHandle<Result<anabranch::Progress, anabranch::RunError>>,
+    task: tokio::task::JoinHandle<Result<anabranch::running::Progress, anabranch::RunError>>,
 }
 
 pub fn start(log: &Log, set: ReplicaSet) -> Running {
@@ -303,7 +303,7 @@ pub fn start(log: &Log, set: ReplicaSet) -> Running {
 }
 
 impl Running {
-    pub async fn stop(self) -> anabranch::Progress {
+    pub async fn stop(self) -> anabranch::running::Progress {
         let _ = self.stop.send(());
         self.task.await.unwrap().unwrap()
     }
@@ -313,7 +313,7 @@ impl Running {
     }
 
     /// How it ended by itself.
-    pub async fn ended(self) -> Result<anabranch::Progress, anabranch::RunError> {
+    pub async fn ended(self) -> Result<anabranch::running::Progress, anabranch::RunError> {
         self.task.await.unwrap()
     }
 

@@ -4,8 +4,8 @@ use crate::crew::*;
 use crate::gates::*;
 use crate::on_both;
 use crate::support::*;
-use anabranch::Rollout;
 use anabranch::prelude::*;
+use anabranch::running::Rollout;
 
 on_both! {
     nobody_starts_before_the_last_has_ended,
