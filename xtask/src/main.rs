@@ -9,6 +9,7 @@
 //! | `sim` | seeds of the simulation |
 //! | `deps` | licences, sources and known advisories of dependencies, offline |
 //! | `features` | each feature of the library alone, and the oldest Rust |
+//! | `package` | what goes to crates.io |
 //! | `tidy` | the house rules that a machine can keep |
 
 #![allow(clippy::print_stdout)]
@@ -18,6 +19,7 @@ mod deps;
 mod face;
 mod features;
 mod ladder;
+mod package;
 mod postgres;
 mod sim;
 mod test;
@@ -44,6 +46,7 @@ cargo xtask <task>
   deps            licences, sources and known advisories of all dependencies, offline.
   features        each feature of the library alone, and none, by clippy.
   oldest-rust     the library with the oldest Rust that it promises, if that can be had.
+  package         what goes to crates.io: complete, and compiles by itself.
   tidy            the house rules.
 
 RUNG is where PostgreSQL comes from: env (ANABRANCH_TEST_POSTGRES), machine, system, npm or pip.
@@ -83,6 +86,7 @@ fn run() -> Result<()> {
         "deps" => no_more(&arguments).and_then(|()| deps::check(&root())),
         "features" => no_more(&arguments).and_then(|()| features::check(&root())),
         "oldest-rust" => no_more(&arguments).and_then(|()| features::oldest_rust(&root())),
+        "package" => no_more(&arguments).and_then(|()| package::check(&root())),
         "tidy" => no_more(&arguments).and_then(|()| tidy::check(&root())),
         "" | "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -86,6 +86,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         problems.extend(layer_problems(layer, number, &manifest));
     }
     let crates = std::fs::read_dir(root.join("crates"))?.flatten();
+    let crates = crates.filter(|entry| entry.path().is_dir());
     for entry in crates.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
         if !LAYERS.contains(&entry.as_str()) {
             problems.push(format!("crates/{entry} has no layer; give it one in xtask/src/tidy.rs"));

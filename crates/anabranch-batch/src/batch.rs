@@ -18,9 +18,8 @@ use crate::tables::Tables;
 use crate::verify::{self, Verified};
 use crate::worker::Shared;
 use anabranch_core::{Retry, StoreError};
-use anabranch_store::database::{End, Statement};
-use anabranch_store::value::FromValue;
-use anabranch_store::{Database, Log, Row};
+use anabranch_store::database::{End, Statement, column};
+use anabranch_store::{Database, Log};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -312,7 +311,7 @@ impl Batch {
         let (database, tables) = self.prepare(log)?;
         self.create(&database, &tables).await?;
         identity::check(self, &database, &tables).await?;
-        let rows = rows_of(&database, tables.failed(limit)).await?;
+        let rows = database.rows(tables.failed(limit)).await?;
         let corrupt = |error: anabranch_store::value::ColumnError| StoreError::Corrupt {
             at: database.at().to_owned(),
             what: error.to_string(),
@@ -382,7 +381,7 @@ impl Batch {
             return Ok(());
         }
         let mut parts = vec![0_u64; count as usize];
-        for row in rows_of(database, tables.parts(count)).await? {
+        for row in database.rows(tables.parts(count)).await? {
             let part: usize = column(database.at(), &row, "part")?;
             if let Some(of) = parts.get_mut(part) {
                 *of = column(database.at(), &row, "n")?;
@@ -415,26 +414,11 @@ pub(crate) async fn run(
     done.map(drop).map_err(|failed| failed.into_store_error(database.at()))
 }
 
-pub(crate) async fn rows_of(
-    database: &Arc<dyn Database>,
-    statement: Statement,
-) -> Result<Vec<Row>, StoreError> {
-    let answers = database.begin().run(vec![statement], End::Commit).await;
-    // Without the statement, which is ours: whoever asked says which table, query or condition it is about.
-    let answers = answers.map_err(|failed| failed.into_store_error(database.at()))?;
-    Ok(answers.into_iter().next_back().unwrap_or_default().rows)
-}
-
 /// The keys of an answer.
 pub(crate) async fn keys_of(
     database: &Arc<dyn Database>,
     statement: Statement,
 ) -> Result<Vec<String>, StoreError> {
-    let rows = rows_of(database, statement).await?;
+    let rows = database.rows(statement).await?;
     rows.iter().map(|row| column(database.at(), row, "key")).collect()
-}
-
-pub(crate) fn column<T: FromValue>(at: &str, row: &Row, name: &str) -> Result<T, StoreError> {
-    row.get(name)
-        .map_err(|error| StoreError::Corrupt { at: at.to_owned(), what: error.to_string() })
 }

@@ -4,7 +4,7 @@
 //! the last one finds nothing. What instances have left behind that died is taken over; while others are at
 //! work this instance waits for them, so that all is done when the last one ends.
 
-use crate::batch::{Batch, column};
+use crate::batch::Batch;
 use crate::error::BatchError;
 use crate::keys::{Keyed, Keys};
 use crate::pace::Pace;
@@ -14,8 +14,7 @@ use crate::session::Session;
 use crate::stuck::{self, Stuck};
 use crate::tables::{Left, Tables};
 use anabranch_core::StoreError;
-use anabranch_store::database::{Answer, End, Statement};
-use anabranch_store::value::FromValue;
+use anabranch_store::database::{Answer, End, Statement, column};
 use anabranch_store::{Backoff, Database, Row, Value};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -245,8 +244,10 @@ impl Claimer<'_> {
             let find = self.tables.find_left(left, &session, after.as_deref(), limit);
             let found = self.ask(vec![find]).await?;
             let is_last = found.len() < limit;
-            let mut keys: Vec<String> =
-                found.iter().map(|row| self.column(row, "key")).collect::<Result<_, _>>()?;
+            let mut keys: Vec<String> = found
+                .iter()
+                .map(|row| column(self.database.at(), row, "key"))
+                .collect::<Result<_, _>>()?;
             after = keys.last().cloned();
             keys.retain(|key| part.has(key));
             if !keys.is_empty() {
@@ -270,8 +271,10 @@ impl Claimer<'_> {
         let keys: Vec<String> = found.iter().map(|found| found.key.clone()).collect();
         let session = self.session.id();
         let got = self.ask(self.tables.claim(&session, part, &keys)).await?;
-        let got: HashSet<String> =
-            got.iter().map(|row| self.column(row, "key")).collect::<Result<_, _>>()?;
+        let got: HashSet<String> = got
+            .iter()
+            .map(|row| column(self.database.at(), row, "key"))
+            .collect::<Result<_, _>>()?;
         for Keyed { key, row, .. } in found {
             match got.contains(&key) {
                 true => {
@@ -289,8 +292,10 @@ impl Claimer<'_> {
     async fn hand_out_taken(&mut self, session: &str, taken: &[Row]) -> Result<(), BatchError> {
         let mut attempts = HashMap::new();
         for row in taken {
-            attempts
-                .insert(self.column::<String>(row, "key")?, self.column::<u32>(row, "attempts")?);
+            attempts.insert(
+                column::<String>(self.database.at(), row, "key")?,
+                column::<u32>(self.database.at(), row, "attempts")?,
+            );
         }
         let keys = attempts.keys().map(|key| match key.parse::<i64>() {
             Ok(number) if self.keys.are_integers() => Value::Int(number),
@@ -327,7 +332,7 @@ impl Claimer<'_> {
     async fn are_in_work(&self) -> Result<bool, StoreError> {
         let rows = self.ask(vec![self.tables.in_work(&self.session.id())]).await?;
         for row in rows {
-            if self.batch.part.has(&self.column::<String>(&row, "key")?) {
+            if self.batch.part.has(&column::<String>(self.database.at(), &row, "key")?) {
                 return Ok(true);
             }
         }
@@ -336,7 +341,7 @@ impl Claimer<'_> {
 
     async fn clock(&self) -> Result<i64, StoreError> {
         let rows = self.ask(vec![self.tables.clock()]).await?;
-        rows.first().map_or(Ok(0), |row| self.column(row, "now_us"))
+        rows.first().map_or(Ok(0), |row| column(self.database.at(), row, "now_us"))
     }
 
     /// Tells the observer, every now and then.
@@ -357,7 +362,8 @@ impl Claimer<'_> {
     /// How far the whole is.
     pub(crate) async fn look(&mut self) -> Result<BatchProgress, StoreError> {
         let rows = self.ask(vec![self.tables.counts()]).await?;
-        let get = |name| rows.first().map_or(Ok(0), |row| self.column::<u64>(row, name));
+        let get =
+            |name| rows.first().map_or(Ok(0), |row| column::<u64>(self.database.at(), row, name));
         let (done, claimed, missing) = (get("done")?, get("claimed")?, get("missing")?);
         let at_first = *self.seen.done_at_first.get_or_insert(done);
         self.seen.at = Some(Instant::now());
@@ -372,10 +378,6 @@ impl Claimer<'_> {
     async fn ask_all(&self, statements: Vec<Statement>) -> Result<Vec<Answer>, StoreError> {
         let answers = self.database.begin().run(statements, End::Commit).await;
         answers.map_err(|failed| failed.with_statement(self.database.at()))
-    }
-
-    fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
-        column(self.database.at(), row, name)
     }
 
     async fn pause(&mut self, wait: Duration) {

@@ -1,9 +1,9 @@
 //! A row that was handled well more than once, and by whom.
 
-use crate::batch::{column, rows_of};
 use crate::tables::Tables;
 use anabranch_core::{StoreError, time};
 use anabranch_store::Database;
+use anabranch_store::database::column;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt;
@@ -60,7 +60,7 @@ pub(crate) async fn all(
     limit: usize,
 ) -> Result<Vec<Collision>, StoreError> {
     let (at, mut found) = (database.at(), Vec::<Collision>::new());
-    for row in rows_of(database, tables.collisions(limit)).await? {
+    for row in database.rows(tables.collisions(limit)).await? {
         let key: String = column(at, &row, "key")?;
         let by = HandledBy {
             session: column(at, &row, "session")?,

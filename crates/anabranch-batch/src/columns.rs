@@ -1,7 +1,6 @@
 //! The columns of a source, before a row of it is claimed: what a handler names and the source has not would
 //! fail every row.
 
-use crate::batch::rows_of;
 use crate::error::BatchError;
 use crate::source::Source;
 use crate::tables::columns_of;
@@ -14,7 +13,7 @@ pub(crate) async fn of(
     database: &Arc<dyn Database>,
     from: &str,
 ) -> Result<Vec<String>, StoreError> {
-    let rows = rows_of(database, columns_of(from)).await?;
+    let rows = database.rows(columns_of(from)).await?;
     Ok(rows.iter().flat_map(|row| row.iter()).map(|(name, _)| name.to_owned()).collect())
 }
 

@@ -3,11 +3,12 @@
 //! Entries of the processing log are found by job and key alone. Under the same name, a row of another
 //! source whose key is done would never be handled, and the proof would find nothing missing.
 
-use crate::batch::{Batch, column, rows_of, run};
+use crate::batch::{Batch, run};
 use crate::error::BatchError;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Database;
+use anabranch_store::database::column;
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl Identity {
         database: &Arc<dyn Database>,
         tables: &Tables,
     ) -> Result<Option<Self>, StoreError> {
-        let (at, rows) = (database.at(), rows_of(database, tables.stored_job()).await?);
+        let (at, rows) = (database.at(), database.rows(tables.stored_job()).await?);
         let Some(row) = rows.first() else { return Ok(None) };
         let is_query = column::<String>(at, row, "kind")? == QUERY;
         let (source, key) = (column(at, row, "source")?, column(at, row, "key_column")?);
@@ -69,7 +70,7 @@ pub(crate) async fn store(
     if stored.is_none() {
         // Asked before: others that start now claim rows only once it is stored.
         let was_there = has_entries(database, tables).await?;
-        let is_ours = !rows_of(database, tables.store_job(&asked)).await?.is_empty();
+        let is_ours = !database.rows(tables.store_job(&asked)).await?.is_empty();
         if was_there && is_ours {
             tracing::warn!(
                 job = batch.job,
@@ -119,7 +120,7 @@ pub(crate) async fn check(
 }
 
 async fn has_entries(database: &Arc<dyn Database>, tables: &Tables) -> Result<bool, StoreError> {
-    let rows = rows_of(database, tables.has_entries()).await?;
+    let rows = database.rows(tables.has_entries()).await?;
     rows.first().map_or(Ok(false), |row| column(database.at(), row, "has_entries"))
 }
 

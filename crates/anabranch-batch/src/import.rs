@@ -3,7 +3,7 @@
 //! It is all or nothing. Entries of this job that are not imported ones are never touched: if a key of the other
 //! log has one, both have worked on that row, and somebody has to look.
 
-use crate::batch::{Batch, column, keys_of, rows_of};
+use crate::batch::{Batch, keys_of};
 use crate::columns;
 use crate::error::BatchError;
 use crate::identity;
@@ -11,7 +11,7 @@ use crate::source::Source;
 use crate::spelling::Spelling;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
-use anabranch_store::database::{End, quoted, quoted_part};
+use anabranch_store::database::{End, column, quoted, quoted_part};
 use anabranch_store::{Database, Log};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -91,7 +91,7 @@ impl Batch {
     /// ```
     pub async fn import(&self, log: &Log, finished: &Finished) -> Result<Imported, BatchError> {
         let (database, tables) = self.prepare(log)?;
-        rows_of(&database, tables.any_key()).await?;
+        database.rows(tables.any_key()).await?;
         let looked = self.look(&database, &tables, finished).await?;
         self.create(&database, &tables).await?;
         identity::store(self, &database, &tables).await?;
@@ -145,7 +145,7 @@ impl Batch {
             return refuse(format!("{lacks}. Name the one that holds the key with --from-key"));
         }
         let by = format!(" with --where `{condition}`");
-        let counted = rows_of(database, tables.finished(finished)).await;
+        let counted = database.rows(tables.finished(finished)).await;
         let counted = counted.map_err(|error| unreadable(&by, error))?;
         let get = |column_name: &str| -> Result<u64, StoreError> {
             counted.first().map_or(Ok(0), |row| column(database.at(), row, column_name))
@@ -265,7 +265,7 @@ impl Batch {
         finished: &Finished,
     ) -> Result<(), BatchError> {
         let (at, mut named) = (database.at(), Vec::new());
-        let others = rows_of(database, tables.others(finished, EXAMPLES)).await?;
+        let others = database.rows(tables.others(finished, EXAMPLES)).await?;
         let Some(first) = others.first() else { return Ok(()) };
         let count: u64 = column(at, first, "n")?;
         for row in &others {

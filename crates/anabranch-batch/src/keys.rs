@@ -3,13 +3,13 @@
 //! Some of it is asked before a row is handled, the rest is seen in the pages and at the end. What nobody can
 //! see while it runs, such as a row that comes later with a key that is done, is for the proof to find.
 
-use crate::batch::{Batch, column, rows_of};
+use crate::batch::Batch;
 use crate::columns;
 use crate::error::BatchError;
 use crate::source::Source;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
-use anabranch_store::database::{EqualTexts, Kinds, Uniqueness};
+use anabranch_store::database::{EqualTexts, Kinds, Uniqueness, column};
 use anabranch_store::{Database, Row, Value};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Keys {
     ) -> Result<(Self, Tables), BatchError> {
         let source = batch.source.clone();
         let refuse = |problem: String| Err(BatchError::refused(&batch.job, problem));
-        if let Err(error) = rows_of(database, tables.any_key()).await {
+        if let Err(error) = database.rows(tables.any_key()).await {
             let Source { name, key_name, from, .. } = &source;
             if error.is_transient() {
                 return Err(error.into());
@@ -137,7 +137,7 @@ impl Keys {
         if !self.may_be_null {
             return Ok(None);
         }
-        let rows = rows_of(database, tables.without_key()).await?;
+        let rows = database.rows(tables.without_key()).await?;
         let n = rows.first().map_or(Ok(0), |row| column::<u64>(database.at(), row, "n"))?;
         let Source { name, key_name, .. } = &self.source;
         Ok((n > 0).then(|| {
@@ -188,7 +188,7 @@ impl Keys {
             return Ok(None);
         }
         let mut keys = Vec::new();
-        for row in rows_of(database, tables.doubled(EXAMPLES)).await? {
+        for row in database.rows(tables.doubled(EXAMPLES)).await? {
             keys.push(column::<String>(database.at(), &row, "key")?);
         }
         Ok((!keys.is_empty()).then(|| alike(&self.source, &keys.join(", "))))

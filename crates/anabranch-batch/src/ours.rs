@@ -1,9 +1,9 @@
 //! Whether the tables of the processing log are ours: a table of somebody else may have the name.
 
-use crate::batch::{column, rows_of};
 use crate::error::BatchError;
 use crate::tables::Tables;
 use anabranch_store::Database;
+use anabranch_store::database::column;
 use std::sync::Arc;
 
 /// Refuses tables that are there and lack columns of ours.
@@ -11,7 +11,7 @@ pub(crate) async fn check(database: &Arc<dyn Database>, tables: &Tables) -> Resu
     let catalogue = database.catalogue();
     for (name, wanted) in tables.columns() {
         let mut has = Vec::new();
-        for row in rows_of(database, catalogue.columns_of(&catalogue.named(&name))).await? {
+        for row in database.rows(catalogue.columns_of(&catalogue.named(&name))).await? {
             has.push(column::<String>(database.at(), &row, "name")?);
         }
         let lacks: Vec<&str> =

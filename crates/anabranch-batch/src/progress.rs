@@ -1,9 +1,9 @@
 //! How far a batch is, and what came of it.
 
-use crate::batch::{column, rows_of};
 use crate::part::Part;
 use crate::tables::Tables;
 use anabranch_core::{StoreError, time};
+use anabranch_store::database::column;
 use anabranch_store::value::ColumnError;
 use anabranch_store::{Database, Row};
 use jiff::Timestamp;
@@ -88,7 +88,7 @@ pub(crate) async fn failed_before(
     let (mut failed, mut after) = (0, None::<String>);
     loop {
         let page = tables.failed_elsewhere(sessions, after.as_deref(), PAGE);
-        let page = rows_of(database, page).await?;
+        let page = database.rows(page).await?;
         for row in &page {
             let key: String = column(database.at(), row, "key")?;
             failed += u64::from(part.has(&key));

@@ -4,7 +4,6 @@
 //! NULL that a type does not admit, a division by zero that it does beforehand. So it is asked without values and
 //! with those of a row, and only what it says of both is about the statement.
 
-use crate::batch::rows_of;
 use crate::error::BatchError;
 use crate::handler::RowHandler;
 use crate::tables::Tables;
@@ -31,7 +30,7 @@ pub(crate) async fn check(
     let columns = handler.columns();
     let nothing = vec![Value::Null; columns.len()];
     let Some(said) = refusal(database, sql, nothing).await? else { return Ok(()) };
-    let Some(row) = rows_of(database, tables.any_row()).await?.into_iter().next() else {
+    let Some(row) = database.rows(tables.any_row()).await?.into_iter().next() else {
         return Ok(());
     };
     let values: Result<Vec<Value>, _> = columns.iter().map(|name| row.get(name.as_str())).collect();

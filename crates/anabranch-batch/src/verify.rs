@@ -3,12 +3,13 @@
 //! It counts, and fails if the sums do not add up. It rests neither on the primary key that keeps instances
 //! apart nor on the pages that they go through.
 
-use crate::batch::{column, keys_of, rows_of};
+use crate::batch::keys_of;
 use crate::collision::{self, Collision};
 use crate::part::Part;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::Database;
+use anabranch_store::database::column;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -197,7 +198,7 @@ pub(crate) async fn verify(
     verified.unproven = keys_of(database, tables.unproven(EXAMPLES)).await?;
     verified.unrecorded = keys_of(database, tables.unrecorded(EXAMPLES)).await?;
     let at = database.at();
-    for row in rows_of(database, tables.sessions_with_rows()).await? {
+    for row in database.rows(tables.sessions_with_rows()).await? {
         let (session, part) = (column(at, &row, "session")?, column(at, &row, "part")?);
         let rows = column(at, &row, "n")?;
         verified.sessions.push(of_session(tables, database, (session, part), rows).await?);
@@ -206,7 +207,7 @@ pub(crate) async fn verify(
 }
 
 async fn sums(tables: &Tables, database: &Arc<dyn Database>) -> Result<Verified, StoreError> {
-    let rows = rows_of(database, tables.sums()).await?;
+    let rows = database.rows(tables.sums()).await?;
     let get = |name: &str| rows.first().map_or(Ok(0), |row| column(database.at(), row, name));
     let (rows, with_key): (u64, u64) = (get("source_rows")?, get("rows_with_key")?);
     Ok(Verified {

@@ -4,10 +4,9 @@ use crate::columns;
 use crate::effects::Effects;
 use anabranch_core::StoreError;
 use anabranch_store::database::{
-    Catalogue, Database, End, EqualTexts, Kinds, Statement, Uniqueness, quoted,
+    self, Catalogue, Database, EqualTexts, Kinds, Statement, Uniqueness, quoted,
 };
-use anabranch_store::value::FromValue;
-use anabranch_store::{Row, params};
+use anabranch_store::params;
 use futures_util::future::BoxFuture;
 
 /// A deferrable index will do, since only committed rows are read. The rows of a table that others inherit
@@ -38,7 +37,7 @@ impl Catalogue for &Effects {
     fn resolved<'a>(&'a self, table: &'a str) -> BoxFuture<'a, Result<Option<String>, StoreError>> {
         Box::pin(async move {
             let rows = self.rows(Statement::query(RESOLVED, params![quoted(table)])).await?;
-            rows.first().map(|row| self.column(row, "name")).transpose()
+            rows.first().map(|row| database::column(self.at(), row, "name")).transpose()
         })
     }
 
@@ -81,45 +80,43 @@ impl Catalogue for &Effects {
 }
 
 impl Effects {
-    async fn rows(&self, select: Statement) -> Result<Vec<Row>, StoreError> {
-        let answers = self.begin().run(vec![select], End::Commit).await;
-        let answers = answers.map_err(|failed| failed.into_store_error(self.at()))?;
-        Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
-    }
-
-    fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
-        let corrupt = |what: String| StoreError::Corrupt { at: self.at().to_owned(), what };
-        row.get(name).map_err(|error| corrupt(error.to_string()))
-    }
-
     async fn unique(&self, table: &str, column: &str) -> Result<Uniqueness, StoreError> {
         let not = |found: &str| Ok(Uniqueness::NotShown(found.to_owned()));
         let rows = self.rows(Statement::query(INDEXES, params![quoted(table), column])).await?;
         let Some(first) = rows.first() else { return not("the catalogue does not know the table") };
-        match self.column::<String>(first, "kind")?.as_str() {
+        match database::column::<String>(self.at(), first, "kind")?.as_str() {
             "v" => return not("it is a view, and a view has no indexes"),
             "f" => return not("it is a foreign table, and its indexes are elsewhere"),
-            _ if !self.column::<bool>(first, "is_column")? => {
+            _ if !database::column::<bool>(self.at(), first, "is_column")? => {
                 return not("it has no column of that name");
             }
             _ => {}
         }
-        if self.column(first, "has_heirs")? {
+        if database::column(self.at(), first, "has_heirs")? {
             return not("other tables inherit from it, and its indexes do not cover their rows");
         }
         let mut found = None;
         for row in &rows {
-            let Some(name) = self.column::<Option<String>>(row, "index_name")? else { continue };
+            let Some(name) = database::column::<Option<String>>(self.at(), row, "index_name")?
+            else {
+                continue;
+            };
             let problem = match () {
-                () if !self.column::<bool>(row, "is_alone")? => "is on more than this column",
-                () if self.column(row, "is_partial")? => "is partial: it covers some of the rows",
-                () if !self.column::<bool>(row, "is_valid")? => {
+                () if !database::column::<bool>(self.at(), row, "is_alone")? => {
+                    "is on more than this column"
+                }
+                () if database::column(self.at(), row, "is_partial")? => {
+                    "is partial: it covers some of the rows"
+                }
+                () if !database::column::<bool>(self.at(), row, "is_valid")? => {
                     "is not valid: it was never finished"
                 }
-                () if !self.column::<bool>(row, "compares_alike")? => {
+                () if !database::column::<bool>(self.at(), row, "compares_alike")? => {
                     "has another collation than the column"
                 }
-                () if !self.column::<bool>(row, "is_not_null")? => return not(NULLABLE),
+                () if !database::column::<bool>(self.at(), row, "is_not_null")? => {
+                    return not(NULLABLE);
+                }
                 () => return Ok(Uniqueness::Unique { collation: None, is_row_number: false }),
             };
             found.get_or_insert_with(|| format!("the unique index {name} {problem}"));
@@ -139,9 +136,10 @@ impl Effects {
         );
         let rows = self.rows(Statement::query(select, vec![])).await?;
         let Some(row) = rows.first() else { return Ok(Kinds::Unknown) };
-        let kind: String = self.column(row, "kind")?;
-        let is_enum: bool = self.column(row, "is_enum")?;
-        let is_plain = self.column::<Option<bool>>(row, "is_deterministic")? != Some(false);
+        let kind: String = database::column(self.at(), row, "kind")?;
+        let is_enum: bool = database::column(self.at(), row, "is_enum")?;
+        let is_plain =
+            database::column::<Option<bool>>(self.at(), row, "is_deterministic")? != Some(false);
         Ok(match kind.as_str() {
             kind if INTEGERS.contains(&kind) => Kinds::Integers,
             "uuid" => Kinds::Uuids,

@@ -123,8 +123,8 @@ impl Database for Effects {
         let mut session = PostgresSession::new(server, source, wake, &self.appending, &who);
         session.only_reads();
         Box::pin(async move {
-            match session.run(vec![query], End::Commit).await {
-                Ok(answers) => Ok(answers.into_iter().next().unwrap_or_default().rows),
+            match session.rows(query, End::Commit).await {
+                Ok(rows) => Ok(rows),
                 // It is the transaction that is read-only, not the server.
                 Err(Failed { statement, reason: Reason::Store(StoreError::ReadOnly { .. }) }) => {
                     Err(Failed { statement, reason: Reason::refused(ONLY_READS) })

@@ -64,10 +64,8 @@ pub(crate) async fn select(
 ) -> HandlerResult<Vec<Row>> {
     let select = format!("SELECT key, state FROM {table} WHERE {condition}");
     let database = log.store().database();
-    let answers = database.begin().run(vec![Statement::query(select, values)], End::Commit).await;
-    let answers =
-        answers.map_err(|failed| -> StoreError { failed.with_statement(database.at()) })?;
-    Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
+    let rows = database.begin().rows(Statement::query(select, values), End::Commit).await;
+    Ok(rows.map_err(|failed| -> StoreError { failed.with_statement(database.at()) })?)
 }
 
 pub(crate) fn decode<S: DeserializeOwned>(row: &Row) -> HandlerResult<(String, S)> {

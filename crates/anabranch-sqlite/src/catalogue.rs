@@ -3,9 +3,8 @@
 use crate::columns;
 use crate::effects::Effects;
 use anabranch_core::StoreError;
-use anabranch_store::database::{Catalogue, Database, End, Kinds, Statement, Uniqueness};
-use anabranch_store::value::FromValue;
-use anabranch_store::{Row, params};
+use anabranch_store::database::{self, Catalogue, Database, Kinds, Statement, Uniqueness};
+use anabranch_store::params;
 use futures_util::future::BoxFuture;
 
 impl Catalogue for &Effects {
@@ -20,7 +19,7 @@ impl Catalogue for &Effects {
                  WHERE $1 = '' OR t.schema = $1 COLLATE NOCASE ORDER BY t.schema <> 'temp', d.seq"
             );
             let rows = self.rows(Statement::query(select, params![schema])).await?;
-            rows.first().map(|row| self.column(row, "name")).transpose()
+            rows.first().map(|row| database::column(self.at(), row, "name")).transpose()
         })
     }
 
@@ -45,7 +44,7 @@ impl Catalogue for &Effects {
             );
             let rows = self.rows(Statement::query(select, vec![])).await?;
             let kinds: Result<Vec<String>, StoreError> =
-                rows.iter().map(|row| self.column(row, "kind")).collect();
+                rows.iter().map(|row| database::column(self.at(), row, "kind")).collect();
             let kinds = kinds?;
             let names: Vec<&str> = kinds.iter().map(String::as_str).collect();
             Ok(match names[..] {
@@ -79,17 +78,6 @@ impl Catalogue for &Effects {
 }
 
 impl Effects {
-    async fn rows(&self, select: Statement) -> Result<Vec<Row>, StoreError> {
-        let answers = self.begin().run(vec![select], End::Commit).await;
-        let answers = answers.map_err(|failed| failed.into_store_error(self.at()))?;
-        Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
-    }
-
-    fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
-        let corrupt = |what: String| StoreError::Corrupt { at: self.at().to_owned(), what };
-        row.get(name).map_err(|error| corrupt(error.to_string()))
-    }
-
     async fn unique(&self, name: &str, column: &str) -> Result<Uniqueness, StoreError> {
         let not = |found: &str| Ok(Uniqueness::NotShown(found.to_owned()));
         let Asked { table, schema } = Asked::of(name);
@@ -100,8 +88,8 @@ impl Effects {
         let columns = self.rows(Statement::query(columns, vec![])).await?;
         let (mut key, mut in_primary_key) = (None, 0);
         for row in &columns {
-            in_primary_key += usize::from(self.column::<i64>(row, "pk")? > 0);
-            if self.column::<String>(row, "name")?.eq_ignore_ascii_case(column) {
+            in_primary_key += usize::from(database::column::<i64>(self.at(), row, "pk")? > 0);
+            if database::column::<String>(self.at(), row, "name")?.eq_ignore_ascii_case(column) {
                 key = Some(row);
             }
         }
@@ -116,30 +104,35 @@ impl Effects {
         let indexes = self.rows(Statement::query(indexes, vec![])).await?;
         let (mut found, mut has_index_of_primary_key) = (None, false);
         for row in &indexes {
-            let is_primary = self.column::<String>(row, "origin")? == "pk";
+            let is_primary = database::column::<String>(self.at(), row, "origin")? == "pk";
             has_index_of_primary_key |= is_primary;
-            let of_column = self.column::<Option<String>>(row, "of_column")?;
+            let of_column = database::column::<Option<String>>(self.at(), row, "of_column")?;
             if !of_column.is_some_and(|name| name.eq_ignore_ascii_case(column)) {
                 continue;
             }
             let problem = match () {
-                () if self.column::<i64>(row, "columns")? > 1 => "is on more than this column",
-                () if self.column(row, "is_partial")? => "is partial: it covers some of the rows",
+                () if database::column::<i64>(self.at(), row, "columns")? > 1 => {
+                    "is on more than this column"
+                }
+                () if database::column(self.at(), row, "is_partial")? => {
+                    "is partial: it covers some of the rows"
+                }
                 // NULL may be in most primary keys, which nobody means; those are counted.
-                () if !is_primary && !self.column::<bool>(key, "is_not_null")? => {
+                () if !is_primary && !database::column::<bool>(self.at(), key, "is_not_null")? => {
                     return not(NULLABLE);
                 }
                 () => {
-                    let collation = Some(self.column(row, "collation")?);
+                    let collation = Some(database::column(self.at(), row, "collation")?);
                     return Ok(Uniqueness::Unique { collation, is_row_number: false });
                 }
             };
-            let name: String = self.column(row, "index_name")?;
+            let name: String = database::column(self.at(), row, "index_name")?;
             found.get_or_insert_with(|| format!("the unique index {name} {problem}"));
         }
         // A whole number that is the primary key is the number of the row, and needs no index.
-        let is_integer = self.column::<String>(key, "type")?.eq_ignore_ascii_case("INTEGER");
-        let is_primary = in_primary_key == 1 && self.column::<i64>(key, "pk")? > 0;
+        let is_integer =
+            database::column::<String>(self.at(), key, "type")?.eq_ignore_ascii_case("INTEGER");
+        let is_primary = in_primary_key == 1 && database::column::<i64>(self.at(), key, "pk")? > 0;
         if is_primary && is_integer && !has_index_of_primary_key {
             return Ok(Uniqueness::Unique { collation: None, is_row_number: true });
         }

@@ -4,10 +4,12 @@
 //! it for every backend.
 
 mod catalogue;
+mod column;
 mod dialect;
 mod failed;
 
 pub use catalogue::{Catalogue, EqualTexts, Kinds, Uniqueness, quoted, quoted_part};
+pub use column::column;
 pub use dialect::{ColumnType, Dialect, ForRows, Given, Hint};
 pub use failed::{Failed, Reason};
 
@@ -34,6 +36,15 @@ pub trait Database: Send + Sync {
     /// The rows of a query that only reads, over a connection that reads. One that writes is refused. It sees
     /// what was committed when it began.
     fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>>;
+
+    /// The rows of one statement of the engine, as a transaction of its own. An error is without the statement:
+    /// whoever asked says which table or query it is about.
+    fn rows(&self, statement: Statement) -> BoxFuture<'_, Result<Vec<Row>, StoreError>> {
+        Box::pin(async move {
+            let rows = self.begin().rows(statement, End::Commit).await;
+            rows.map_err(|failed| failed.into_store_error(self.at()))
+        })
+    }
 
     /// The same database with connections of its own, so that users of this one cannot use them
     /// up.
@@ -222,6 +233,14 @@ pub trait Session: Send {
         statements: Vec<Statement>,
         end: End,
     ) -> BoxFuture<'_, Result<Vec<Answer>, Failed>>;
+
+    /// Runs one statement and answers with its rows.
+    fn rows(&mut self, statement: Statement, end: End) -> BoxFuture<'_, Result<Vec<Row>, Failed>> {
+        Box::pin(async move {
+            let answers = self.run(vec![statement], end).await?;
+            Ok(answers.into_iter().next().unwrap_or_default().rows)
+        })
+    }
 
     /// Whether something has been run and the end is still to come.
     fn is_open(&self) -> bool;

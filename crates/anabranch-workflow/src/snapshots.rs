@@ -2,7 +2,7 @@
 
 use crate::load::{Loaded, Mode};
 use anabranch_core::StoreError;
-use anabranch_store::database::{Answer, End, Statement};
+use anabranch_store::database::{Answer, End, Statement, column};
 use anabranch_store::{Database, Log, Value, params};
 use serde::Serialize;
 use std::sync::{Arc, OnceLock};
@@ -63,11 +63,10 @@ impl Snapshots {
             return Ok(None);
         };
         let corrupt = |what: String| StoreError::Corrupt { at: database.at().to_owned(), what };
-        let column = |error: anabranch_store::value::ColumnError| corrupt(error.to_string());
-        let mode: String = row.get("mode").map_err(column)?;
+        let mode: String = column(database.at(), row, "mode")?;
         let mode = Mode::named(&mode).ok_or_else(|| corrupt(format!("the mode `{mode}`")))?;
-        let version = row.get("version").map_err(column)?;
-        Ok(Some(Snapshot { version, mode, state: row.get("state").map_err(column)? }))
+        let version = column(database.at(), row, "version")?;
+        Ok(Some(Snapshot { version, mode, state: column(database.at(), row, "state")? }))
     }
 
     /// Keeps a state, in a task of its own. It is left out if too many are on their way or the

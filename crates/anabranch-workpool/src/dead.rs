@@ -1,11 +1,11 @@
 //! What is done with tasks that failed: look at them, try them again, discard those whose attempts are used up.
 
 use crate::filter::TaskFilter;
-use crate::tables::{Why, column, instead};
+use crate::tables::{Why, instead};
 use crate::task::{Compensation, TaskDetails, TaskRef, TaskStatus};
 use crate::tasks::{TaskError, Tasks, not_so};
 use anabranch_core::{StoreError, TaskState};
-use anabranch_store::database::{End, Session, Statement, Topic};
+use anabranch_store::database::{End, Session, Statement, Topic, column};
 use anabranch_store::{Log, Row};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

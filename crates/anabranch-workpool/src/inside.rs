@@ -8,7 +8,7 @@ use crate::task::Task;
 use crate::turns::Turns;
 use anabranch_core::{Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError, Tx};
-use anabranch_store::database::End;
+use anabranch_store::database::{End, column};
 use futures_util::FutureExt;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -382,7 +382,7 @@ pub(crate) async fn open(
     let answers = database.begin().run(vec![select], End::Commit).await;
     let answers = answers.map_err(|failed| failed.into_store_error(database.at()))?;
     let rows = answers.iter().flat_map(|answer| &answer.rows);
-    rows.map(|row| crate::tables::column(database.at(), row, "id")).collect()
+    rows.map(|row| column(database.at(), row, "id")).collect()
 }
 
 /// Forgets tasks that ended long ago, and says when to do so again. The lane that holds slot 0 does it.

@@ -2,11 +2,11 @@
 
 use crate::queue::Queue;
 use crate::sight::{Found, Sight};
-use crate::tables::{Look, Tables, column, corrupt};
+use crate::tables::{Look, Tables, corrupt};
 use crate::task::Task;
 use anabranch_core::{Slot, SlotSet, StoreError};
 use anabranch_runtime::{Commit, Holding, RawTx, RunError};
-use anabranch_store::database::{Answer, End, Statement, Topic};
+use anabranch_store::database::{Answer, End, Statement, Topic, column};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;

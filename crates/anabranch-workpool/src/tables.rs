@@ -13,7 +13,7 @@ use crate::task::{Task, TaskRef};
 use anabranch_core::{HashRule, Json, Slot, SlotSet, StoreError, TaskState, TaskStates};
 use anabranch_store::database::{ColumnType, Dialect, Given, Hint, Statement, Topic};
 use anabranch_store::migration::since;
-use anabranch_store::value::{ColumnError, FromValue};
+use anabranch_store::value::ColumnError;
 use anabranch_store::{Database, Row, Value, params};
 use std::sync::Arc;
 use std::time::Duration;
@@ -439,11 +439,6 @@ impl Look<'_> {
     fn apart(&self) -> Value {
         self.apart.iter().map(|key| Value::from(key.as_ref())).collect()
     }
-}
-
-/// A column, or an error of the store.
-pub(crate) fn column<T: FromValue>(at: &str, row: &Row, name: &str) -> Result<T, StoreError> {
-    row.get(name).map_err(|error| corrupt(at, error))
 }
 
 pub(crate) fn corrupt(at: &str, error: ColumnError) -> StoreError {

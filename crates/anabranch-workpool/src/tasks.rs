@@ -2,11 +2,11 @@
 //! [`dead`](crate::dead).
 
 use crate::new_task::{NewTask, Outcome};
-use crate::tables::{self, Tables, Why, column, corrupt};
+use crate::tables::{self, Tables, Why, corrupt};
 use crate::task::{Compensation, TaskStatus};
 use anabranch_core::{InputError, StoreError, TaskState, TaskStates};
 use anabranch_runtime::{HandlerError, RawTx, Tx};
-use anabranch_store::database::{Answer, End, Session, Statement, Topic};
+use anabranch_store::database::{Answer, End, Session, Statement, Topic, column};
 use anabranch_store::{Database, Log, Row};
 use jiff::Timestamp;
 use std::collections::HashSet;

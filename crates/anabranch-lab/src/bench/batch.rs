@@ -209,6 +209,5 @@ async fn fill(own: &OwnLog, table: &str, rows: u64) -> anyhow::Result<()> {
 }
 
 async fn query(own: &OwnLog, statement: Statement) -> anyhow::Result<Vec<Row>> {
-    let answers = own.log.store().database().begin().run(vec![statement], End::Commit).await?;
-    Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
+    Ok(own.log.store().database().rows(statement).await?)
 }

@@ -7,7 +7,7 @@ use super::tasks_limit;
 use super::{Measured, Side};
 use crate::throwaway;
 use crate::worker_process::{self, WorkerProcess};
-use anabranch::backend::database::{End, Statement};
+use anabranch::backend::database::Statement;
 use anabranch::operate::{Consumers, Owner};
 use anabranch::workpool::{NewTask, Pool, PoolSet, Task, TaskState, Tasks};
 use anabranch::{Namespace, ReplicaSet, Row};
@@ -279,6 +279,5 @@ async fn done(own: &OwnLog, pool: &str) -> anyhow::Result<(u64, f64)> {
 }
 
 async fn query(own: &OwnLog, statement: Statement) -> anyhow::Result<Vec<Row>> {
-    let answers = own.log.store().database().begin().run(vec![statement], End::Commit).await?;
-    Ok(answers.into_iter().flat_map(|answer| answer.rows).collect())
+    Ok(own.log.store().database().rows(statement).await?)
 }

@@ -146,8 +146,8 @@ impl Ledger {
         let (database, started) = (self.log.store().database(), Instant::now());
         loop {
             let query = Statement::query(sql.to_owned(), values.clone());
-            match database.begin().run(vec![query], End::Commit).await {
-                Ok(answers) => return Ok(answers.into_iter().next().unwrap_or_default().rows),
+            match database.begin().rows(query, End::Commit).await {
+                Ok(rows) => return Ok(rows),
                 Err(failed) if failed.is_transient() && started.elapsed() < PATIENCE => {
                     tokio::time::sleep(RETRY).await;
                 }

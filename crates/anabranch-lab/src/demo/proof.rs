@@ -1,7 +1,7 @@
 //! What the tables say at the end: read from what the handlers wrote, not from counters in memory.
 
 use crate::percentiles::Percentiles;
-use anabranch::backend::database::{End, Statement};
+use anabranch::backend::database::Statement;
 use anabranch::{Log, Row};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -122,7 +122,5 @@ async fn number(log: &Log, sql: &'static str) -> anyhow::Result<u64> {
 }
 
 async fn query(log: &Log, sql: &'static str) -> anyhow::Result<Vec<Row>> {
-    let statements = vec![Statement::query(sql, vec![])];
-    let answers = log.store().database().begin().run(statements, End::Commit).await?;
-    Ok(answers.into_iter().next().unwrap_or_default().rows)
+    Ok(log.store().database().rows(Statement::query(sql, vec![])).await?)
 }

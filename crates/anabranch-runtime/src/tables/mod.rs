@@ -41,8 +41,8 @@ pub(crate) mod runners;
 pub(crate) mod workers;
 
 use anabranch_core::{Slot, StoreError};
-use anabranch_store::database::{Answer, End, Failed, Session, Statement};
-use anabranch_store::value::{ColumnError, FromValue};
+use anabranch_store::database::{self, Answer, End, Failed, Session, Statement};
+use anabranch_store::value::FromValue;
 use anabranch_store::{Database, Row};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,8 +113,8 @@ impl Tables {
 
     /// Runs one query.
     pub(crate) async fn query(&self, statement: Statement) -> Result<Vec<Row>, StoreError> {
-        let answers = self.commit(vec![statement]).await?;
-        Ok(answers.into_iter().next().unwrap_or_default().rows)
+        let rows = self.database.control().rows(statement, End::Commit).await;
+        rows.map_err(|failed| self.error(failed))
     }
 
     /// Runs one query in a transaction that goes on.
@@ -123,10 +123,8 @@ impl Tables {
         session: &mut dyn Session,
         statement: Statement,
     ) -> Result<Vec<Row>, StoreError> {
-        let open = End::Open { idle: IDLE };
-        let answers = session.run(vec![statement], open).await;
-        let answers = answers.map_err(|failed| self.error(failed))?;
-        Ok(answers.into_iter().next().unwrap_or_default().rows)
+        let rows = session.rows(statement, End::Open { idle: IDLE }).await;
+        rows.map_err(|failed| self.error(failed))
     }
 
     pub(crate) fn error(&self, failed: Failed) -> StoreError {
@@ -135,7 +133,7 @@ impl Tables {
 
     /// A column that only we write.
     pub(crate) fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
-        row.get(name).map_err(|error: ColumnError| self.corrupt(error.to_string()))
+        database::column(self.at(), row, name)
     }
 
     /// The slot of a row.

@@ -1,13 +1,12 @@
 //! What others than lanes ask of tasks: how they stand, and to cancel them.
 
 use super::{
-    CANCELLED, COLUMNS, DEAD, OPEN, READY, SHOWN, Tables, UNFINISHED, column, corrupt,
-    state_of_dead,
+    CANCELLED, COLUMNS, DEAD, OPEN, READY, SHOWN, Tables, UNFINISHED, corrupt, state_of_dead,
 };
 use crate::new_task::Then;
 use crate::task::{Compensation, OnComplete, TaskDetails, TaskStatus};
 use anabranch_core::{StoreError, TaskState, TaskStates, UnknownTaskState};
-use anabranch_store::database::Statement;
+use anabranch_store::database::{Statement, column};
 use anabranch_store::value::ColumnError;
 use anabranch_store::{Row, params};
 use serde_json::value::RawValue;

@@ -1,11 +1,11 @@
 //! Tasks whose attempts are used up: what was done about them, and to try them again.
 
 use super::asked::not_json;
-use super::{DEAD, HURRIED, READY, SCHEDULED, SHOWN, Tables, UNFINISHED, Why, column};
+use super::{DEAD, HURRIED, READY, SCHEDULED, SHOWN, Tables, UNFINISHED, Why};
 use crate::filter::{TaskCondition, TaskFilter};
 use crate::task::TaskRef;
 use anabranch_core::{StoreError, TaskState};
-use anabranch_store::database::Statement;
+use anabranch_store::database::{Statement, column};
 use anabranch_store::{Row, Value, params};
 use uuid::Uuid;
 
