@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::stuck::{self, Stuck};
 use crate::tables::{Left, Tables};
 use anabranch_core::StoreError;
+use anabranch_core::engine_event::OutageOf;
 use anabranch_store::database::{Answer, End, Statement};
 use anabranch_store::value::FromValue;
 use anabranch_store::{Backoff, Database, Row, Value};
@@ -99,7 +100,7 @@ impl Claimer<'_> {
                     continue;
                 }
             }
-            outage.end();
+            self.tables.events.outage_over(&mut outage, OutageOf::Batch);
             is_first = false;
         }
         Ok(())
@@ -391,9 +392,7 @@ impl Claimer<'_> {
         if !error.is_waited_for() || *self.stop.borrow() {
             return Err(error);
         }
-        if outage.complains() {
-            tracing::warn!(%error, "a batch waits for its database");
-        }
+        self.tables.events.outage(outage, OutageOf::Batch, &error);
         let wait = outage.wait();
         self.pause(wait).await;
         Ok(())

@@ -28,6 +28,7 @@
 //! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
+//! | [`engine_event`] | what happens in the engine, as values |
 //! | [`error`] | what can go wrong with an input or an append |
 //! | [`store_error`] | what a database could not do |
 
@@ -35,6 +36,7 @@ pub mod append;
 pub mod cron;
 pub mod cursor;
 pub mod decide;
+pub mod engine_event;
 pub mod error;
 pub mod event;
 pub mod fixed;
@@ -60,6 +62,7 @@ pub mod task_state;
 pub use append::{Append, Appended, Condition, Expected, Recorded};
 pub use cron::{Cron, CronError};
 pub use cursor::Cursor;
+pub use engine_event::{EngineEvent, Happening, Notice};
 pub use error::{AppendError, InputError, InputProblem};
 pub use event::Event;
 pub use fixed::FixedPartition;

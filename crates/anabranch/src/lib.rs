@@ -202,6 +202,7 @@ pub use anabranch_store::{
     Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, Row, Sql, Value,
     database, migration, params, value,
 };
+pub use anabranch_store::{Observer, TracingObserver};
 
 #[cfg(feature = "batch")]
 pub use anabranch_batch as batch;
