@@ -24,7 +24,10 @@ fn quick() -> Tuning {
     Tuning::default().heartbeat(Duration::from_millis(50))
 }
 
-fn fails_for(stream: &'static str, fails: &Arc<AtomicBool>) -> impl Fn(&Event) -> Result<()> {
+fn fails_for(
+    stream: &'static str,
+    fails: &Arc<AtomicBool>,
+) -> impl Fn(&Event) -> Result<()> + Send + Sync + use<> {
     let fails = Arc::clone(fails);
     move |event| match event.stream_id() == stream && fails.load(Ordering::SeqCst) {
         true => Err(HandlerError::new("no such customer")),
@@ -76,13 +79,16 @@ async fn a_key_fails_is_tried_again_and_is_done(db: Db) {
     else {
         panic!("{failed:?}")
     };
-    assert_eq!((key.as_str(), error.as_str(), *attempts), ("3", "no such customer", 1));
+    assert_eq!((key.as_str(), error.as_str(), *attempts), ("Order:3", "no such customer", 1));
     assert!(subject.contains("Numbered Order:3@1") && position.get() > 0, "{failed:?}");
     assert!(retry_in.is_some());
     until("another try", async || (seen.of("event_retried").len() > 1).then_some(())).await;
     fails.store(false, Ordering::SeqCst);
     let done = seen.first("event_unparked").await;
-    assert!(matches!(&done.what, Happening::EventUnparked { key, .. } if key == "3"), "{done:?}");
+    assert!(
+        matches!(&done.what, Happening::EventUnparked { key, .. } if key == "Order:3"),
+        "{done:?}"
+    );
     until("all of it", async || (seen.handled("orders") == 10).then_some(())).await;
     let progress = running.stop().await;
     assert_eq!((progress.consumers[0].handled, seen.handled("orders")), (10, 10));
@@ -99,10 +105,10 @@ async fn a_key_is_parked_and_let_go(db: Db) {
     let running = start(&log, set.observer(seen.clone()));
     let parked = seen.first("event_parked").await;
     let Happening::EventParked { key, attempts, error, .. } = &parked.what else { panic!() };
-    assert_eq!((key.as_str(), error.as_str(), *attempts), ("3", "no such customer", 3));
+    assert_eq!((key.as_str(), error.as_str(), *attempts), ("Order:3", "no such customer", 3));
     assert_eq!(seen.of("event_failed").len(), 3, "each attempt once");
     fails.store(false, Ordering::SeqCst);
-    Consumers::of(&log).retry_parked("orders", "3").await.unwrap();
+    Consumers::of(&log).retry_parked("orders", "Order:3").await.unwrap();
     seen.first("event_unparked").await;
     let tried = seen.of("event_retried").pop().unwrap();
     assert!(matches!(tried.what, Happening::EventRetried { attempts: 0, .. }), "{tried:?}");
@@ -120,10 +126,10 @@ async fn a_parked_event_is_skipped_on_request(db: Db) {
     let running = start(&log, set.observer(seen.clone()));
     let parked = seen.first("event_parked").await;
     let Happening::EventParked { position: at, .. } = parked.what else { panic!() };
-    Consumers::of(&log).skip_parked("orders", "3").await.unwrap();
+    Consumers::of(&log).skip_parked("orders", "Order:3").await.unwrap();
     let skipped = seen.first("event_skipped").await;
     let Happening::EventSkipped { key, position, error, .. } = &skipped.what else { panic!() };
-    assert_eq!((key.as_str(), *position, error), ("3", Some(at), &None));
+    assert_eq!((key.as_str(), *position, error), ("Order:3", Some(at), &None));
     seen.first("event_unparked").await;
     running.stop().await;
     assert_eq!(seen.handled("orders"), 4);
@@ -140,7 +146,7 @@ async fn an_event_is_skipped_by_its_policy(db: Db) {
     let skipped = seen.of("event_skipped");
     assert_eq!(skipped.len(), 1);
     let Happening::EventSkipped { key, error, .. } = &skipped[0].what else { panic!() };
-    assert_eq!((key.as_str(), error.as_deref()), ("3", Some("no such customer")));
+    assert_eq!((key.as_str(), error.as_deref()), ("Order:3", Some("no such customer")));
     assert_eq!((seen.of("event_failed").len(), seen.of("event_parked").len()), (2, 0));
 }
 
