@@ -172,8 +172,10 @@
 //!
 //! # Logs
 //!
-//! What a program should know of failures, waits and hand-overs is logged through
-//! [`tracing`](https://docs.rs/tracing), with targets that begin with `anabranch`. Nothing is shown before the
+//! What happens in the engine is one stream of typed events ([`Happening`]), and an [`Observer`] gets them: see
+//! [`ReplicaSet::observer`] and [`Log::with_observer`]. One of the observers, [`TracingObserver`], writes what a program
+//! should know of failures, waits and hand-overs to [`tracing`](https://docs.rs/tracing), with targets that begin with
+//! `anabranch`; nothing else logs, and [`Options::tracing`] turns it off. Nothing is shown before the
 //! program installs a subscriber of `tracing`, such as
 //! [`tracing-subscriber`](https://docs.rs/tracing-subscriber) with its feature `env-filter`:
 //!
@@ -222,6 +224,9 @@ mod url;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/effects-outside.md")]
 mod effects_outside {}
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/events-of-the-engine.md")]
+mod events_of_the_engine {}
 
 /// What most programs need: `use anabranch::prelude::*;`.
 pub mod prelude {

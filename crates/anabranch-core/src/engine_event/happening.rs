@@ -336,7 +336,7 @@ happenings! {
         /// How many.
         count: u64,
     }
-    /// An observer has panicked for the first time. It gets all further events nevertheless.
+    /// An observer has panicked for the first time; it gets all further events nevertheless. Only the log says so.
     ObserverPanicked observer_panicked Severity::Error; {
         /// What it said.
         said: String,

@@ -5,6 +5,7 @@
 
 #[path = "../replica_sets/crew.rs"]
 mod crew;
+mod documented;
 #[path = "../consumers/gates.rs"]
 mod gates;
 mod handling;
