@@ -57,6 +57,18 @@ const KNOW_NO_DATABASE: [&str; 6] = [
     "crates/anabranch-batch/src/",
 ];
 
+/// The engine, in which one file logs: everything else says what happens to observers.
+const LOGS_NOTHING: [&str; 7] = [
+    "crates/anabranch-store/src/",
+    "crates/anabranch-sqlite/src/",
+    "crates/anabranch-postgres/src/",
+    "crates/anabranch-runtime/src/",
+    "crates/anabranch-workpool/src/",
+    "crates/anabranch-workflow/src/",
+    "crates/anabranch-batch/src/",
+];
+const LOGS: &str = "crates/anabranch-store/src/observe/logging.rs";
+
 /// What is of one database only: its name in code, and functions and settings that no other has.
 const OF_ONE_DATABASE: [&str; 12] = [
     "Sqlite",
@@ -133,6 +145,14 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
             }
         }
     }
+    let logs = |line: &str| line.contains("tracing::") || line.contains("use tracing");
+    if LOGS_NOTHING.iter().any(|place| name.starts_with(place))
+        && name != LOGS
+        && code(text).any(logs)
+    {
+        problems
+            .push(format!("{name} logs by itself; emit an event of the engine (Emitter::emit)"));
+    }
     let sql = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE "];
     let is_place = SQL_PLACES.iter().any(|place| name.starts_with(place));
     if name.starts_with("crates/") && !is_place && !name.contains("/tests/") {
@@ -208,6 +228,8 @@ mod tests {
         assert_eq!(broken("crates/anabranch-core/src/a.rs", "fn a() {}"), 1);
         assert_eq!(broken("crates/anabranch-core/src/a.rs", "//! A.\nuse std::time::Instant;"), 1);
         assert_eq!(broken("crates/anabranch-store/src/a.rs", "//! A.\nlet a = \"SELECT 1\";"), 1);
+        assert_eq!(broken("crates/anabranch-batch/src/a.rs", "//! A.\ntracing::info!(\"\");"), 1);
+        assert_eq!(broken("crates/anabranch-lab/src/a.rs", "//! A.\ntracing::info!(\"\");"), 0);
         assert_eq!(broken("crates/anabranch/src/utils.rs", "//! A."), 1);
         assert_eq!(broken("xtask/src/a.rs", &format!("//! A.{}", "\n".repeat(501))), 1);
         let upwards = "[dependencies]\nanabranch-sqlite.workspace = true";

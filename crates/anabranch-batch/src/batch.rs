@@ -17,6 +17,7 @@ use crate::stuck::Stuck;
 use crate::tables::Tables;
 use crate::verify::{self, Verified};
 use crate::worker::Shared;
+use anabranch_core::{Happening, Notice};
 use anabranch_core::{Retry, StoreError};
 use anabranch_store::database::{End, Statement, column};
 use anabranch_store::{Database, Log};
@@ -200,6 +201,17 @@ impl Batch {
         handler: impl RowHandler,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<Summary, BatchError> {
+        let ended = self.run_to_end(log, handler, stop).await;
+        log.events().flush().await;
+        ended
+    }
+
+    async fn run_to_end(
+        &self,
+        log: &Log,
+        handler: impl RowHandler,
+        stop: impl Future<Output = ()> + Send,
+    ) -> Result<Summary, BatchError> {
         let started = Instant::now();
         let (database, tables) = self.prepare(log)?;
         let (keys, tables) = Keys::look(self, &database, tables).await?;
@@ -209,13 +221,9 @@ impl Batch {
         self.create(&database, &tables).await?;
         identity::store(self, &database, &tables).await?;
         let session = Session::begin(self, &tables, &database).await?;
-        tracing::info!(
-            job = self.job,
-            part = %self.part,
-            session = session.id(),
-            workers = self.workers,
-            "a batch begins"
-        );
+        let (part, id, workers) = (&self.part, session.id(), self.workers);
+        let detail = format!("part={part} session={id} workers={workers}");
+        tables.events.emit(Happening::noticed(Notice::BatchBegan, detail));
         let counts = Arc::new(Counts::new());
         let (rows, taken) = mpsc::channel(self.batch_size * 2);
         let (stopper, stopped) = watch::channel(false);
@@ -365,7 +373,8 @@ impl Batch {
             }
             _ => self.log_table.clone(),
         };
-        let tables = Tables::new(&database, self.source.clone(), &self.job, &log_table);
+        let mut tables = Tables::new(&database, self.source.clone(), &self.job, &log_table);
+        tables.events = log.events().of(&self.job);
         Ok((database, tables))
     }
 
@@ -388,7 +397,7 @@ impl Batch {
             }
         }
         if let Some(said) = uneven(&parts) {
-            tracing::warn!(job = self.job, "{said}");
+            tables.events.emit(Happening::noticed(Notice::BatchUneven, said));
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::stuck::{self, Stuck};
 use crate::tables::{Left, Tables};
 use anabranch_core::StoreError;
+use anabranch_core::engine_event::OutageOf;
 use anabranch_store::database::{Answer, End, Statement, column};
 use anabranch_store::{Backoff, Database, Row, Value};
 use std::collections::{HashMap, HashSet};
@@ -98,7 +99,7 @@ impl Claimer<'_> {
                     continue;
                 }
             }
-            outage.end();
+            self.tables.events.outage_over(&mut outage, OutageOf::Batch);
             is_first = false;
         }
         Ok(())
@@ -393,9 +394,7 @@ impl Claimer<'_> {
         if !error.is_waited_for() || *self.stop.borrow() {
             return Err(error);
         }
-        if outage.complains() {
-            tracing::warn!(%error, "a batch waits for its database");
-        }
+        self.tables.events.outage(outage, OutageOf::Batch, &error);
         let wait = outage.wait();
         self.pause(wait).await;
         Ok(())

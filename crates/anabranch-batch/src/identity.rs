@@ -7,6 +7,7 @@ use crate::batch::{Batch, run};
 use crate::error::BatchError;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
+use anabranch_core::{Happening, Notice};
 use anabranch_store::Database;
 use anabranch_store::database::column;
 use std::fmt;
@@ -72,20 +73,15 @@ pub(crate) async fn store(
         let was_there = has_entries(database, tables).await?;
         let is_ours = !database.rows(tables.store_job(&asked)).await?.is_empty();
         if was_there && is_ours {
-            tracing::warn!(
-                job = batch.job,
-                "the job has entries from before its source was stored; from now on it is of {asked}"
-            );
+            tables.events.emit(Happening::noticed(Notice::BatchSourceStored, asked.to_string()));
         }
         stored = Identity::stored(database, tables).await?;
     }
     match stored {
         Some(stored) if stored == asked => Ok(()),
         Some(stored) if batch.accepts_source && stored.key == asked.key => {
-            tracing::warn!(
-                job = batch.job,
-                "the job was of {stored}; from now on it is of {asked}"
-            );
+            let detail = format!("{stored}; from now on it is of {asked}");
+            tables.events.emit(Happening::noticed(Notice::BatchSourceChanged, detail));
             Ok(run(database, vec![tables.accept_job(&asked)]).await?)
         }
         Some(stored) => Err(other(batch, &stored, &asked)),
@@ -108,11 +104,9 @@ pub(crate) async fn check(
         Some(stored) => Err(other(batch, &stored, &asked)),
         None => {
             if has_entries(database, tables).await? {
-                tracing::warn!(
-                    job = batch.job,
-                    "the job has entries from before its source was stored: nothing shows that they are \
-                     of {asked}; the next run stores it"
-                );
+                tables
+                    .events
+                    .emit(Happening::noticed(Notice::BatchSourceUnknown, asked.to_string()));
             }
             Ok(())
         }

@@ -1,8 +1,9 @@
 //! Rows that have failed and are tried again after a while: they stay claimed, and the others go on.
 
 use crate::record::Record;
-use anabranch_core::Retry;
+use anabranch_core::{Happening, Retry};
 use anabranch_runtime::HandlerError;
+use anabranch_store::Emitter;
 use anabranch_store::backoff::random;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -13,6 +14,7 @@ const MANY: usize = 64;
 /// The rows of one worker that wait for another attempt.
 pub(crate) struct Later {
     retry: Retry,
+    events: Emitter,
     waiting: Vec<Waiting>,
 }
 
@@ -22,8 +24,8 @@ struct Waiting {
 }
 
 impl Later {
-    pub(crate) fn new(retry: Retry) -> Self {
-        Self { retry, waiting: Vec::new() }
+    pub(crate) fn new(retry: Retry, events: Emitter) -> Self {
+        Self { retry, events, waiting: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -47,8 +49,8 @@ impl Later {
     /// Tries a row again, which has failed once more, after this time.
     pub(crate) fn put(&mut self, mut record: Record, wait: Duration, error: &HandlerError) {
         record.failed += 1;
-        let (key, failed) = (record.key(), record.failed);
-        tracing::warn!(key, failed, %error, ?wait, "a row is tried again");
+        let (key, failed, error) = (record.key().to_owned(), record.failed, error.to_string());
+        self.events.emit(Happening::row_retried(key, failed, error, wait));
         self.waiting.push(Waiting { record, due: Instant::now() + wait });
     }
 

@@ -3,6 +3,7 @@
 use crate::batch::Batch;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
+use anabranch_core::{Happening, Notice};
 use anabranch_store::Database;
 use anabranch_store::database::{End, Statement};
 use std::sync::{Arc, Mutex};
@@ -48,14 +49,17 @@ impl Session {
                         // Others may have taken what it had claimed; what it claims from now on is
                         // another session's.
                         let (id, begin) = new(&tables);
-                        tracing::warn!(session = id, "the lease was over; beginning a new session");
+                        let detail = format!("session={id}");
+                        tables.events.emit(Happening::noticed(Notice::BatchSessionLost, detail));
                         if run(&database, begin).await.is_ok()
                             && let Ok(mut ids) = ids.lock()
                         {
                             ids.push(id);
                         }
                     }
-                    Err(error) => tracing::warn!(%error, "cannot renew the lease of a session"),
+                    Err(error) => {
+                        tables.events.emit(Happening::failed(Notice::BatchLeaseNotRenewed, &error));
+                    }
                 }
             }
         });

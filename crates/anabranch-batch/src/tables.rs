@@ -10,6 +10,7 @@ pub(crate) use rows::columns_of;
 use crate::part::Part;
 use crate::record::Record;
 use crate::source::Source;
+use anabranch_store::Emitter;
 use anabranch_store::database::{ColumnType, Dialect, Hint, Statement, quoted};
 use anabranch_store::{Database, Value, params};
 use std::collections::BTreeMap;
@@ -46,6 +47,8 @@ pub(crate) struct Tables {
     /// By which rows are gone through, if not by that of their key.
     collation: Option<String>,
     pub(crate) job: String,
+    /// Says what happens in the job.
+    pub(crate) events: Emitter,
     /// The name of the log, as it was given.
     name: String,
     log: String,
@@ -60,6 +63,7 @@ impl Tables {
     pub(crate) fn new(database: &Arc<dyn Database>, source: Source, job: &str, log: &str) -> Self {
         Self {
             database: Arc::clone(database),
+            events: database.events().of(job),
             now: database.dialect().now_us(),
             source,
             collation: None,

@@ -7,6 +7,7 @@ use crate::pace::Pace;
 use crate::progress::Counts;
 use crate::record::Record;
 use crate::tables::{Tables, state};
+use anabranch_core::engine_event::{Happening, OutageOf};
 use anabranch_core::{Retry, StoreError};
 use anabranch_runtime::{Commit, HandlerError, HandlerResult, RawTx, Tx};
 use anabranch_store::database::End;
@@ -42,7 +43,8 @@ pub(crate) struct Shared<H> {
 impl<H: RowHandler> Shared<H> {
     /// Works until no rows come any more, and none waits for another attempt.
     pub(crate) async fn work(self: Arc<Self>) -> Result<(), StoreError> {
-        let (mut later, mut stop, mut more) = (Later::new(self.retry), self.stop.clone(), true);
+        let (mut later, mut stop, mut more) =
+            (Later::new(self.retry, self.tables.events.clone()), self.stop.clone(), true);
         while more || !later.is_empty() {
             let page = tokio::select! {
                 biased;
@@ -132,6 +134,7 @@ impl<H: RowHandler> Shared<H> {
                 }
             }
             let again = waits.iter().flatten().count();
+            let handler = started.elapsed();
             let committed = match again == count {
                 true => Commit::Done, // Nothing of them is to be stored.
                 false => tx.finish(fence).await,
@@ -141,13 +144,18 @@ impl<H: RowHandler> Shared<H> {
                     Counts::add(&self.counts.succeeded, done.len());
                     Counts::add(&self.counts.failed, count - done.len() - again);
                     Counts::add(&self.counts.waiting, again);
+                    if again < count {
+                        let commit = started.elapsed().saturating_sub(handler);
+                        let what = Happening::batch_handled(count - again, None, handler, commit);
+                        self.tables.events.emit(what);
+                    }
                     for ((record, wait), outcome) in page.drain(..count).zip(waits).zip(outcomes) {
                         if let (Some(wait), Err(error)) = (wait, outcome) {
                             later.put(record, wait, &error);
                         }
                     }
                     self.pace.measured(count, started.elapsed());
-                    outage.end();
+                    self.tables.events.outage_over(&mut outage, OutageOf::BatchWorker);
                 }
                 // One of them is somebody else's by now, or the answer to its commit was lost.
                 Commit::Lost if count > 1 => at_once = 1,
@@ -156,9 +164,7 @@ impl<H: RowHandler> Shared<H> {
                     page.remove(0);
                 }
                 Commit::Away(error) if is_waited_for(&error) => {
-                    if outage.complains() {
-                        tracing::warn!(%error, "a worker waits for its database");
-                    }
+                    self.tables.events.outage(&mut outage, OutageOf::BatchWorker, &error);
                     tokio::time::sleep(outage.wait()).await;
                 }
                 Commit::Away(error) => return Err(error),

@@ -84,6 +84,7 @@ const COMMANDS: &[(&str, &str, i32)] = &[
     ("bench rescale", "--seconds-per-phase 0.1", 0),
     ("bench workpool", "--tasks 300 --keys 10 --repeats 1", 0),
     ("bench workflow", "--commands 50 --workflows 5 --events 100 --repeats 1", 0),
+    ("bench observer", "--events 1000 --streams 50 --rounds 1 --pairs 1", 0),
     ("bench batch", "--waiting 10 --rows 200 --repeats 1", 0),
 ];
 

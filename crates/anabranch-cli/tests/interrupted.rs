@@ -25,6 +25,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("bench rescale", "bench"),
     ("bench workpool --tasks 20000", "bench"),
     ("bench workflow", "bench"),
+    ("bench observer", "bench"),
     ("bench batch", "bench"),
     ("chaos --workers 2", "chaos"),
 ];

@@ -29,6 +29,7 @@
 //! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
 //! | [`limits`] | what is refused before it reaches a database |
+//! | [`engine_event`] | what happens in the engine, as values |
 //! | [`error`] | what can go wrong with an input or an append |
 //! | [`store_error`] | what a database could not do |
 
@@ -36,6 +37,7 @@ pub mod append;
 pub mod cron;
 pub mod cursor;
 pub mod decide;
+pub mod engine_event;
 pub mod error;
 pub mod event;
 pub mod fixed;
@@ -62,6 +64,7 @@ pub mod time;
 pub use append::{Append, Appended, Condition, Expected, Recorded};
 pub use cron::{Cron, CronError};
 pub use cursor::Cursor;
+pub use engine_event::{EngineEvent, Happening, Notice};
 pub use error::{AppendError, InputError, InputProblem};
 pub use event::Event;
 pub use fixed::FixedPartition;

@@ -4,7 +4,7 @@
 use crate::connection::Server;
 use crate::error::Failure;
 use crate::pool::Pool;
-use anabranch_core::StoreError;
+use anabranch_core::{Happening, Notice, StoreError};
 use anabranch_store::database::{Blocked, Who};
 use std::time::Duration;
 use tokio_postgres::Row;
@@ -22,7 +22,8 @@ pub(crate) async fn end_sessions(
         query(pool, server, include_str!("../queries/end_sessions.sql"), &[&prefix]).await?;
     if !ended.is_empty() {
         let sessions = ended.len();
-        tracing::warn!(worker, sessions, "ended the transactions of a dead worker");
+        let detail = format!("worker={worker} sessions={sessions}");
+        server.events.emit(Happening::noticed(Notice::DeadSessionsEnded, detail));
     }
     Ok(())
 }

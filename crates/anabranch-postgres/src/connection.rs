@@ -6,6 +6,7 @@ use crate::room::{self, Room, Seen};
 use crate::session::{Bare, Begun, Connection};
 use crate::{tls, url};
 use anabranch_core::StoreError;
+use anabranch_store::Emitter;
 use anabranch_store::{Durability, Home};
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub(crate) struct Server {
     session: &'static str,
     /// How many connections it has room for.
     pub(crate) room: Arc<Room>,
+    /// Says what happens to the observers of all logs that share its sessions.
+    pub(crate) events: Emitter,
 }
 
 /// Adds what a URL does not say, and says how long the server may be silent.
@@ -63,7 +66,11 @@ fn complete(config: &mut Config) -> Duration {
 }
 
 impl Server {
-    pub(crate) fn parse(url: &str, durability: Durability) -> Result<Self, StoreError> {
+    pub(crate) fn parse(
+        url: &str,
+        durability: Durability,
+        tracing: bool,
+    ) -> Result<Self, StoreError> {
         let mut config = url::parse(url)?;
         let silence = complete(&mut config);
         let at = url::describe(&config);
@@ -76,7 +83,8 @@ impl Server {
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
         };
         let (home, opened) = (Home::here(), Arc::default());
-        Ok(Self { hosts, home, at, opened, silence, session, room: Arc::default() })
+        let (room, events) = (Arc::default(), Emitter::new(tracing));
+        Ok(Self { hosts, home, at, opened, silence, session, room, events })
     }
 
     /// A session, set up as all are.
@@ -111,7 +119,7 @@ impl Server {
     ) -> Result<Bare, Failure> {
         let patience = self.hosts.patience();
         // Large, and seldom.
-        let connect = tokio::time::timeout(patience, Box::pin(self.hosts.open()));
+        let connect = tokio::time::timeout(patience, Box::pin(self.hosts.open(&self.events)));
         let Ok(connected) = connect.await else { return Err(Failure::NotThere(patience)) };
         let (client, connection) =
             connected.map_err(|error| Failure::opening(error, &self.room))?;

@@ -15,6 +15,7 @@ use crate::shared::{READING, Secured, Shared, opened};
 use crate::transaction::{PostgresSession, Source};
 use crate::wake::Wake;
 use anabranch_core::{Limits, StoreError};
+use anabranch_store::Emitter;
 use anabranch_store::Row;
 use anabranch_store::control::ONLY_READS;
 use anabranch_store::database::{
@@ -221,6 +222,10 @@ impl Database for Effects {
 
     fn limits(&self) -> Limits {
         self.appending.limits
+    }
+
+    fn events(&self) -> Emitter {
+        self.shared.server.events.clone()
     }
 
     fn dialect(&self) -> &dyn Dialect {

@@ -5,6 +5,8 @@
 //! machine). Here each gets its time, a standby is passed over, and where the primary was last is asked first.
 
 use crate::tls::Connector;
+use anabranch_core::{Happening, Notice};
+use anabranch_store::Emitter;
 use futures_util::future::{Either, select};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -47,7 +49,7 @@ impl Hosts {
     }
 
     /// Opens a session with the primary; with a standby, if that is all there is.
-    pub(crate) async fn open(&self) -> Result<Opened, Error> {
+    pub(crate) async fn open(&self, events: &Emitter) -> Result<Opened, Error> {
         if let [config] = self.each.as_ref() {
             return config.connect(Connector::clone(&self.tls)).await;
         }
@@ -66,7 +68,10 @@ impl Hosts {
                 }
                 Ok(Ok((opened, true))) => standby = Some(opened),
                 Ok(Err(error)) => failure = Some(error),
-                Err(_) => tracing::debug!(number, "a host of the URL says nothing"),
+                Err(_) => {
+                    let detail = format!("number={number}");
+                    events.emit(Happening::noticed(Notice::HostSilent, detail));
+                }
             }
         }
         match (standby, failure) {

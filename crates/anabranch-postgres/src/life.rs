@@ -12,6 +12,7 @@ use crate::error::Failure;
 use crate::link::Life;
 use crate::session::{Connection, lock};
 use anabranch_core::HashRule;
+use anabranch_core::engine_event::OutageOf;
 use anabranch_store::Backoff;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -181,12 +182,7 @@ async fn keep(inner: Arc<Inner>) {
         }
         match inner.server.open().await {
             Ok(connection) => {
-                if let Some(away) = backoff.end() {
-                    tracing::info!(
-                        at = inner.server.at,
-                        "watches other workers again after {away:.1?}"
-                    );
-                }
+                inner.server.events.outage_over(&mut backoff, OutageOf::Peers);
                 inner.now.send_modify(|now| now.is_open = true);
                 if was_cut {
                     tokio::time::sleep(SETTLE).await;
@@ -196,10 +192,8 @@ async fn keep(inner: Arc<Inner>) {
                 inner.forget();
             }
             Err(failure) => {
-                if backoff.complains() {
-                    let error = failure.at(&inner.server.at);
-                    tracing::warn!(%error, "cannot watch other workers yet; their leases will tell");
-                }
+                let error = failure.at(&inner.server.at);
+                inner.server.events.outage(&mut backoff, OutageOf::Peers, &error);
                 inner.now.send_modify(|now| {
                     now.failures += 1;
                     now.failure = Some(failure);

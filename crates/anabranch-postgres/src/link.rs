@@ -11,6 +11,7 @@ use crate::error::Failure;
 use crate::look_alikes;
 use crate::room::{self, Room, Seen};
 use crate::session::{Connection, Lease, Lender, Lent, Permit, lock};
+use anabranch_core::engine_event::{Happening, Notice, OutageOf};
 use anabranch_store::database::{Answer, Statement};
 use anabranch_store::{Backoff, Home};
 use std::collections::{BTreeMap, BTreeSet};
@@ -347,15 +348,14 @@ async fn keep(inner: Arc<Inner>) {
         }
         let opened = Instant::now();
         if let Err(failure) = keep_once(&inner, &mut backoff).await {
-            if backoff.complains() {
-                let error = failure.at(&inner.server.at);
-                tracing::warn!(%error, "cannot listen and show life; readers poll meanwhile");
-            }
+            let error = failure.at(&inner.server.at);
+            inner.server.events.outage(&mut backoff, OutageOf::Listener, &error);
             inner.failed(failure);
             tokio::time::sleep(backoff.wait()).await;
             continue;
         }
-        tracing::debug!(at = inner.server.at, "the session that listens and shows life is gone");
+        let detail = format!("at={}", inner.server.at);
+        inner.server.events.emit(Happening::noticed(Notice::ListenerGone, detail));
         inner.now.send_modify(|now| now.connection = None);
         backoff.end();
         if opened.elapsed() < SHORT_LIVED {
@@ -399,12 +399,7 @@ async fn keep_once(inner: &Arc<Inner>, backoff: &mut Backoff) -> Result<(), Fail
             .is_some_and(|open| Arc::ptr_eq(open, &connection));
         if !is_published {
             inner.now.send_modify(|now| now.connection = Some(Arc::clone(&connection)));
-            if let Some(away) = backoff.end() {
-                tracing::info!(
-                    at = inner.server.at,
-                    "listens and shows life again after {away:.1?}"
-                );
-            }
+            inner.server.events.outage_over(backoff, OutageOf::Listener);
         }
         let again = if is_done { Duration::MAX } else { TRY_AGAIN };
         tokio::select! {

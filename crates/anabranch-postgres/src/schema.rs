@@ -3,7 +3,9 @@
 use crate::error::Failure;
 use crate::keys::Classes;
 use crate::session::Connection;
+use anabranch_core::Happening;
 use anabranch_core::{HashRule, StoreError};
+use anabranch_store::Emitter;
 use anabranch_store::migration::{Migration, Migrations, Schema};
 use anabranch_store::{Namespace, Options};
 use tokio_postgres::{Client, Error};
@@ -102,6 +104,7 @@ pub(crate) async fn prepare(
     at: &str,
     session: &Connection,
     options: &Options,
+    events: &Emitter,
 ) -> Result<(HashRule, Schema), StoreError> {
     let namespace = &options.namespace;
     let failed = |error| Failure::from(error).at(at);
@@ -113,7 +116,7 @@ pub(crate) async fn prepare(
     }
     let mut found = schema(session, namespace).await.map_err(failed)?;
     if MIGRATIONS.needed(at, options, found)? {
-        found = migrate(at, session, options).await?;
+        found = migrate(at, session, options, events).await?;
     }
     let rule = format!("SELECT value FROM \"{namespace}\".settings WHERE name = 'hash_rule'");
     let stored: String = session.query_one(&rule, &[]).await.map_err(failed)?.get(0);
@@ -122,7 +125,12 @@ pub(crate) async fn prepare(
 
 /// Applies what is missing, in one transaction. Processes that start together wait for one
 /// another's lock, and all but the first find nothing left to do.
-async fn migrate(at: &str, session: &Connection, options: &Options) -> Result<Schema, StoreError> {
+async fn migrate(
+    at: &str,
+    session: &Connection,
+    options: &Options,
+    events: &Emitter,
+) -> Result<Schema, StoreError> {
     let (namespace, rule) = (&options.namespace, options.hash_rule.unwrap_or_default());
     let failed = |error| Failure::from(error).at(at);
     // Each statement must see what was committed before it, whatever the user's default is.
@@ -135,7 +143,8 @@ async fn migrate(at: &str, session: &Connection, options: &Options) -> Result<Sc
     MIGRATIONS.needed(at, options, found)?;
     for migration in MIGRATIONS.after(found.version) {
         session.batch_execute(&migration.sql_for(namespace)).await.map_err(failed)?;
-        tracing::info!(%namespace, version = migration.version, "applied a migration");
+        let (at, namespace) = (at.to_owned(), namespace.to_string());
+        events.emit(Happening::migration_applied(at, namespace, migration.version));
     }
     session.batch_execute(&MIGRATIONS.keep_rule(namespace, rule)).await.map_err(failed)?;
     let found = schema(session, namespace).await.map_err(failed)?;

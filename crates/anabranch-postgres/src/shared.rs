@@ -49,6 +49,7 @@ const WANTED: &str = "anabranch_sessions_wanted";
 struct Key {
     url: String,
     durability: Durability,
+    tracing: bool,
     runtime: Id,
 }
 
@@ -78,15 +79,20 @@ static ALL: Mutex<Vec<(Key, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 impl Shared {
     /// Those of this process for a URL.
-    pub(crate) fn of(url: &str, durability: Durability) -> Result<Arc<Self>, StoreError> {
-        let key = Key { url: url.to_owned(), durability, runtime: Handle::current().id() };
+    pub(crate) fn of(
+        url: &str,
+        durability: Durability,
+        tracing: bool,
+    ) -> Result<Arc<Self>, StoreError> {
+        let (url_text, runtime) = (url.to_owned(), Handle::current().id());
+        let key = Key { url: url_text, durability, tracing, runtime };
         let mut all = lock(&ALL);
         all.retain(|(_, shared)| shared.strong_count() > 0);
         let known = all.iter().find(|(known, _)| *known == key);
         if let Some(shared) = known.and_then(|(_, shared)| shared.upgrade()) {
             return Ok(shared);
         }
-        let shared = Arc::new(Self::new(Server::parse(url, durability)?));
+        let shared = Arc::new(Self::new(Server::parse(url, durability, tracing)?));
         all.push((key, Arc::downgrade(&shared)));
         drop(all);
         let sweep = sweep(Arc::downgrade(&shared));

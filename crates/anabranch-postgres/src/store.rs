@@ -19,6 +19,7 @@ use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
     Query, StoreError,
 };
+use anabranch_core::{Happening, Notice};
 use anabranch_store::database::Topic;
 use anabranch_store::{
     Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket,
@@ -67,7 +68,7 @@ struct Inner {
 impl Postgres {
     /// Connects to the server and prepares the log, as the options say.
     pub async fn connect(url: &str, options: &Options) -> Result<Self, StoreError> {
-        let shared = Shared::of(url, options.durability)?;
+        let shared = Shared::of(url, options.durability, options.tracing)?;
         let server = shared.server.clone();
         let failed = |failure: Failure| failure.at(&server.at);
         shared.check().await.map_err(failed)?;
@@ -75,7 +76,8 @@ impl Postgres {
         let appending = Use { purpose: Purpose::Append, ..READING };
         let appends = lent(appending);
         let lease = appends.get("a log that is opened").await.map_err(failed)?;
-        let (rule, found) = schema::prepare(&server.at, lease.session(), options).await?;
+        let (rule, found) =
+            schema::prepare(&server.at, lease.session(), options, &server.events).await?;
         lease.give_back();
         let namespace = options.namespace.clone();
         let sql = Sql::of(&namespace);
@@ -242,7 +244,9 @@ impl Inner {
             if failure.is_collision() && collisions < MAX_COLLISIONS {
                 collisions += 1;
             } else if failure.is_worth_repeating() && started.elapsed() < RETRY_FOR {
-                tracing::debug!(at = self.server.at, ?failure, ?wait, "append is repeated");
+                let (said, detail) = (format!("{failure:?}"), format!("wait={wait:?}"));
+                let what = Happening::notice(Notice::AppendRepeated, Some(said), Some(detail));
+                self.server.events.emit(what);
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(RETRY_WAIT_MAX);
             } else {

@@ -9,6 +9,7 @@ use crate::background::{Task, to_the_end};
 use crate::connection::Server;
 use crate::error::Failure;
 use crate::link::{Ears, Link};
+use anabranch_core::{Happening, Notice};
 use anabranch_store::Namespace;
 use anabranch_store::database::Topic;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,7 +92,7 @@ impl Wake {
     /// The same, and what could not be sent is not said at the end either: that would block a thread.
     pub(crate) async fn close(&self) {
         if !self.flush().await {
-            tracing::debug!("cannot notify other processes at the end; they poll");
+            self.link.server().events.emit(Happening::noticed(Notice::NotNotifiedAtEnd, None));
             self.gave_up.store(true, Ordering::Relaxed);
         }
     }
@@ -151,6 +152,7 @@ impl Drop for Wake {
 /// runtime ends too, and on a session of its own, since the others are the runtime's.
 fn last_word(server: Server, send: String) {
     let (done, wait) = mpsc::channel();
+    let events = server.events.clone();
     let say = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let said = runtime.map(|runtime| {
@@ -162,7 +164,7 @@ fn last_word(server: Server, send: String) {
             runtime.block_on(async { tokio::time::timeout(LAST_WAIT, say).await })
         });
         if !matches!(said, Ok(Ok(Ok(())))) {
-            tracing::debug!("cannot notify other processes at the end; they poll");
+            events.emit(Happening::noticed(Notice::NotNotifiedAtEnd, None));
         }
         let _ = done.send(());
     };
@@ -224,7 +226,8 @@ async fn notify(link: Arc<Link>, namespace: Namespace, to_notify: Arc<ToNotify>)
         // It may be cut off at any time, with the last handle of its log.
         if let Err(failure) = to_the_end(once).await {
             // Appends fail and retry by themselves; readers poll.
-            tracing::debug!(?failure, "cannot notify other processes");
+            let what = Happening::notice(Notice::NotNotified, Some(format!("{failure:?}")), None);
+            link.server().events.emit(what);
             tokio::time::sleep(AGAIN).await;
         }
         tokio::time::sleep(NOTIFY_PAUSE).await;

@@ -6,15 +6,18 @@
 //! lane holds up nobody. Slots that were claimed at another position than the rest of their lane are
 //! the same case.
 
+mod stall;
 mod stats;
 
 use crate::consumer::Consumer;
 use crate::lane::{Report, Reporter};
 use crate::run_error::RunError;
-use anabranch_core::{Event, Position, SLOTS, SlotSet, StoreError};
+use anabranch_core::engine_event::OutageOf;
+use anabranch_core::{Event, Happening, Position, SLOTS, SlotSet, StoreError};
 use anabranch_store::log_store::SlotFilter;
-use anabranch_store::{Backoff, Log, Page, PageEnd, ReadRequest, Scope};
+use anabranch_store::{Backoff, Emitter, Log, Page, PageEnd, ReadRequest, Scope};
 use futures_util::FutureExt;
+use stall::Stall;
 pub(crate) use stats::FeedStats;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -140,6 +143,8 @@ pub(crate) struct Feed {
     /// How soon to look for new events when no wake comes.
     poll: Duration,
     stats: Arc<FeedStats>,
+    events: Emitter,
+    stall: Stall,
 }
 
 /// What can be done next.
@@ -158,6 +163,7 @@ impl Feed {
         consumer: Arc<Consumer>,
         lanes: Vec<mpsc::UnboundedSender<Chunk>>,
         (poll, stats): (Duration, Arc<FeedStats>),
+        events: Emitter,
     ) -> (Self, FeedHandle) {
         let (sender, orders) = mpsc::unbounded_channel();
         let handle = FeedHandle { orders: sender };
@@ -175,6 +181,8 @@ impl Feed {
             outage: Backoff::default(),
             poll,
             stats,
+            events,
+            stall: Stall::default(),
         };
         (feed, handle)
     }
@@ -334,19 +342,13 @@ impl Feed {
             Ok(page) => page,
             Err(error) if error.is_worth_waiting() => {
                 self.stats.waits_for(Some(&error));
-                if self.outage.complains() {
-                    let consumer = &self.consumer.name;
-                    tracing::warn!(consumer, %error, "the feed waits for the database");
-                }
+                self.events.outage(&mut self.outage, OutageOf::Feed, &error);
                 return Ok(Some(self.outage.wait()));
             }
             Err(error) => return Err(error),
         };
         if self.outage.is_under_way() {
-            if let Some(away) = self.outage.end() {
-                let consumer = &self.consumer.name;
-                tracing::info!(consumer, "the feed goes on after {away:.1?}");
-            }
+            self.events.outage_over(&mut self.outage, OutageOf::Feed);
             self.stats.waits_for(None);
         }
         self.deliver(&group, &slots, page, wake_seen);
@@ -393,6 +395,7 @@ impl Feed {
         let now = Instant::now();
         let rule = self.log.hash_rule();
         self.count_unannounced(group, &page, wake_seen);
+        self.stall.has_read(&self.events, up_to, page.end);
         let expected = page.events.len() / group.len().max(1) + 16;
         let mut of_lane: Vec<Vec<Event>> = self.lanes.iter().map(|_| Vec::new()).collect();
         group.iter().for_each(|number| {
@@ -448,6 +451,7 @@ impl Feed {
             unannounced.store(0, Ordering::Relaxed);
         } else {
             unannounced.fetch_add(page.events.len() as u64, Ordering::Relaxed);
+            self.events.emit(Happening::wake_missed(page.events.len()));
         }
     }
 

@@ -5,8 +5,11 @@ mod error;
 pub use error::{HandlerError, HandlerResult};
 
 use crate::tx::Tx;
-use anabranch_core::Event;
+use anabranch_core::{Event, Position};
 use futures_util::future::BoxFuture;
+
+/// An event that could not be delivered, and will not be again.
+pub(crate) type Undelivered = (Position, HandlerError);
 
 /// A consumer's code as one lane runs it. Each lane has its own, so it may keep what it knows about
 /// the keys of its slots.
@@ -26,8 +29,8 @@ pub(crate) trait LaneHandler: Send {
     /// The events that `handle` got are committed, or rolled back.
     fn settled(&mut self, _committed: bool) {}
 
-    /// Runs after the commit, for effects that must happen at most once.
-    fn after_commit<'a>(&'a mut self, _events: &'a [Event]) -> BoxFuture<'a, ()> {
-        Box::pin(std::future::ready(()))
+    /// Runs after the commit, for effects that must happen at most once. Says what failed.
+    fn after_commit<'a>(&'a mut self, _events: &'a [Event]) -> BoxFuture<'a, Vec<Undelivered>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 }

@@ -1,5 +1,9 @@
 //! The slots that a lane holds, for a consumer that runs rows instead of events.
 
+mod commit;
+
+pub use commit::Commit;
+
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
 use crate::handler::HandlerError;
@@ -10,11 +14,11 @@ use crate::rows::RowsCode;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::too_busy::TooBusy;
-use crate::tx::{Ended, Failure, Origin, Tx};
+use crate::tx::{Ended, Origin, Tx};
 use anabranch_core::cursor::{Move, Parts};
-use anabranch_core::{Again, Position, Slot, SlotSet, StoreError};
-use anabranch_store::database::{Reason, Statement, Topic, Who};
-use anabranch_store::{Backoff, Database, Log};
+use anabranch_core::{Again, Happening, Notice, Position, Slot, SlotSet, StoreError};
+use anabranch_store::database::{Statement, Topic, Who};
+use anabranch_store::{Backoff, Database, Emitter, Log};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -62,6 +66,8 @@ pub(crate) struct HoldingSetup {
     pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
     /// Whose transactions its are.
     pub(crate) who: Who,
+    /// Says what happens in the lane.
+    pub(crate) events: Emitter,
     pub(crate) reporter: Reporter,
     pub(crate) stats: Arc<LaneStats>,
     /// Of all lanes of the consumer here.
@@ -78,33 +84,6 @@ pub(crate) struct HoldingSetup {
     pub(crate) poll: Duration,
     /// Told whenever the lane has come further.
     pub(crate) moved: Arc<Notify>,
-}
-
-/// How a commit went.
-#[derive(Debug)]
-pub enum Commit {
-    /// It is stored.
-    Done,
-    /// Somebody else owns the slots now: nothing is stored, and nothing is held.
-    Lost,
-    /// The database is away or busy: nothing is stored, as far as anybody knows.
-    Away(StoreError),
-    /// A statement was refused: nothing is stored.
-    Refused {
-        /// The item whose statement it was: see [`Tx::for_event`].
-        item: Option<usize>,
-        /// What the database said.
-        error: HandlerError,
-    },
-}
-
-impl Commit {
-    pub(crate) fn of(failure: Failure) -> Self {
-        match failure.failed.reason {
-            Reason::Store(error) if error.is_worth_waiting() => Self::Away(error),
-            reason => Self::Refused { item: failure.event, error: HandlerError::of(&reason) },
-        }
-    }
 }
 
 /// Runs a lane of rows.
@@ -137,6 +116,12 @@ impl Holding {
     #[must_use]
     pub fn database(&self) -> &Arc<dyn Database> {
         &self.setup.tables.database
+    }
+
+    /// Says what happens in this lane.
+    #[must_use]
+    pub fn events(&self) -> &Emitter {
+        &self.setup.events
     }
 
     /// The number of the lane.
@@ -260,7 +245,7 @@ impl Holding {
 
     fn obey(&mut self, order: Option<Order>) {
         match order {
-            Some(Order::Take { cursors, losses }) => {
+            Some(Order::Take { cursors, losses, since }) => {
                 if losses != self.setup.stats.losses.load(Ordering::Relaxed) {
                     return;
                 }
@@ -268,10 +253,16 @@ impl Holding {
                     self.forget();
                 }
                 let mut numbers = self.parts.numbers();
+                let mut claimed = SlotSet::empty();
                 for cursor in self.parts.unknown(cursors) {
+                    claimed = claimed.union(&cursor.slots);
                     numbers.push(self.parts.add(cursor));
                 }
                 self.parts.merge(&numbers);
+                if !claimed.is_empty() {
+                    let what = Happening::slots_claimed(claimed, since.elapsed());
+                    self.setup.events.emit(what);
+                }
                 self.publish();
             }
             Some(Order::Forget) => self.forget(),
@@ -279,6 +270,7 @@ impl Holding {
                 if let Some(permits) = &self.setup.permits {
                     permits.serve(&who.worker);
                 }
+                self.setup.events = self.setup.events.clone().by_worker(&who.worker);
                 self.setup.who = who;
             }
             Some(Order::Pause(paused)) => self.paused = paused,
@@ -349,7 +341,12 @@ impl Holding {
                 self.goes_on();
                 self.setup.stats.does(Doing::Idle, true);
                 self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
+                let before = self.parts.slots();
                 self.parts.moved(&moves);
+                if lets_go {
+                    let released = before.difference(&self.parts.slots());
+                    self.setup.events.emit(Happening::slots_released(released));
+                }
                 self.parts.compact();
                 self.publish();
                 return Ok(Commit::Done);
@@ -371,7 +368,7 @@ impl Holding {
             && lets_go
         {
             // It may be stored, and then others own those slots: only the tables know.
-            tracing::info!(%error, "it is unknown whether slots were released");
+            self.setup.events.emit(Happening::failed(Notice::ReleaseUnknown, error));
             self.lost();
             return Ok(Commit::Lost);
         }
@@ -395,12 +392,12 @@ impl Holding {
             match self.commit(tx, &SlotSet::empty(), busy).await? {
                 Commit::Done | Commit::Lost => {}
                 Commit::Away(error) if self.stopping => {
-                    tracing::debug!(%error, "slots are released by the lease");
+                    self.setup.events.emit(Happening::failed(Notice::ReleasedByLease, &error));
                     return Ok(());
                 }
                 Commit::Away(error) => self.wait_out(error).await?,
                 Commit::Refused { error, .. } => {
-                    tracing::warn!(%error, "cannot release slots");
+                    self.setup.events.emit(Happening::failed(Notice::CannotRelease, &error));
                     return Ok(());
                 }
             }
@@ -412,8 +409,7 @@ impl Holding {
         if !lane::is_waited_for(&error, self.setup.catches_up) {
             return Err(error.into());
         }
-        let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
-        let wait = self.setup.stats.waits(consumer, lane, &mut self.outage, &error);
+        let wait = self.setup.stats.waits(&self.setup.events, &mut self.outage, &error);
         if self.stopping {
             // It has something to store before it stops, and asks again and again.
             tokio::time::sleep(wait.min(STOPPING_WAIT)).await;
@@ -428,8 +424,7 @@ impl Holding {
     }
 
     fn goes_on(&mut self) {
-        let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
-        self.setup.stats.goes_on(consumer, lane, &mut self.outage);
+        self.setup.stats.goes_on(&self.setup.events, &mut self.outage);
     }
 
     /// Says that the database answers, if it was away.
@@ -485,7 +480,7 @@ impl Holding {
     /// It was fenced: nothing that it did since its last commit is stored.
     fn lost(&mut self) {
         self.forget();
-        self.setup.stats.fenced(&self.setup.consumer.name, self.setup.number);
+        self.setup.stats.fenced(&self.setup.events);
         self.setup.reporter.say(Report::Lost);
     }
 

@@ -17,6 +17,7 @@ pub use refusal::Refusal;
 
 use crate::consumer::strategy_text;
 use crate::tables::Tables;
+use anabranch_core::{Happening, Notice};
 use anabranch_core::{HashRule, Partition, Position, StoreError, Strategy};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Session};
@@ -176,7 +177,8 @@ impl Import {
         let statements = tables.import(name, &strategy, &slots, &old, self.cursors());
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| tables.error(failed))?;
-        tracing::info!(consumer = name, at = log.at(), minimum = %plan.minimum, "imported");
+        let detail = format!("at={} minimum={}", log.at(), plan.minimum);
+        log.events().of(name).emit(Happening::noticed(Notice::Imported, detail));
         Ok(plan)
     }
 

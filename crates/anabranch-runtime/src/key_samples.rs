@@ -9,6 +9,7 @@ use crate::consumer::Consumer;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use anabranch_core::{Event, Partition, Position, Query, StoreError, Strategy};
+use anabranch_core::{Happening, Notice};
 use anabranch_store::Log;
 use std::collections::HashSet;
 use uuid::Uuid;
@@ -125,11 +126,8 @@ pub(crate) async fn check(
         ));
     }
     if compared == 0 && !samples.is_empty() {
-        tracing::warn!(
-            consumer = consumer.name,
-            "none of the events whose keys are kept is in the log any more, so a function of its \
-             partition that answers otherwise would not be noticed"
-        );
+        let what = Happening::noticed(Notice::KeysNotComparable, None);
+        tables.events.of(&consumer.name).emit(what);
     }
     if samples.len() > AT_MOST {
         let is_kept = |one: &&KeySample| kept.iter().any(|kept| kept.position == one.position);

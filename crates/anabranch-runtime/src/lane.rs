@@ -42,9 +42,11 @@ use crate::tables::Tables;
 use crate::tables::parked::Asked;
 use crate::too_busy::TooBusy;
 use anabranch_core::cursor::{Cursor, Parts};
-use anabranch_core::{Failure, HashRule, Position, SlotSet, StoreError, Strategy};
+use anabranch_core::{
+    Failure, Happening, HashRule, Notice, Position, SlotSet, StoreError, Strategy,
+};
 use anabranch_store::database::Who;
-use anabranch_store::{Backoff, Log};
+use anabranch_store::{Backoff, Emitter, Log};
 use aside::Parking;
 use batch::Batch;
 use futures_util::FutureExt;
@@ -77,6 +79,8 @@ pub(crate) struct LaneSetup {
     pub(crate) keep: watch::Receiver<Arc<SlotSet>>,
     /// Whose transactions its are.
     pub(crate) who: Who,
+    /// Says what happens in the lane.
+    pub(crate) events: Emitter,
     pub(crate) reporter: Reporter,
     pub(crate) stats: Arc<LaneStats>,
     /// Of all lanes of the consumer here.
@@ -132,6 +136,8 @@ pub(crate) struct Lane {
     too_busy: TooBusy,
     /// Chooses the events whose keys are kept.
     sampler: Sampler,
+    /// How long the handler took with what is to be committed.
+    handling: Duration,
 }
 
 impl Lane {
@@ -159,6 +165,7 @@ impl Lane {
             outage: Backoff::default(),
             too_busy: TooBusy::default(),
             sampler: Sampler::of(&setup.consumer.partition),
+            handling: Duration::ZERO,
             setup,
         }
     }
@@ -222,13 +229,16 @@ impl Lane {
 
     async fn obey(&mut self, order: Order) -> Result<(), RunError> {
         match order {
-            Order::Take { cursors, losses } => {
+            Order::Take { cursors, losses, since } => {
                 if losses == self.setup.stats.losses.load(Ordering::Relaxed) {
-                    self.take(cursors).await?;
+                    self.take(cursors, since).await?;
                 }
             }
             Order::Forget => self.forget(),
-            Order::Serve(who) => self.setup.who = who,
+            Order::Serve(who) => {
+                self.setup.events = self.setup.events.clone().by_worker(&who.worker);
+                self.setup.who = who;
+            }
             Order::Pause(paused) => self.paused = paused,
             Order::Halt => self.halted = true,
             Order::GoOn { patience } => self.go_on(patience),
@@ -244,7 +254,7 @@ impl Lane {
     }
 
     /// Takes over cursors: their parked keys first, then their events.
-    async fn take(&mut self, cursors: Vec<Cursor>) -> Result<(), RunError> {
+    async fn take(&mut self, cursors: Vec<Cursor>, since: Instant) -> Result<(), RunError> {
         if self.parts.has_lost(&cursors) || self.parts.len() > MAX_PARTS {
             self.forget();
         }
@@ -259,13 +269,16 @@ impl Lane {
             }
         };
         // Only now: while it waited, it may have been told of some of them again.
+        let mut claimed = SlotSet::empty();
         for cursor in self.parts.unknown(cursors) {
+            claimed = claimed.union(&cursor.slots);
             self.parking.load(&parked, &cursor.slots);
             let (slots, at) = (cursor.slots.clone(), cursor.position);
             let (lane, tenure) = (self.setup.number, self.parts.tenure());
             let part = self.parts.add(cursor);
             self.setup.feed.tell(FeedOrder::Add { lane, part, tenure, slots, at });
         }
+        self.setup.events.emit(Happening::slots_claimed(claimed, since.elapsed()));
         self.publish();
         Ok(())
     }
@@ -286,7 +299,7 @@ impl Lane {
     /// It was fenced: nothing that it did since its last commit is stored.
     fn lost(&mut self) {
         self.forget();
-        self.setup.stats.fenced(&self.setup.consumer.name, self.setup.number);
+        self.setup.stats.fenced(&self.setup.events);
         self.setup.reporter.say(Report::Lost);
     }
 
@@ -301,14 +314,14 @@ impl Lane {
                     return Ok(());
                 }
                 Outcome::Away(error) if self.stopping => {
-                    tracing::debug!(%error, "how far a lane has looked is not written down");
+                    self.notice(Notice::WatermarkNotStored, &error);
                     return Ok(());
                 }
                 // The next look will write it down.
                 Outcome::Away(error) => return self.wait_out(error).await,
                 Outcome::Broken(error) => return Err(error.into()),
                 Outcome::Failed { error, .. } => {
-                    tracing::warn!(%error, "how far a lane has looked is not written down");
+                    self.notice(Notice::WatermarkRefused, &error);
                     return Ok(());
                 }
             }
@@ -317,13 +330,16 @@ impl Lane {
         Ok(())
     }
 
+    fn notice(&self, kind: Notice, error: &impl std::fmt::Display) {
+        self.setup.events.emit(Happening::failed(kind, error));
+    }
+
     /// Waits for a database that is away, or gives up if it never will be back.
     async fn wait_out(&mut self, error: StoreError) -> Result<(), RunError> {
         if !is_waited_for(&error, self.setup.catches_up) {
             return Err(error.into());
         }
-        let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
-        let wait = self.setup.stats.waits(consumer, lane, &mut self.outage, &error);
+        let wait = self.setup.stats.waits(&self.setup.events, &mut self.outage, &error);
         self.pause_for(wait).await
     }
 

@@ -12,7 +12,7 @@ use crate::view::View;
 use crate::worker::{self, Plan};
 use anabranch_core::generation::Rollout;
 use anabranch_core::{FixedPartition, Position, Strategy};
-use anabranch_store::Log;
+use anabranch_store::{Log, Observer};
 use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
@@ -42,13 +42,14 @@ pub struct ReplicaSet {
     rollout: Rollout,
     tuning: Tuning,
     grace: Duration,
-    observers: Vec<Observer>,
+    observers: Vec<ProgressObserver>,
+    events: Vec<Arc<dyn Observer>>,
     checks_rows: bool,
     fail_fast: bool,
 }
 
 /// Called every now and then with how far the set is.
-pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
+pub(crate) type ProgressObserver = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 /// How far a replica set is in this process.
 #[derive(Clone, Debug, Default)]
@@ -103,6 +104,7 @@ impl ReplicaSet {
             tuning: Tuning::default(),
             grace: Duration::from_secs(10),
             observers: Vec::new(),
+            events: Vec::new(),
             checks_rows: false,
             fail_fast: false,
         }
@@ -249,6 +251,25 @@ impl ReplicaSet {
         self
     }
 
+    /// Sees what happens in the set while it runs: workers that come and go, slots that move, batches, failures,
+    /// outages. See [`Observer`]; `docs/events-of-the-engine.md` has them all. It also sees what happens in the
+    /// backend of the log. When the run ends, it gets what is still queued, within a second.
+    ///
+    /// ```
+    /// # use anabranch_core::engine_event::{EngineEvent, Happening};
+    /// # use anabranch_runtime::ReplicaSet;
+    /// let set = ReplicaSet::new("main").observer(|event: &EngineEvent| {
+    ///     if let Happening::EventParked { key, error, .. } = &event.what {
+    ///         eprintln!("{key} needs somebody: {error}");
+    ///     }
+    /// });
+    /// # drop(set);
+    /// ```
+    pub fn observer(mut self, observer: impl Observer) -> Self {
+        self.events.push(Arc::new(observer));
+        self
+    }
+
     /// Runs until the process is told to stop (SIGTERM, SIGINT, Ctrl-C), then finishes its batches,
     /// hands its slots over and returns.
     ///
@@ -372,6 +393,7 @@ impl ReplicaSet {
             tuning: self.tuning,
             grace: self.grace,
             observers: self.observers,
+            events: self.events,
             catch_up,
             fail_fast: self.fail_fast,
         })

@@ -1,7 +1,7 @@
 //! Subscribers: effects outside the database, at least once.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerResult, LaneHandler};
+use crate::handler::{HandlerResult, LaneHandler, Undelivered};
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
@@ -157,17 +157,18 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
         true
     }
 
-    fn after_commit<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, ()> {
+    fn after_commit<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, Vec<Undelivered>> {
         Box::pin(async move {
+            let mut failed = Vec::new();
             if self.0.guarantee() == Guarantee::AtLeastOnce {
-                return;
+                return failed;
             }
             for event in events {
                 if let Err(error) = self.deliver(event).await {
-                    let (subscriber, position) = (self.0.name(), event.position());
-                    tracing::warn!(subscriber, %position, %error, "a delivery failed for good");
+                    failed.push((event.position(), error));
                 }
             }
+            failed
         })
     }
 }

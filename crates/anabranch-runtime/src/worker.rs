@@ -41,16 +41,16 @@ mod weighing;
 
 use crate::consumer::Consumer;
 use crate::lane::{Order, Said};
-use crate::replica_set::{Observer, Progress};
+use crate::replica_set::{Progress, ProgressObserver};
 use crate::report::ShortageReport;
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::workers::Worker;
 use crate::tuning::Tuning;
 use anabranch_core::generation::Rollout;
-use anabranch_core::{Position, SlotSet, StoreError, Weights};
-use anabranch_store::Log;
+use anabranch_core::{Happening, Notice, Position, SlotSet, StoreError, Weights};
 use anabranch_store::database::Topic;
+use anabranch_store::{Log, Observer};
 use futures_util::future::join_all;
 use heartbeat::{Heartbeat, Rhythm};
 use membership::Membership;
@@ -85,7 +85,9 @@ pub(crate) struct Plan {
     pub(crate) rollout: Rollout,
     pub(crate) tuning: Tuning,
     pub(crate) grace: Duration,
-    pub(crate) observers: Vec<Observer>,
+    pub(crate) observers: Vec<ProgressObserver>,
+    /// Who sees what happens.
+    pub(crate) events: Vec<Arc<dyn Observer>>,
     /// End when everything is handled that is in the log now, and what its own consumers make of that.
     pub(crate) catch_up: bool,
     /// End with an error as soon as a consumer cannot go on.
@@ -99,10 +101,23 @@ pub(crate) async fn run(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Progress, RunError> {
     // Connections of its own: another replica set in this process cannot use them up.
-    let tables = Tables::of(log.store().database().apart()?);
+    let mut tables = Tables::of(log.store().database().apart()?);
+    tables.events = log.events().with(std::mem::take(&mut plan.events)).in_set(&plan.name);
+    let events = tables.events.clone();
+    let ended = run_on(log, tables, plan, stop).await;
+    events.flush().await;
+    ended
+}
+
+async fn run_on(
+    log: &Log,
+    tables: Tables,
+    mut plan: Plan,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<Progress, RunError> {
     tables.database.require_newest_schema()?;
     tokio::pin!(stop);
-    let has_sessions = sessions::secure(&tables, &plan.name, stop.as_mut());
+    let has_sessions = sessions::secure(&tables, stop.as_mut());
     if !has_sessions.await? {
         return sessions::stopped(&plan);
     }
@@ -165,12 +180,13 @@ struct Keeper {
 impl Keeper {
     async fn start(
         log: &Log,
-        tables: Tables,
+        mut tables: Tables,
         plan: Plan,
         refused: Vec<Option<RunError>>,
     ) -> Result<Self, RunError> {
         let (reporter, reports) = mpsc::unbounded_channel();
         let worker = new_worker(&plan);
+        tables.events = tables.events.by_worker(&worker.id);
         let mut keeper = Self {
             log: log.clone(),
             membership: Membership::new(plan.rollout),
@@ -233,7 +249,7 @@ impl Keeper {
                 Ok(Some(beat)) => return self.look_after(&beat).await,
                 // Then it looks again, as the one that it is now.
                 Ok(None) => self.declared_dead().await?,
-                Err(error) => patience.wait_out(error.into()).await?,
+                Err(error) => patience.wait_out(&self.tables.events, error.into()).await?,
             }
         }
     }
@@ -276,7 +292,8 @@ impl Keeper {
                     self.running.iter_mut().for_each(|run| run.claim |= run.lacks_slots());
                 }
                 Some(gone) = self.peers.gone.recv() => {
-                    tracing::debug!(worker = gone, "the process of a worker is gone");
+                    let what = Happening::noticed(Notice::ProcessGone, gone.clone());
+                    self.tables.events.emit(what);
                     self.membership.is_gone(gone);
                     self.peers.alarm();
                     tokio::select! {
@@ -284,7 +301,7 @@ impl Keeper {
                         done = self.tick() => match done {
                             // The next heartbeat tries again.
                             Err(RunError::Store(error)) if error.is_worth_waiting() => {
-                                tracing::warn!(%error, "cannot take over yet");
+                                self.notice(Notice::CannotTakeOver, &error);
                             }
                             done => done?,
                         },
@@ -369,10 +386,11 @@ impl Keeper {
         let announce = tokio::time::timeout(limit, self.announce_leave());
         let (finished, announced) = tokio::join!(finish, announce);
         if let Ok(Err(error)) = announced {
-            tracing::warn!(%error, "cannot say that it leaves");
+            self.notice(Notice::CannotAnnounceLeave, &error);
         }
         if finished.is_err() {
-            tracing::warn!(?grace, "handlers did not finish in time; what they did is rolled back");
+            let detail = format!("grace={grace:?}");
+            self.tables.events.emit(Happening::noticed(Notice::HandlersUnfinished, detail));
             for lanes in &mut lanes {
                 lanes.shutdown().await;
             }
@@ -381,10 +399,28 @@ impl Keeper {
             running.feed_task.shutdown().await;
         }
         if tokio::time::timeout(limit, self.leave()).await.is_err() {
-            tracing::warn!(?limit, "cannot release its cursors in time; the lease will");
+            let detail = format!("limit={limit:?}");
+            self.tables.events.emit(Happening::noticed(Notice::CursorsNotReleased, detail));
         }
         self.heartbeat = None;
         self.membership.life = None;
+    }
+
+    /// Says that something has failed.
+    fn notice(&self, kind: Notice, error: &impl std::fmt::Display) {
+        self.tables.events.emit(Happening::failed(kind, error));
+    }
+
+    /// The same of a consumer.
+    fn notice_of(&self, consumer: &str, kind: Notice, error: &impl std::fmt::Display) {
+        self.tables.events.of(consumer).emit(Happening::failed(kind, error));
+    }
+
+    /// Another worker than before: what happens from now on is of it.
+    fn renew_worker(&mut self) -> Worker {
+        let new = new_worker(&self.plan);
+        self.tables.events = self.tables.events.clone().by_worker(&new.id);
+        std::mem::replace(&mut self.worker, new)
     }
 }
 

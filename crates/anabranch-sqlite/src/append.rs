@@ -214,7 +214,7 @@ mod tests {
     use crate::error::store_error;
     use crate::schema;
     use anabranch_core::{Expected, NewEvent, StoreError, StreamId};
-    use anabranch_store::{Durability, Namespace, Options};
+    use anabranch_store::{Durability, Emitter, Namespace, Options};
 
     /// The database may not grow: SQLite says that the disk is full, in the middle of a batch.
     #[test]
@@ -224,8 +224,8 @@ mod tests {
         let (durability, at) = (Durability::Full, "sqlite:log.db".to_owned());
         let place = Place { path, read_only: false, create: true, durability, at };
         let mut connection = place.open().unwrap();
-        let options = Options::default();
-        let (rule, _) = schema::prepare(&mut connection, &place, &options).unwrap();
+        let (options, events) = (Options::default(), Emitter::new(false));
+        let (rule, _) = schema::prepare(&mut connection, &place, &options, &events).unwrap();
         let sql = Sql::of(&Namespace::default());
         connection.pragma_update(None, "max_page_count", 60).unwrap();
 

@@ -16,6 +16,7 @@ use crate::statements::{self, Prepared, many, one, reason};
 use crate::watch::Signals;
 use anabranch_core::decide::Ids;
 use anabranch_core::{Append, Limits, StoreError};
+use anabranch_store::Emitter;
 use anabranch_store::Row;
 use anabranch_store::database::{
     Answer, Blocked, Catalogue, Database, Dialect, End, Expect, Failed, LifeSign, Reason, RowWatch,
@@ -40,6 +41,7 @@ pub(crate) struct Effects {
     schema: Schema,
     files: Arc<Files>,
     appending: Arc<Appending>,
+    events: Emitter,
 }
 
 impl Effects {
@@ -50,12 +52,13 @@ impl Effects {
         signals: Signals,
         schema: Schema,
         appending: &Arc<Appending>,
+        events: Emitter,
     ) -> Self {
         let life = Life::beside(place.path.as_deref(), &dialect.namespace);
         let (at, files) = (place.at.clone().into(), Arc::clone(files));
         let appending = Arc::clone(appending);
         let (writer, readers) = (writer.clone(), readers.clone());
-        Self { writer, readers, dialect, at, signals, life, schema, files, appending }
+        Self { writer, readers, dialect, at, signals, life, schema, files, appending, events }
     }
 }
 
@@ -107,6 +110,10 @@ impl Database for Effects {
 
     fn signals(&self, topic: Topic) -> watch::Receiver<u64> {
         self.signals[topic as usize].subscribe()
+    }
+
+    fn events(&self) -> Emitter {
+        self.events.clone()
     }
 
     fn hears(&self) -> bool {

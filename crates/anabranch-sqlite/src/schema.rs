@@ -2,7 +2,9 @@
 
 use crate::connection::Place;
 use crate::error::store_error;
+use anabranch_core::Happening;
 use anabranch_core::{HashRule, StoreError};
+use anabranch_store::Emitter;
 use anabranch_store::database::Topic;
 use anabranch_store::migration::{Migration, Migrations, Schema};
 use anabranch_store::{Namespace, Options};
@@ -110,6 +112,7 @@ pub(crate) fn prepare(
     connection: &mut Connection,
     place: &Place,
     options: &Options,
+    events: &Emitter,
 ) -> Result<(HashRule, Schema), StoreError> {
     let (at, namespace) = (place.at.as_str(), &options.namespace);
     let failed = |error| store_error(at, error);
@@ -118,7 +121,7 @@ pub(crate) fn prepare(
     // From here on it is a log, or becomes one: a file that is not stays as it is.
     place.prepare_writer(connection)?;
     if is_needed {
-        found = migrate(connection, at, options)?;
+        found = migrate(connection, at, options, events)?;
     }
     let rule = format!("SELECT value FROM {namespace}_settings WHERE name = 'hash_rule'");
     let stored: String = connection.query_row(&rule, (), |row| row.get(0)).map_err(failed)?;
@@ -127,7 +130,12 @@ pub(crate) fn prepare(
 
 /// Applies what is missing. Processes that start together wait for one another's write lock, and all
 /// but the first find nothing left to do.
-fn migrate(connection: &mut Connection, at: &str, options: &Options) -> Result<Schema, StoreError> {
+fn migrate(
+    connection: &mut Connection,
+    at: &str,
+    options: &Options,
+    events: &Emitter,
+) -> Result<Schema, StoreError> {
     let (namespace, rule) = (&options.namespace, options.hash_rule.unwrap_or_default());
     let failed = |error| store_error(at, error);
     let tx =
@@ -137,7 +145,8 @@ fn migrate(connection: &mut Connection, at: &str, options: &Options) -> Result<S
     MIGRATIONS.needed(at, options, found)?;
     for migration in MIGRATIONS.after(found.version) {
         tx.execute_batch(&migration.sql_for(namespace)).map_err(failed)?;
-        tracing::info!(at, %namespace, version = migration.version, "applied a migration");
+        let (at, namespace) = (at.to_owned(), namespace.to_string());
+        events.emit(Happening::migration_applied(at, namespace, migration.version));
     }
     tx.execute(&MIGRATIONS.keep_rule(namespace, rule), ()).map_err(failed)?;
     let found = schema(&tx, namespace).map_err(failed)?;

@@ -14,7 +14,7 @@ use anabranch_core::{
     StoreError,
 };
 use anabranch_store::database::{Statement, Topic};
-use anabranch_store::{Database, Head, LogStore, Options, Page, ReadRequest, Ticket};
+use anabranch_store::{Database, Emitter, Head, LogStore, Options, Page, ReadRequest, Ticket};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ impl Sqlite {
             return Err(StoreError::NoLog { at, namespace });
         }
         let mut connection = place.open()?;
-        let (rule, found) = schema::prepare(&mut connection, &place, options)?;
+        let events = Emitter::new(options.tracing);
+        let (rule, found) = schema::prepare(&mut connection, &place, options, &events)?;
         let files = Arc::new(Files::of(&place));
         // It is there now, and if it goes away nobody makes an empty one in its place.
         let place = Place { create: false, ..place };
@@ -79,7 +80,8 @@ impl Sqlite {
         let signals = Arc::new(Topic::ALL.map(|_| watch::Sender::new(0)));
         if place.path.is_some() {
             let query = schema::signals(&options.namespace);
-            watcher::start(place.clone(), query, &appending.wake, &signals).map_err(no_thread)?;
+            let (wake, events) = (&appending.wake, events.clone());
+            watcher::start(place.clone(), query, wake, &signals, events).map_err(no_thread)?;
         }
         let effects = Effects::new(
             (&writer, &readers),
@@ -88,6 +90,7 @@ impl Sqlite {
             signals,
             found,
             &appending,
+            events,
         );
         let effects = Arc::new(effects);
         let shared = Arc::new(Shared { at: place.at, appending, files });

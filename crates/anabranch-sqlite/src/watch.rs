@@ -1,6 +1,8 @@
 //! Notices what other processes append.
 
 use crate::connection::Place;
+use anabranch_core::{Happening, Notice};
+use anabranch_store::Emitter;
 use anabranch_store::database::Topic;
 use rusqlite::Connection;
 use std::sync::{Arc, Weak};
@@ -24,11 +26,13 @@ pub(crate) fn start(
     query: String,
     wake: &Arc<Sender>,
     signals: &Signals,
+    events: Emitter,
 ) -> std::io::Result<()> {
     let (wake, signals) = (Arc::downgrade(wake), Arc::downgrade(signals));
     let look = move || {
         if let Err(error) = run(&place, &query, &wake, &signals) {
-            tracing::warn!(at = place.at, %error, "cannot watch the file; readers will poll");
+            let (error, at) = (Some(error.to_string()), format!("at={}", place.at));
+            events.emit(Happening::notice(Notice::FileNotWatched, error, Some(at)));
         }
     };
     std::thread::Builder::new().name("anabranch-sqlite-watch".to_owned()).spawn(look)?;

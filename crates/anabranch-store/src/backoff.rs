@@ -61,6 +61,12 @@ impl Backoff {
         is_due
     }
 
+    /// Whether it was complained of since it was last there.
+    #[must_use]
+    pub fn has_complained(&self) -> bool {
+        self.complained.is_some()
+    }
+
     /// Whether it was away when it was asked last.
     #[must_use]
     pub fn is_under_way(&self) -> bool {

@@ -13,6 +13,7 @@ pub use column::column;
 pub use dialect::{ColumnType, Dialect, ForRows, Given, Hint};
 pub use failed::{Failed, Reason};
 
+use crate::observe::Emitter;
 use crate::sql_text::Sql;
 use crate::value::{Row, Value};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, StoreError};
@@ -117,6 +118,11 @@ pub trait Database: Send + Sync {
 
     /// What an append may hold that is stored by [`Work::Appends`].
     fn limits(&self) -> Limits;
+
+    /// Says what happens in this database to the observers of all who use it.
+    fn events(&self) -> Emitter {
+        Emitter::default()
+    }
 
     /// How this database writes what differs.
     fn dialect(&self) -> &dyn Dialect;

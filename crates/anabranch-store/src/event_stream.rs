@@ -4,6 +4,7 @@
 //! channel between them holds one page, so a slow caller stops the reading.
 
 use crate::log_store::{Filter, LogStore, Page, PageEnd, ReadRequest, Scope};
+use anabranch_core::engine_event::{Happening, OutageOf};
 use anabranch_core::{Event, Position, StoreError};
 use futures_util::Stream;
 use std::pin::Pin;
@@ -147,7 +148,7 @@ impl Feeder {
             Ok(page) => page,
             Err(error) if self.plan.follow && error.is_worth_waiting() => {
                 let wait = pace.outage();
-                tracing::warn!(at = self.store.at(), %error, ?wait, "subscription waits for the database");
+                self.waits(pace, &error);
                 return Next::Wait(wait);
             }
             Err(error) => {
@@ -155,6 +156,10 @@ impl Feeder {
                 return Next::Done;
             }
         };
+        if let Some(since) = pace.away_since.take() {
+            let ended = Happening::outage_ended(OutageOf::Subscription, Some(since.elapsed()));
+            self.store.database().events().emit(ended);
+        }
         pace.read(&page);
         self.plan.cursor = page.cursor;
         self.plan.limit = self.plan.limit.saturating_sub(page.events.len());
@@ -165,6 +170,17 @@ impl Feeder {
             return Next::Done;
         }
         self.after(page.end, pace).await
+    }
+
+    /// Says each time that the log is away: the waits grow.
+    fn waits(&self, pace: &mut Pace, error: &StoreError) {
+        let error = error.to_string();
+        let what = match pace.away_since {
+            Some(_) => Happening::outage_lasts(OutageOf::Subscription, error),
+            None => Happening::outage_began(OutageOf::Subscription, error),
+        };
+        pace.away_since.get_or_insert_with(Instant::now);
+        self.store.database().events().emit(what);
     }
 
     async fn after(&self, end: PageEnd, pace: &mut Pace) -> Next {
@@ -232,6 +248,7 @@ struct Pace {
     page_events: Option<usize>,
     pending: Option<Duration>,
     outage: Option<Duration>,
+    away_since: Option<Instant>,
     target: Option<Position>,
     /// When it last made sure that the log has not fallen behind it.
     checked: Option<Instant>,

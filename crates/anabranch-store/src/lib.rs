@@ -15,6 +15,7 @@
 //! | [`options`] | what a log can be opened with |
 //! | [`backoff`] | waits for a database that is away |
 //! | [`migration`] | versioned SQL, printable |
+//! | [`observe`] | observers of what happens, and how it reaches them |
 //! | [`sql`] | the one query that both SQL backends share |
 //! | `contract` | the suite that every backend runs (feature `contract`) |
 //!
@@ -32,6 +33,7 @@ pub mod log;
 pub mod log_store;
 pub mod migration;
 pub mod misfit;
+pub mod observe;
 pub mod options;
 pub mod read;
 pub mod sql;
@@ -46,6 +48,7 @@ pub use log::Log;
 pub use log_store::{
     Filter, Head, LogStore, Page, PageEnd, ReadRequest, Scope, SlotFilter, Ticket,
 };
+pub use observe::{Emitter, Observer, TracingObserver};
 pub use options::{Durability, Namespace, Options};
 pub use read::{ReadLog, ReadStream};
 pub use sql_text::Sql;

@@ -4,6 +4,7 @@ use crate::coalesce::Appender;
 use crate::control::{ONLY_READS, is_query};
 use crate::database::Statement;
 use crate::log_store::LogStore;
+use crate::observe::{Emitter, Observer};
 use crate::read::{ReadLog, ReadStream};
 use crate::sql_text::Sql;
 use crate::value::{Row, Value};
@@ -25,6 +26,7 @@ use uuid::Uuid;
 pub struct Log {
     store: Arc<dyn LogStore>,
     appender: Appender,
+    events: Emitter,
 }
 
 impl Log {
@@ -36,7 +38,28 @@ impl Log {
     pub fn new(store: impl LogStore) -> Self {
         let store: Arc<dyn LogStore> = Arc::new(store);
         let appender = Appender::start(Arc::clone(&store));
-        Self { store, appender }
+        let events = store.database().events().of_handle();
+        Self { store, appender, events }
+    }
+
+    /// The same log with an observer more: it sees what happens in all that runs on this handle and its clones, and what
+    /// happens in the backend, which does not know for whom it works. See [`Observer`].
+    ///
+    /// ```
+    /// # fn f(log: anabranch_store::Log) {
+    /// let log = log.with_observer(|event: &anabranch_core::EngineEvent| println!("{}", event.what.name()));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_observer(mut self, observer: impl Observer) -> Self {
+        self.events = self.events.with([Arc::new(observer) as Arc<dyn Observer>]);
+        self
+    }
+
+    /// Says what happens to the observers of this handle: for what is built on it.
+    #[must_use]
+    pub fn events(&self) -> &Emitter {
+        &self.events
     }
 
     /// Adds events to one stream, if it stands where the caller expects.

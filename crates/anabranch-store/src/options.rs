@@ -45,6 +45,9 @@ pub struct Options {
     /// A process takes one connection for each lane at work and four more, however many sets and logs it
     /// has: see `docs/postgresql-connections.md`.
     pub sessions: usize,
+    /// Whether what happens is written to the program's log, by [`tracing`](https://docs.rs/tracing). Default `true`.
+    /// Without it only [observers](crate::Observer) learn of it.
+    pub tracing: bool,
 }
 
 impl Default for Options {
@@ -58,6 +61,7 @@ impl Default for Options {
             take_older: false,
             readers: 4,
             sessions: 8,
+            tracing: true,
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::pace::Pace;
 use crate::workflows::Inner;
 use crate::{Instance, Workflow, Workflows};
 use anabranch_core::{DecodeError, Event, Position, StreamId};
+use anabranch_core::{Happening, Notice};
 use anabranch_store::{Filter, Page, PageEnd, ReadRequest, Scope};
 use serde::Serialize;
 use std::fmt;
@@ -155,11 +156,10 @@ impl<W: Workflow> Inner<W> {
                     page = self.page(stream, version, up_to).await?;
                 }
                 Err(error) => {
-                    let (workflow, id) = (self.workflow.name(), stream.id());
-                    tracing::warn!(
-                        workflow, id, version, %error,
-                        "a snapshot does not fit the state; raise `state_version` when it changes"
-                    );
+                    let detail = format!("id={} version={version}", stream.id());
+                    let (error, detail) = (Some(error.to_string()), Some(detail));
+                    let what = Happening::notice(Notice::SnapshotUnfit, error, detail);
+                    self.log.events().of(self.workflow.name()).emit(what);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use crate::load::{Loaded, Mode};
 use anabranch_core::StoreError;
+use anabranch_core::{Happening, Notice};
 use anabranch_store::database::{Answer, End, Statement, column};
 use anabranch_store::{Database, Log, Value, params};
 use serde::Serialize;
@@ -82,8 +83,10 @@ impl Snapshots {
         let (this, id, loaded) = (Arc::clone(self), id.to_owned(), Arc::clone(loaded));
         tokio::spawn(async move {
             if let Err(error) = this.write(&id, &loaded).await {
-                let (workflow, version) = (&this.workflow, loaded.version);
-                tracing::warn!(workflow, id, version, %error, "a snapshot was not kept");
+                let detail = format!("id={id} version={}", loaded.version);
+                let (error, detail) = (Some(error.to_string()), Some(detail));
+                let what = Happening::notice(Notice::SnapshotNotKept, error, detail);
+                this.log.events().of(&this.workflow).emit(what);
             }
             drop(permit);
         });

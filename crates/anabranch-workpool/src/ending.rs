@@ -5,7 +5,9 @@ use crate::pool::GaveUp;
 use crate::tables::{Tables, Why};
 use crate::task::{Task, TaskRef};
 use anabranch_core::{Failure, HashRule, InputError, Retry};
+use anabranch_core::{Happening, Notice};
 use anabranch_runtime::HandlerError;
+use anabranch_store::Emitter;
 use anabranch_store::Log;
 use anabranch_store::backoff::random;
 use anabranch_store::database::Statement;
@@ -80,7 +82,7 @@ impl fmt::Display for Verdict {
 /// What becomes of a task that has failed, and the statements that store it.
 pub(crate) fn failed(
     tables: &Tables,
-    (log, pool): (&Log, &str),
+    (log, pool, events): (&Log, &str, &Emitter),
     retry: &Retry,
     (task, error): (&Task, &HandlerError),
     gave_up: impl FnOnce() -> GaveUp,
@@ -95,7 +97,9 @@ pub(crate) fn failed(
         GaveUp::GoOn(then) => match check(&then, log.limits().data_bytes) {
             Ok(()) => (Verdict::GoOn, then),
             Err(refused) => {
-                tracing::error!(pool, task = %task.id, %refused, "what was to follow cannot be enqueued");
+                let (refused, task) = (Some(refused.to_string()), format!("task={}", task.id));
+                let what = Happening::notice(Notice::FollowersRefused, refused, Some(task));
+                events.emit(what);
                 (Verdict::Park, Vec::new())
             }
         },

@@ -6,6 +6,7 @@ use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::task::Task;
 use crate::turns::Turns;
+use anabranch_core::{Happening, Notice};
 use anabranch_core::{Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError, Tx};
 use anabranch_store::database::{End, column};
@@ -144,6 +145,7 @@ impl<P: Pool> Lane<'_, P> {
             };
             match outcome {
                 Commit::Done => {
+                    self.holding.events().emit(Happening::tasks_done(ran));
                     for task in batch.drain(..ran) {
                         self.holding.is_done(task.key(), task.slot);
                         self.queue.ended(&task);
@@ -308,10 +310,15 @@ pub(crate) async fn fail(
 ) -> Result<Failed, RunError> {
     let (id, key, pool) = (task.id, task.key(), reader.pool.clone());
     let said = format!("task {id} of key `{key}` failed: {error}");
-    let mut is_broken = None;
+    let (mut is_broken, mut is_said) = (None, false);
     loop {
-        let (verdict, statements) =
-            ending::failed(&reader.tables, (holding.log(), &pool), retry, (task, error), &gave_up);
+        let (verdict, statements) = ending::failed(
+            &reader.tables,
+            (holding.log(), &pool, holding.events()),
+            retry,
+            (task, error),
+            &gave_up,
+        );
         let mut is_stopped = *is_broken.get_or_insert_with(|| {
             let is_given_up = !matches!(verdict, Verdict::Again(_));
             is_streak && holding.fails((key, task.slot), is_given_up, (error, &said))
@@ -322,7 +329,20 @@ pub(crate) async fn fail(
             is_stopped = true;
         }
         let becomes = if is_stopped { &Verdict::Stop } else { &verdict };
-        tracing::warn!(pool, key, task = %id, %error, "a task has failed; {becomes}");
+        if !std::mem::replace(&mut is_said, true) {
+            let retry_in = match becomes {
+                Verdict::Again(wait) => Some(*wait),
+                _ => None,
+            };
+            holding.events().emit(Happening::task_failed(
+                key.to_owned(),
+                id,
+                task.attempts + 1,
+                error.to_string(),
+                retry_in,
+                becomes.to_string(),
+            ));
+        }
         if is_stopped {
             // It stays as it is in the table, and is read again when the pool goes on.
             reader.sight.hold(key);
@@ -341,6 +361,11 @@ pub(crate) async fn fail(
         match holding.commit(tx, &of, busy).await? {
             Commit::Done => {
                 holding.has_failed(task.slot, (error, &said));
+                if !matches!(verdict, Verdict::Again(_)) {
+                    let is_held = matches!(verdict, Verdict::Park);
+                    let (key, error) = (key.to_owned(), error.to_string());
+                    holding.events().emit(Happening::task_died(key, id, error, is_held));
+                }
                 return Ok(match verdict {
                     Verdict::Again(wait) => {
                         // Also after this commit: it is not what has failed.
@@ -396,7 +421,7 @@ pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSet
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(pool = reader.pool, %error, "cannot forget tasks that have ended");
+                holding.events().emit(Happening::failed(Notice::CannotPrune, &error));
             }
         }
     }

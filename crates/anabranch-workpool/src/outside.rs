@@ -9,7 +9,7 @@ use crate::reader::Reader;
 use crate::run::{Run, Save};
 use crate::task::Task;
 use crate::turns::{Turn, Turns};
-use anabranch_core::{Retry, SlotSet};
+use anabranch_core::{Happening, Notice, Retry, SlotSet};
 use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -210,6 +210,9 @@ impl<P: OutsidePool> Lane<'_, P> {
             let of: SlotSet = done[..count].iter().map(|done| done.task.slot).collect();
             match holding.commit(tx, &of, &self.queue.busy()).await? {
                 Commit::Done => {
+                    if count > 0 {
+                        holding.events().emit(Happening::tasks_done(count));
+                    }
                     for done in done.drain(..count) {
                         holding.is_done(done.task.key(), done.task.slot);
                         self.queue.ended(&done.task);
@@ -242,7 +245,8 @@ impl<P: OutsidePool> Lane<'_, P> {
                         count = done.len();
                     } else {
                         // Checkpoints that the database refuses: tasks that wait for them get an error.
-                        tracing::warn!(pool = self.reader.pool, %error, "cannot save a checkpoint");
+                        let what = Happening::failed(Notice::CheckpointNotSaved, &error);
+                        holding.events().emit(what);
                         saves.clear();
                         count = done.len();
                     }

@@ -4,7 +4,7 @@
 use crate::new_task::{NewTask, Outcome};
 use crate::tables::{self, Tables, Why, corrupt};
 use crate::task::{Compensation, TaskStatus};
-use anabranch_core::{InputError, StoreError, TaskState, TaskStates};
+use anabranch_core::{Happening, InputError, Notice, StoreError, TaskState, TaskStates};
 use anabranch_runtime::{HandlerError, RawTx, Tx};
 use anabranch_store::database::{Answer, End, Session, Statement, Topic, column};
 use anabranch_store::{Database, Log, Row};
@@ -208,11 +208,8 @@ impl Tasks {
     /// Warns if it was asked whether a worker has ever run the pool, and none has.
     fn warn_of_unrun(&self, was_run: Option<&Answer>) {
         if was_run.is_some_and(|answer| answer.rows.is_empty()) {
-            let pool = &self.pool;
-            tracing::warn!(
-                pool,
-                "no worker has run a pool of this name yet: its tasks wait for the first that does"
-            );
+            let what = Happening::noticed(Notice::PoolNeverRun, None);
+            self.log.events().of(&self.pool).emit(what);
         }
     }
 

@@ -173,8 +173,10 @@
 //!
 //! # Logs
 //!
-//! What a program should know of failures, waits and hand-overs is logged through
-//! [`tracing`](https://docs.rs/tracing), with targets that begin with `anabranch`. Nothing is shown before the
+//! What happens in the engine is one stream of typed events ([`Happening`]), and an [`Observer`] gets them: see
+//! [`ReplicaSet::observer`] and [`Log::with_observer`]. One of the observers, [`TracingObserver`], writes what a program
+//! should know of failures, waits and hand-overs to [`tracing`](https://docs.rs/tracing), with targets that begin with
+//! `anabranch`; nothing else logs, and [`Options::tracing`] turns it off. Nothing is shown before the
 //! program installs a subscriber of `tracing`, such as
 //! [`tracing-subscriber`](https://docs.rs/tracing-subscriber) with its feature `env-filter`:
 //!
@@ -200,6 +202,7 @@
 mod url;
 
 pub mod backend;
+pub mod events;
 pub mod log;
 pub mod operate;
 pub mod partitioning;
@@ -216,7 +219,8 @@ pub use anabranch_runtime::{
     Scope, Settings, Start, Subscriber, Tuning, Tx, View, ViewColumn, ViewReader, shutdown_signal,
 };
 pub use anabranch_store::{
-    Durability, EventStream, Log, Namespace, Options, Row, Sql, Value, migration, params, value,
+    Durability, EventStream, Log, Namespace, Observer, Options, Row, Sql, TracingObserver, Value,
+    migration, params, value,
 };
 pub use jiff::Timestamp;
 
@@ -236,6 +240,12 @@ pub use anabranch_sqlite as sqlite;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/effects-outside.md")]
 mod effects_outside {}
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/events-of-the-engine.md")]
+mod events_of_the_engine {}
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/events-of-the-engine.md")]
+mod events_of_the_engine {}
 
 /// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
 /// `postgres://user@host/database`. Of several hosts (`host-1,host-2`) the primary is used, wherever it is just

@@ -11,6 +11,7 @@
 //! | `rolling` | processes that are replaced one by one |
 //! | `workpool` | tasks, from being enqueued to being done |
 //! | `workflow` | commands, from being sent to their actions |
+//! | `observer` | what an observer costs, in CPU time |
 //! | `batch` | rows of a table, by one instance and by three |
 //! | `events` | the events that are appended |
 //! | `own_log` | a log of a benchmark's own |
@@ -33,6 +34,7 @@ mod limit;
 mod limit_postgres;
 mod limit_sqlite;
 mod log;
+mod observer;
 pub(crate) mod own_log;
 mod partitions;
 mod project;
@@ -122,6 +124,7 @@ enum What {
     Workpool(workpool::BenchWorkpool),
     Workflow(workflow::BenchWorkflow),
     Batch(batch::BenchBatch),
+    Observer(observer::BenchObserver),
     #[command(hide = true)]
     PartitionWorker(partitions::PartitionWorker),
     #[command(hide = true)]
@@ -139,6 +142,7 @@ impl Bench {
             What::Workpool(bench) => bench.run().await,
             What::Workflow(bench) => bench.run().await,
             What::Batch(bench) => bench.run().await,
+            What::Observer(bench) => bench.run().await,
             What::PoolWorker(worker) => worker.run().await,
             What::PartitionWorker(worker) => worker.run().await,
         }

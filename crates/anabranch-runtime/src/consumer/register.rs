@@ -13,6 +13,7 @@ use crate::tables::cursors::Locked;
 use crate::tx::{Ended, Tx};
 use crate::unmatched::Unmatched;
 use anabranch_core::{Event, HashRule, Position, Query, StoreError};
+use anabranch_core::{Happening, Notice};
 use anabranch_store::database::Statement;
 use anabranch_store::{Filter, Log, PageEnd, ReadRequest, Scope};
 
@@ -93,7 +94,7 @@ impl Consumer {
         begin.push(tables.keep_own_tables(&self.name, &own));
         self.ended(tables, "set-up", tx.commit(begin).await)?;
         if is_new && !self.has_rows() && self.settings.start == Start::Beginning {
-            self.say_where_it_begins(log).await?;
+            self.say_where_it_begins(log, tables).await?;
         }
         if is_new && !self.has_rows() {
             self.say_that_nothing_matches(log, tables, &identity).await?;
@@ -136,13 +137,8 @@ impl Consumer {
             keep.push(tables.want_scope(&self.name, None));
         }
         if stored.is_partial() {
-            tracing::warn!(
-                consumer = self.name,
-                partition = identity.partition,
-                scope = %identity.scope,
-                "a program of the last version made this consumer, and did not store its scope and \
-                 the names of its partition; what this program says holds from now on"
-            );
+            let detail = format!("partition={:?} scope={}", identity.partition, identity.scope);
+            self.notice(tables, Notice::ScopeAdopted, detail);
             let adopted = self.work.hooks().adopt(&mut tx).await;
             adopted.map_err(|error| self.failed("adopting", &error.to_string()))?;
             keep.push(tables.keep_identity(&self.name, identity));
@@ -204,17 +200,17 @@ impl Consumer {
         }
     }
 
+    fn notice(&self, tables: &Tables, kind: Notice, detail: String) {
+        tables.events.of(&self.name).emit(Happening::noticed(kind, detail));
+    }
+
     /// A new consumer begins with the first event that the log still has: says so where others were
     /// there before it.
-    async fn say_where_it_begins(&self, log: &Log) -> Result<(), StoreError> {
+    async fn say_where_it_begins(&self, log: &Log, tables: &Tables) -> Result<(), StoreError> {
         if let Some(first) = first_event(log).await?.filter(|first| first.position().get() > 1) {
-            tracing::info!(
-                consumer = self.name,
-                position = first.position().get(),
-                recorded_at = %first.recorded_at(),
-                "begins with the first event that the log has; positions before it were deleted, or \
-                 never stored"
-            );
+            let (position, at) = (first.position(), first.recorded_at());
+            let detail = format!("position={position} recorded_at={at}");
+            self.notice(tables, Notice::BeginsLate, detail);
         }
         Ok(())
     }
@@ -227,12 +223,7 @@ impl Consumer {
         identity: &Identity,
     ) -> Result<(), StoreError> {
         if let Some(unmatched) = Unmatched::of(log, tables, &identity.scope).await? {
-            tracing::warn!(
-                consumer = self.name,
-                %unmatched,
-                "there is nothing for it to handle: are its names spelled as in the log? Where its \
-                 events are still to come, all is well"
-            );
+            self.notice(tables, Notice::NothingToHandle, unmatched.to_string());
         }
         Ok(())
     }
@@ -254,7 +245,7 @@ impl Consumer {
              them were deleted before it had handled them, or were never stored; delete events only \
              up to the lowest position of all consumers (`anabranch offsets`)"
         );
-        tracing::error!(consumer = self.name, problem, "the log has lost events");
+        self.notice(tables, Notice::EventsLost, problem.clone());
         tables.commit(vec![tables.note_problem(&self.name, &problem)]).await.map(drop)
     }
 

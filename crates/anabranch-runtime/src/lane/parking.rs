@@ -10,12 +10,11 @@ use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
-use anabranch_core::{Again, Event, Failure, Position, Query, Retry, StoreError};
+use anabranch_core::{Again, Event, Failure, Happening, Position, Query, Retry, StoreError};
 use anabranch_store::backoff::random;
 use anabranch_store::database::{End, Statement};
 use anabranch_store::{Filter, Log, ReadRequest, Scope};
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How many parked events are tried in one transaction.
@@ -28,6 +27,16 @@ struct Behind {
     events: Vec<Event>,
     /// Where the next one should be, and is not any more.
     gone: Option<Position>,
+}
+
+/// An event that has failed.
+struct Failed<'a> {
+    key: &'a str,
+    position: Position,
+    /// Its type, stream and version, or nothing if only its place is known.
+    subject: &'a str,
+    attempts: u32,
+    error: &'a str,
 }
 
 impl Lane {
@@ -69,17 +78,7 @@ impl Lane {
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
         let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
         let mut extra = Vec::new();
-        if is_skipped {
-            tracing::warn!(consumer, key, %position, event = name, error, "skipped an event");
-        } else {
-            log_failure(
-                &consumer,
-                &key,
-                &format!("{name} at position {position}"),
-                attempts,
-                &error,
-                retry_in,
-            );
+        if !is_skipped {
             let tables = &self.setup.tables;
             let attempt = Attempt { key: &key, slot, attempts, error: &error, retry_in };
             extra.push(tables.park(&consumer, &attempt));
@@ -90,6 +89,8 @@ impl Lane {
             return Ok(flow);
         }
         batch.events.remove(0);
+        let failed_at = Failed { key: &key, position, subject: &name, attempts, error: &error };
+        self.say_failed(failed_at, retry_in, is_skipped);
         if !is_skipped {
             let due = retry_in.map(|wait| Instant::now() + wait);
             self.parking.put(&key, Parked { slot, attempts, due });
@@ -124,7 +125,7 @@ impl Lane {
         let mut events: Vec<Event> = batch.events.drain(..event).collect();
         if self.handler.is_external() {
             // They are delivered, and no rollback takes that back.
-            self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
+            self.has_handled(&events, (self.handling, Duration::ZERO));
             events.clear();
         }
         let aside = batch.aside.clone();
@@ -194,6 +195,7 @@ impl Lane {
             return Ok(());
         };
         let mut statements = vec![tables.answered(&name, key, asked)];
+        let mut skipped = None;
         statements.push(tables.hold(holder.id, holder.epoch));
         match asked {
             Asked::Retry => {}
@@ -201,10 +203,14 @@ impl Lane {
                 Ok(first) => {
                     let skip = |at: &Position| tables.unpark_events(&name, key, *at, 1);
                     statements.extend(first.iter().map(skip));
+                    skipped = first.first().map(|at| Some(*at));
                 }
                 Err(error) => return self.wait_out(error).await,
             },
-            Asked::SkipAll => statements.push(tables.clear_events(&name, key)),
+            Asked::SkipAll => {
+                statements.push(tables.clear_events(&name, key));
+                skipped = Some(None);
+            }
         }
         // From here on the key is tried as if it had never failed: now, or by the next owner.
         let (slot, error) = (parked.slot, "asked to try again");
@@ -214,6 +220,10 @@ impl Lane {
         statements.push(tables.unpark(&name, key));
         match tables.database.control().run(statements, End::Commit).await {
             Ok(_) => {
+                if let Some(position) = skipped {
+                    let what = Happening::event_skipped(key.to_owned(), position, None, None);
+                    self.setup.events.emit(what);
+                }
                 let due = Some(Instant::now());
                 self.parking.put(key, Parked { attempts: 0, due, ..parked });
                 self.drain(key).await
@@ -231,6 +241,10 @@ impl Lane {
     /// Handles the events behind a key in order, until they are done or the first fails again.
     pub(super) async fn drain(&mut self, key: &str) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        if let Some(parked) = self.parking.keys.get(key) {
+            let retried = Happening::event_retried(key.to_owned(), parked.attempts);
+            self.setup.events.emit(retried);
+        }
         let drain = if self.handler.is_external() { 1 } else { DRAIN };
         let mut at_most = if self.trying { 1 } else { drain };
         while let Some(parked) = self.parking.keys.get(key).copied() {
@@ -280,7 +294,7 @@ impl Lane {
             match outcome {
                 Outcome::Committed { events: 0 } => {
                     self.parking.remove(key);
-                    tracing::info!(consumer = name, key, "a key that had failed is done");
+                    self.setup.events.emit(Happening::event_unparked(key.to_owned()));
                 }
                 Outcome::Committed { events: handled } => {
                     self.has_worked(&events[..handled]);
@@ -339,16 +353,13 @@ impl Lane {
         let retry_in = self.setup.consumer.retry.after(attempts, error.again(), random());
         let error = &error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
-        if !is_skipped {
-            log_failure(&name, key, &format!("position {first}"), attempts, error, retry_in);
-        }
         let Some(holder) = self.parts.holder(parked.slot) else {
             return Ok(());
         };
         let mut statements = vec![tables.hold(holder.id, holder.epoch)];
         let slot = parked.slot;
+        let failed = attempts;
         let (due, attempts) = if is_skipped {
-            tracing::warn!(consumer = name, key, position = %first, error, "skipped an event");
             statements.push(tables.unpark_events(&name, key, first, 1));
             let now = Some(Duration::ZERO);
             let attempt = Attempt { key, slot, attempts: 0, error, retry_in: now };
@@ -364,11 +375,38 @@ impl Lane {
             Outcome::Away(error) => self.wait_out(error).await?,
             Outcome::Broken(error) => return Err(error.into()),
             Outcome::Committed { .. } | Outcome::Failed { .. } => {
+                let failed = Failed { key, position: first, subject: "", attempts: failed, error };
+                self.say_failed(failed, retry_in, is_skipped);
                 let due = due.map(|wait| Instant::now() + wait);
                 self.parking.put(key, Parked { slot, attempts, due });
             }
         }
         Ok(())
+    }
+
+    /// Says that an event has failed, and what becomes of it. Not before it is stored: else it fails again.
+    fn say_failed(&self, failed: Failed<'_>, retry_in: Option<Duration>, is_skipped: bool) {
+        let Failed { key, position, subject, attempts, error } = failed;
+        let (key, error) = (key.to_owned(), error.to_owned());
+        let of_event = (!subject.is_empty()).then(|| subject.to_owned());
+        let subject = match &of_event {
+            Some(name) => format!("{name} at position {position}"),
+            None => format!("position {position}"),
+        };
+        let events = &self.setup.events;
+        events.emit(Happening::event_failed(
+            key.clone(),
+            position,
+            subject.clone(),
+            attempts,
+            error.clone(),
+            retry_in,
+        ));
+        if is_skipped {
+            events.emit(Happening::event_skipped(key, Some(position), of_event, Some(error)));
+        } else if retry_in.is_none() {
+            events.emit(Happening::event_parked(key, position, subject, attempts, error));
+        }
     }
 
     /// The first events behind a key, read from the log again.
@@ -412,34 +450,4 @@ async fn event_at(
         return Err(StoreError::Busy { at, source });
     }
     Ok(page.events.into_iter().next())
-}
-
-/// Says that a key has failed, and what becomes of it.
-fn log_failure(
-    consumer: &str,
-    key: &str,
-    event: &str,
-    attempts: u32,
-    error: &str,
-    retry_in: Option<Duration>,
-) {
-    match retry_in {
-        Some(wait) => tracing::warn!(
-            consumer,
-            key,
-            event,
-            attempts,
-            error,
-            "an event failed; it will be tried again in {} ms, and its key waits for it",
-            wait.as_millis()
-        ),
-        None => tracing::error!(
-            consumer,
-            key,
-            event,
-            attempts,
-            error,
-            "parked a key: it waits for `anabranch parked retry` or `skip`"
-        ),
-    }
 }

@@ -9,7 +9,7 @@ use super::{FeedOrder, Lane};
 use crate::feed::Chunk;
 use crate::run_error::RunError;
 use anabranch_core::cursor::Move;
-use anabranch_core::{Event, SlotSet};
+use anabranch_core::{Event, Happening, Notice, SlotSet};
 
 impl Lane {
     /// Whether it holds slots that others should own.
@@ -28,13 +28,13 @@ impl Lane {
                 Outcome::Committed { .. } => {}
                 Outcome::Fenced => self.lost(),
                 Outcome::Away(error) if self.stopping => {
-                    tracing::debug!(%error, "slots are released by the lease");
+                    self.notice(Notice::ReleasedByLease, &error);
                     return Ok(());
                 }
                 Outcome::Away(error) => self.wait_out(error).await?,
                 Outcome::Broken(error) => return Err(error.into()),
                 Outcome::Failed { error, .. } => {
-                    tracing::warn!(%error, "cannot release slots");
+                    self.notice(Notice::CannotRelease, &error);
                     return Ok(());
                 }
             }
@@ -61,7 +61,7 @@ impl Lane {
         let kept = self.parts.slots();
         self.sheds += 1;
         let (lane, sheds, slots) = (self.setup.number, self.sheds, before.difference(&kept));
-        tracing::debug!(consumer = self.setup.consumer.name, lane, %slots, "slots are released");
+        self.setup.events.emit(Happening::slots_released(slots.clone()));
         self.setup.feed.tell(FeedOrder::Shed { lane, sheds, slots });
         self.parking.keep(&kept);
         let mut pending = std::mem::take(&mut self.pending);

@@ -2,8 +2,9 @@
 
 use crate::report::Doing;
 use anabranch_core::cursor::Parts;
+use anabranch_core::engine_event::{Happening, OutageOf};
 use anabranch_core::{SlotSet, StoreError};
-use anabranch_store::Backoff;
+use anabranch_store::{Backoff, Emitter};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -81,32 +82,27 @@ impl LaneStats {
     }
 
     /// The lane was fenced.
-    pub(crate) fn fenced(&self, consumer: &str, lane: usize) {
-        tracing::info!(consumer, lane, "fenced: its cursors have another owner");
+    pub(crate) fn fenced(&self, events: &Emitter) {
+        events.emit(Happening::lane_fenced());
         self.losses.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The lane waits for a database that is away: for how long.
     pub(crate) fn waits(
         &self,
-        consumer: &str,
-        lane: usize,
+        events: &Emitter,
         outage: &mut Backoff,
         error: &StoreError,
     ) -> Duration {
         let wait = outage.wait();
-        if outage.complains() {
-            tracing::warn!(consumer, lane, %error, "a lane waits");
-        }
+        events.outage(outage, OutageOf::Lane, error);
         self.does(Doing::Waiting { error: Doing::cut(&error.to_string()) }, false);
         wait
     }
 
     /// The database is back: says so, if it was said that the lane waits.
-    pub(crate) fn goes_on(&self, consumer: &str, lane: usize, outage: &mut Backoff) {
-        if let Some(away) = outage.end() {
-            tracing::info!(consumer, lane, "a lane goes on after {away:.1?}");
-        }
+    pub(crate) fn goes_on(&self, events: &Emitter, outage: &mut Backoff) {
+        events.outage_over(outage, OutageOf::Lane);
     }
 
     /// What the lane waits for, if the database cannot do it now.

@@ -4,7 +4,7 @@ use super::transact::Outcome;
 use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
-use anabranch_core::Retry;
+use anabranch_core::{Happening, Retry};
 use anabranch_store::backoff::random;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -39,8 +39,9 @@ impl Lane {
             false => retry.after(attempt, error.again(), random()),
         };
         while let Some(wait) = next(attempt, &error) {
-            let consumer = &self.setup.consumer.name;
-            tracing::warn!(consumer, %error, ?wait, "an event is tried again");
+            let position = batch.events[0].position();
+            let held_up = Happening::event_held_up(position, error.to_string(), wait);
+            self.setup.events.emit(held_up);
             self.pause_for(wait).await?;
             if self.is_over(batch) {
                 return Ok(ControlFlow::Break(()));

@@ -7,11 +7,13 @@ use crate::report::Doing;
 use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::Move;
 use anabranch_core::{Event, StoreError};
+use anabranch_core::{Happening, Notice};
 use anabranch_store::database::{Reason, Statement, Topic};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// Why an event of a new version fails that would be written to the tables of the old one.
 const OLD_TABLES: &str = "a new version is built beside the old one, and this handler writes tables \
@@ -101,7 +103,7 @@ impl Lane {
             && !is_before_anything(error)
         {
             // It may be stored, and then others own those slots: only the tables know.
-            tracing::info!(%error, "it is unknown whether slots were released");
+            self.notice(Notice::ReleaseUnknown, error);
             return Outcome::Fenced;
         }
         if matches!(outcome, Outcome::Committed { .. }) {
@@ -126,7 +128,9 @@ impl Lane {
         self.setup.stats.does(Doing::Handling, false);
         let name = self.setup.consumer.own_name().to_owned();
         tx.stands_for(Origin { name, items: events.iter().map(Event::id).collect() });
+        let began = Instant::now();
         let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind().await;
+        self.handling = began.elapsed();
         // A handler that panics has failed like any other.
         let handled = handled.unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
@@ -161,18 +165,21 @@ impl Lane {
         fence: Vec<Statement>,
         events: &[Event],
     ) -> Outcome {
-        let (appends, stats) = (tx.has_appends(), &self.setup.stats);
+        let (appends, stats, began) = (tx.has_appends(), &self.setup.stats, Instant::now());
         let ended = stats.while_committing(appends, tx.commit(fence)).await;
         let committed = matches!(ended, Ended::Committed);
         self.handler.settled(committed);
         match ended {
             Ended::Committed => {
                 self.too_busy.has_worked();
-                let (consumer, lane) = (&self.setup.consumer.name, self.setup.number);
-                self.setup.stats.goes_on(consumer, lane, &mut self.outage);
+                let commit = began.elapsed();
+                self.setup.stats.goes_on(&self.setup.events, &mut self.outage);
                 self.setup.stats.does(Doing::Idle, !events.is_empty());
-                self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
-                self.handler.after_commit(events).await;
+                self.has_handled(events, (self.handling, commit));
+                for (position, error) in self.handler.after_commit(events).await {
+                    let failed = Happening::delivery_failed(position, error.to_string());
+                    self.setup.events.emit(failed);
+                }
                 Outcome::Committed { events: events.len() }
             }
             Ended::Fenced => Outcome::Fenced,
@@ -182,6 +189,14 @@ impl Lane {
             }
             Ended::Failed(failure) => self.failed(failure),
         }
+    }
+
+    /// Counts events that are handled for good, and says so.
+    pub(super) fn has_handled(&self, events: &[Event], (handler, commit): (Duration, Duration)) {
+        let Some(last) = events.last() else { return };
+        self.setup.stats.handled.fetch_add(events.len() as u64, Ordering::Relaxed);
+        let (count, last) = (events.len(), Some(last.position()));
+        self.setup.events.emit(Happening::batch_handled(count, last, handler, commit));
     }
 
     fn failed(&mut self, failure: Failure) -> Outcome {

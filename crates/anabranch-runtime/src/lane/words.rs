@@ -4,15 +4,16 @@ use crate::run_error::RunError;
 use crate::tables::parked::Asked;
 use anabranch_core::{Again, Cursor, Slot, StoreError};
 use anabranch_store::database::Who;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// What a lane is told.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// These cursors are yours; those that you know already may be among them. How often the lane had
-    /// been fenced when they were claimed: what was claimed before the last time may not be its own.
-    Take { cursors: Vec<Cursor>, losses: u64 },
+    /// been fenced when they were claimed: what was claimed before the last time may not be its own. Since when
+    /// nobody may have handled their events.
+    Take { cursors: Vec<Cursor>, losses: u64, since: Instant },
     /// Nothing is yours any more.
     Forget,
     /// You work for this worker from now on.

@@ -6,6 +6,7 @@ use super::asking::Next;
 use super::desk::Desk;
 use crate::tables::Tables;
 use anabranch_core::StoreError;
+use anabranch_core::engine_event::OutageOf;
 use anabranch_store::Backoff;
 use anabranch_store::database::Topic;
 use std::sync::Arc;
@@ -95,16 +96,16 @@ impl Keeper {
     }
 
     async fn failed(&mut self, error: &StoreError) {
-        if self.backoff.complains() {
-            tracing::warn!(consumer = self.consumer, %error, "cannot ask for permits");
-        }
+        let events = self.tables.events.of(&self.consumer);
+        events.outage(&mut self.backoff, OutageOf::Permits, error);
         self.wait_out().await;
     }
 
     /// The database answers.
     fn answered(&mut self) {
-        if let Some(away) = self.backoff.end() {
-            tracing::info!(consumer = self.consumer, "goes on with permits after {away:.1?}");
+        if self.backoff.is_under_way() {
+            let events = self.tables.events.of(&self.consumer);
+            events.outage_over(&mut self.backoff, OutageOf::Permits);
         }
     }
 

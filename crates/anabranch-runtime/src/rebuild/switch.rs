@@ -5,6 +5,7 @@ use crate::consumers::no_consumer;
 use crate::row_watch;
 use crate::tables::IDLE;
 use anabranch_core::{Cursor, Position};
+use anabranch_core::{Happening, Notice};
 use anabranch_store::database::{Dialect, End, Statement, Topic};
 use std::time::{Duration, Instant};
 
@@ -144,7 +145,8 @@ impl Rebuild {
         statements.push(Statement::signal(Topic::Workers));
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| self.tables.error(failed))?;
-        tracing::info!(consumer = self.name, at = self.log.at(), "switched to the new version");
+        let what = Happening::noticed(Notice::Switched, format!("at={}", self.log.at()));
+        self.log.events().of(&self.name).emit(what);
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Tables;
 use super::locked_sets::{Heaviness, LockedSet};
-use anabranch_core::generation;
-use anabranch_core::{Rates, SlotSet, StoreError};
+use anabranch_core::generation::{self, Next};
+use anabranch_core::{Happening, Rates, SlotSet, StoreError};
 use anabranch_store::database::{End, Statement};
 use anabranch_store::params;
 use std::time::Duration;
@@ -30,8 +30,12 @@ pub(crate) struct Measured {
 impl Tables {
     /// Adds what a worker has measured of its slots. Moves slots if the load has become lopsided, all who
     /// run them have measured in this generation, and nothing was moved for that reason for a while.
-    /// Says whether it did.
-    pub(crate) async fn weigh(&self, set: &str, by: Weighed<'_>) -> Result<bool, StoreError> {
+    /// The new generation, if it did.
+    pub(crate) async fn weigh(
+        &self,
+        set: &str,
+        by: Weighed<'_>,
+    ) -> Result<Option<Happening>, StoreError> {
         let mut session = self.database.control();
         let mut locked = self.lock_set(session.as_mut(), set).await?;
         let mut statements = Vec::new();
@@ -59,17 +63,20 @@ impl Tables {
             }
             false => None,
         };
-        if let Some((assignments, moved)) = &levelled {
+        let mut made = None;
+        if let Some((assignments, moved)) = levelled {
             let of = |consumer: &Option<String>| match consumer {
                 Some(consumer) => format!("uneven load of `{consumer}`"),
                 None => "uneven load".to_owned(),
             };
             let reason = moved.iter().map(of).collect::<Vec<_>>().join("; ");
-            statements.extend(self.new_generation(set, &locked, assignments, &reason));
+            statements.extend(self.new_generation(set, &locked, &assignments, &reason));
+            let (joined, left, died) = (Vec::new(), Vec::new(), Vec::new());
+            made = Some(locked.made(&Next { assignments, joined, left, died }, reason));
             statements.extend(moved.iter().map(|consumer| self.moved(set, consumer.as_deref())));
         }
         session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
-        Ok(levelled.is_some())
+        Ok(made)
     }
 
     /// Takes in what was measured.

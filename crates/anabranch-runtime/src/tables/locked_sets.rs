@@ -4,8 +4,9 @@ use super::replica_sets::LEAVING;
 use super::runners::{self, Runner};
 use super::{IDLE, Tables};
 use crate::report::Report;
+use anabranch_core::engine_event::SlotMove;
 use anabranch_core::generation::{self, Assignments, Known, Load, Next};
-use anabranch_core::{Rates, SlotSet, StoreError, Weights};
+use anabranch_core::{Happening, Rates, SlotSet, StoreError, Weights};
 use anabranch_store::database::{End, Session, Statement};
 use anabranch_store::{Row, params};
 use std::collections::{BTreeMap, HashMap};
@@ -55,6 +56,13 @@ impl LockedSet {
     pub(super) fn name(&self, worker: &str) -> String {
         let place = self.places.get(worker);
         place.map_or_else(|| format!("worker {worker}"), |place| format!("worker at {place}"))
+    }
+
+    /// The next generation, for those who watch.
+    pub(super) fn made(&self, next: &Next, reason: String) -> Happening {
+        let Next { assignments, joined, left, died } = next.clone();
+        let moves = SlotMove::between(&self.current, &assignments);
+        Happening::generation_made(self.generation + 1, reason, joined, left, died, moves)
     }
 
     /// Why there is a new generation.

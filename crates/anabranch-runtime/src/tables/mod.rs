@@ -43,7 +43,7 @@ pub(crate) mod workers;
 use anabranch_core::{Slot, StoreError};
 use anabranch_store::database::{self, Answer, End, Failed, Session, Statement};
 use anabranch_store::value::FromValue;
-use anabranch_store::{Database, Row};
+use anabranch_store::{Database, Emitter, Row};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(crate) const IDLE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(crate) struct Tables {
     pub(crate) database: Arc<dyn Database>,
+    /// Says what happens.
+    pub(crate) events: Emitter,
     pub(crate) consumers: String,
     pub(crate) cursors: String,
     pub(crate) workers: String,
@@ -94,6 +96,7 @@ impl Tables {
             row_writers: dialect.table("row_writers"),
             now,
             for_update,
+            events: database.events(),
             database,
         }
     }

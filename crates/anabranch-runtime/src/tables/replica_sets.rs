@@ -3,6 +3,7 @@
 use super::Tables;
 use super::locked_sets::LockedSet;
 use super::runners::Runner;
+use anabranch_core::Happening;
 use anabranch_core::generation::{Assignments, Next, Rollout};
 use anabranch_core::plan::Assignment;
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
@@ -11,6 +12,7 @@ use anabranch_store::value::Value;
 use anabranch_store::{Row, params};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 /// How many generations are remembered.
 const HISTORY: i64 = 200;
@@ -32,6 +34,8 @@ pub(crate) struct Assigned {
     pub(crate) members: Vec<String>,
     /// Workers that are about to leave.
     pub(crate) leaving: Vec<String>,
+    /// When the generation was made.
+    pub(crate) made: Instant,
 }
 
 /// What a worker should own of a consumer, or of several alike.
@@ -51,7 +55,15 @@ impl Assigned {
     pub(crate) fn none() -> Self {
         let (members, leaving) = (Vec::new(), Vec::new());
         let (of_set, apart) = (Share::default(), BTreeMap::new());
-        Self { generation: 0, is_complete: true, of_set, apart, members, leaving }
+        Self {
+            generation: 0,
+            is_complete: true,
+            of_set,
+            apart,
+            members,
+            leaving,
+            made: Instant::now(),
+        }
     }
 
     /// What it should own of a consumer.
@@ -67,7 +79,7 @@ impl Tables {
         &self,
         set: &str,
         gone: &[String],
-    ) -> Result<Option<Next>, StoreError> {
+    ) -> Result<Option<(Next, Happening)>, StoreError> {
         let mut session = self.database.control();
         let mut locked = self.lock_set(session.as_mut(), set).await?;
         for worker in locked.known.iter_mut().filter(|worker| gone.contains(&worker.id)) {
@@ -75,12 +87,14 @@ impl Tables {
         }
         // From here on nothing that they hold is theirs; workers that wait for it get a signal.
         let mut statements: Vec<_> = gone.iter().map(|worker| self.end_lease(worker)).collect();
-        let next = locked.next();
+        let next = locked.next().map(|next| {
+            let reason = locked.reason(&next, None);
+            statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
+            let made = locked.made(&next, reason);
+            (next, made)
+        });
         match &next {
-            Some(next) => {
-                let reason = locked.reason(next, None);
-                statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
-            }
+            Some(_) => {}
             None if !gone.is_empty() => statements.push(Statement::signal(Topic::Workers)),
             None => {}
         }
@@ -100,13 +114,14 @@ impl Tables {
         worker: &str,
         consumer: &str,
         unable: Option<&str>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Happening>, StoreError> {
         let mut session = self.database.control();
         let mut locked = self.lock_set(session.as_mut(), set).await?;
         for known in locked.known.iter_mut().filter(|known| known.id == worker) {
             known.runs.insert(consumer.to_owned(), unable.is_none());
         }
         let mut statements = vec![self.change_runner(worker, consumer, unable)];
+        let mut made = None;
         if let Some(next) = locked.next() {
             let name = locked.name(worker);
             let change = match unable {
@@ -115,8 +130,10 @@ impl Tables {
             };
             let reason = locked.reason(&next, Some(change));
             statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
+            made = Some(locked.made(&next, reason));
         }
-        session.run(statements, End::Commit).await.map(drop).map_err(|failed| self.error(failed))
+        session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
+        Ok(made)
     }
 
     /// A worker runs one consumer in the place of another, as the new version of it does after a switch:
@@ -127,7 +144,7 @@ impl Tables {
         worker: &str,
         old: &str,
         new: &Runner,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Happening>, StoreError> {
         let mut session = self.database.control();
         let mut locked = self.lock_set(session.as_mut(), set).await?;
         for known in locked.known.iter_mut().filter(|known| known.id == worker) {
@@ -135,12 +152,15 @@ impl Tables {
             known.runs.insert(new.consumer.clone(), new.unable.is_none());
         }
         let mut statements = self.replace_runner(worker, old, new);
+        let mut made = None;
         if let Some(next) = locked.next() {
             let change = format!("{} runs `{}`, not `{old}`", locked.name(worker), new.consumer);
             let reason = locked.reason(&next, Some(change));
             statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
+            made = Some(locked.made(&next, reason));
         }
-        session.run(statements, End::Commit).await.map(drop).map_err(|failed| self.error(failed))
+        session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
+        Ok(made)
     }
 
     /// What a worker should own now.
@@ -166,14 +186,24 @@ impl Tables {
             "SELECT id FROM {} WHERE replica_set = $1 AND runs = '{LEAVING}' AND lease_us > {}",
             self.workers, self.now
         );
+        let age = format!(
+            "SELECT {} - g.at_us AS age FROM {} AS g JOIN {} AS s \
+             ON g.replica_set = s.name AND g.generation = s.generation WHERE s.name = $1",
+            self.now, self.generations, self.replica_sets
+        );
         let statements = vec![
             Statement::query(select, params![set, worker]),
             Statement::query(leaving, params![set]),
+            Statement::query(age, params![set]),
         ];
         let answers = self.commit(statements).await?;
-        let [rows, leaving] = [0, 1].map(|number| &answers[number].rows);
+        let now = Instant::now();
+        let [rows, leaving, age] = [0, 1, 2].map(|number| &answers[number].rows);
+        let age = age.first().map(|row| self.column::<i64>(row, "age")).transpose()?;
+        let age = Duration::from_micros(age.unwrap_or_default().max(0) as u64);
+        let made = now.checked_sub(age).unwrap_or(now);
         let leaving = leaving.iter().map(|row| self.column(row, "id")).collect::<Result<_, _>>()?;
-        let mut assigned = Assigned { leaving, ..Assigned::none() };
+        let mut assigned = Assigned { leaving, made, ..Assigned::none() };
         for row in rows {
             assigned.generation = self.column(row, "generation")?;
             assigned.is_complete = self.column(row, "is_complete")?;

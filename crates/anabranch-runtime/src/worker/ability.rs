@@ -9,6 +9,7 @@ use super::trouble::Trouble;
 use crate::report::Doing;
 use crate::run_error::RunError;
 use crate::tables::runners::Runner;
+use anabranch_core::{Happening, Notice};
 
 /// Why a worker cannot run a consumer, of what is known: what keeps all of them from running comes first.
 fn why_unable(lacks_session: Option<&str>, trouble: Option<&Trouble>) -> Option<String> {
@@ -64,17 +65,17 @@ impl Keeper {
         let consumer = self.running[number].consumer.name.clone();
         let (set, worker) = (&self.plan.name, &self.worker.id);
         match self.tables.set_able(set, worker, &consumer, unable.as_deref()).await {
-            Ok(()) => {}
+            Ok(made) => made.into_iter().for_each(|made| self.tables.events.emit(made)),
             Err(error) if error.is_worth_waiting() => {
-                tracing::warn!(consumer, %error, "cannot say whether it is able to run it yet");
+                self.notice_of(&consumer, Notice::CannotSayAble, &error);
                 return Ok(false);
             }
             Err(error) => return Err(error.into()),
         }
-        match &unable {
-            Some(why) => tracing::warn!(consumer, why, "cannot run it for the time being"),
-            None => tracing::info!(consumer, "can run it again"),
-        }
+        self.tables.events.of(&consumer).emit(match &unable {
+            Some(why) => Happening::noticed(Notice::Unable, why.clone()),
+            None => Happening::noticed(Notice::AbleAgain, None),
+        });
         self.running[number].unable = unable;
         match self.follow().await {
             // The next heartbeat tells of the new generation.

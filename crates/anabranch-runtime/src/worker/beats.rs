@@ -4,6 +4,7 @@ use super::Keeper;
 use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::tables::workers::Beat;
+use anabranch_core::{Happening, Notice};
 use std::sync::Arc;
 
 impl Keeper {
@@ -38,7 +39,11 @@ impl Keeper {
             let running = &mut self.running[number];
             if running.paused != beat.paused {
                 running.paused = beat.paused;
-                tracing::info!(consumer = beat.consumer, paused = beat.paused, "pause");
+                let events = self.tables.events.of(&beat.consumer);
+                events.emit(match beat.paused {
+                    true => Happening::paused(),
+                    false => Happening::resumed(),
+                });
                 running.tell_all(|_| Order::Pause(beat.paused));
             }
             if self.plan.catch_up && beat.paused {
@@ -70,24 +75,21 @@ impl Keeper {
         match consumer.reset(&self.tables).await {
             Ok(done) => {
                 if done {
-                    tracing::info!(
-                        consumer = consumer.name,
-                        "replays from where it was put back to"
-                    );
+                    self.tables.events.of(&consumer.name).emit(Happening::replay_began());
                 }
                 running.claim = true;
             }
             Err(RunError::Store(error)) if error.is_worth_waiting() => {
-                tracing::warn!(consumer = consumer.name, %error, "cannot replay yet");
+                self.notice_of(&consumer.name, Notice::CannotReplayYet, &error);
             }
             Err(error) => {
                 // Asked again it would fail again: it is withdrawn, and `status` says why.
                 let error = withdrawn(error);
-                tracing::error!(consumer = consumer.name, %error, "cannot replay");
                 running.claim = true;
+                self.notice_of(&consumer.name, Notice::CannotReplay, &error);
                 let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
                 if let Err(away) = self.tables.commit(withdraw).await {
-                    tracing::warn!(consumer = consumer.name, error = %away, "cannot withdraw a replay");
+                    self.notice_of(&consumer.name, Notice::CannotWithdrawReplay, &away);
                 }
                 if self.plan.catch_up {
                     // What somebody asked for is not done.

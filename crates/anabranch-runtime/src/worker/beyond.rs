@@ -15,6 +15,7 @@ use crate::key_samples;
 use crate::lane::Order;
 use crate::run_error::RunError;
 use anabranch_core::{Cursor, Position};
+use anabranch_core::{Happening, Notice};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -86,7 +87,7 @@ impl Keeper {
                 }
             }
             Err(error) if error.is_worth_waiting() => {
-                tracing::warn!(%error, "cannot compare its cursors with the log yet");
+                self.notice_of(&name, Notice::CannotCompareCursors, &error);
                 return Ok(false);
             }
             Err(error) => return Err(error.into()),
@@ -97,14 +98,9 @@ impl Keeper {
     /// Its cursors are where the log is, though its lanes remember otherwise.
     fn fall_back(&mut self, number: usize, position: Position, drawn: Position) {
         let running = &mut self.running[number];
-        tracing::error!(
-            consumer = running.consumer.name,
-            position = position.get(),
-            drawn = drawn.get(),
-            "the database has fallen back, the log and its cursors together: a standby that was behind \
-             has become the primary, or an older backup was restored. What came after is lost; it goes on \
-             where the cursors stand now"
-        );
+        let detail = format!("position={position} drawn={drawn}");
+        let what = Happening::noticed(Notice::FellBack, detail);
+        self.tables.events.of(&running.consumer.name).emit(what);
         running.tell_all(|_| Order::Forget);
         running.claim = true;
     }
@@ -129,7 +125,8 @@ impl Keeper {
             match key_samples::check(consumer, &self.log, &self.tables, checked).await {
                 Ok(()) => {}
                 Err(RunError::Store(error)) if error.is_worth_waiting() => {
-                    tracing::warn!(%error, "cannot compare keys yet");
+                    let what = Happening::failed(Notice::CannotCompareKeys, &error);
+                    self.tables.events.of(&consumer.name).emit(what);
                 }
                 Err(error) => changed.push((number, error)),
             }
@@ -143,7 +140,7 @@ impl Keeper {
         match self.log.store().drawn().await {
             Ok(drawn) => Ok(Some(drawn)),
             Err(error) if error.is_worth_waiting() => {
-                tracing::warn!(%error, "cannot compare its cursors with the log yet");
+                self.notice(Notice::CannotCompareCursors, &error);
                 Ok(None)
             }
             Err(error) => Err(error.into()),
@@ -162,7 +159,7 @@ impl Keeper {
         }
         // The log may grow past it again, and what is there then would look handled.
         if let Err(error) = self.tables.commit(vec![self.tables.is_beyond(consumer, drawn)]).await {
-            tracing::warn!(consumer, %error, "cannot write down that it stands beyond the log");
+            self.notice_of(consumer, Notice::BeyondNotStored, &error);
         }
         Err(RunError::BeyondLog { consumer: consumer.to_owned(), position, drawn })
     }

@@ -5,7 +5,7 @@ use crate::identity::Stored;
 use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::tables::cursors::Wanted;
-use anabranch_core::StoreError;
+use anabranch_core::{Happening, Notice, StoreError};
 use std::sync::Arc;
 
 impl Keeper {
@@ -26,7 +26,7 @@ impl Keeper {
             let held = match claimed {
                 Ok(held) => held,
                 Err(RunError::Store(error)) if error.is_worth_waiting() => {
-                    tracing::warn!(consumer = name, %error, "cannot claim yet");
+                    self.notice_of(&name, Notice::CannotClaim, &error);
                     continue;
                 }
                 // Gone since the last heartbeat; the next one says so.
@@ -59,10 +59,11 @@ impl Keeper {
             running.generation = Some(held.generation);
             let waiting = if running.lacks_slots() { held.waiting } else { Vec::new() };
             if waiting != running.waiting_for && !waiting.is_empty() {
-                tracing::info!(consumer = name, ?waiting, "waits for slots that others hold");
+                let awaited = Happening::slots_awaited(waiting.clone());
+                self.tables.events.of(&name).emit(awaited);
             }
             running.waiting_for = waiting;
-            running.hand_out(&held.cursors, &losses);
+            running.hand_out(&held.cursors, &losses, self.membership.assigned.made);
         }
         Ok(())
     }

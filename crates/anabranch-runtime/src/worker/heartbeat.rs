@@ -2,7 +2,7 @@
 
 use crate::tables::Tables;
 use crate::tables::workers::{Beat, Worker};
-use anabranch_core::StoreError;
+use anabranch_core::{Happening, StoreError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
@@ -67,7 +67,7 @@ impl Heartbeat {
                 match tables.beat(&worker, lease, &consumers, &report).await {
                     Ok(Some(beat)) => {
                         if complained.take().is_some() {
-                            tracing::info!(worker = worker.id, "heartbeats go through again");
+                            tables.events.emit(Happening::heartbeat_recovered());
                         }
                         sender.send_replace(Pulse::Beat(Arc::new(beat)));
                     }
@@ -81,15 +81,12 @@ impl Heartbeat {
                         return std::future::pending().await;
                     }
                     Err(error) => {
-                        match complained.is_none_or(|at| at.elapsed() >= COMPLAIN) {
-                            true => {
-                                complained = Some(Instant::now());
-                                tracing::warn!(worker = worker.id, %error, "a heartbeat failed");
-                            }
-                            false => {
-                                tracing::debug!(worker = worker.id, %error, "a heartbeat failed")
-                            }
+                        let is_repeated = complained.is_some_and(|at| at.elapsed() < COMPLAIN);
+                        if !is_repeated {
+                            complained = Some(Instant::now());
                         }
+                        let what = Happening::heartbeat_failed(error.to_string(), is_repeated);
+                        tables.events.emit(what);
                         if matches!(error, StoreError::Busy { .. }) {
                             // Somebody holds what it needs: it comes again when others had their turn.
                             tokio::time::sleep(BUSY_PAUSE).await;

@@ -6,6 +6,7 @@ use super::Keeper;
 use super::running::Running;
 use crate::backlog::Backlog;
 use crate::replica_set::{ConsumerProgress, Progress};
+use anabranch_core::{Happening, Notice};
 use anabranch_core::{SlotSet, StoreError};
 use std::time::Duration;
 
@@ -50,12 +51,13 @@ impl Keeper {
             }
             match tokio::time::timeout(ASK, self.stands(running, &slots, now)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "cannot ask how far it got"),
+                Ok(Err(error)) => self.notice(Notice::CannotAskProgress, &error),
                 Err(_) => answers = false,
             }
         }
         if !answers {
-            tracing::warn!("cannot ask how far it got: the database does not answer in time");
+            let what = Happening::noticed(Notice::NoAnswerToProgress, None);
+            self.tables.events.emit(what);
         }
         self.plan.observers.iter().for_each(|observer| observer(&last));
         last

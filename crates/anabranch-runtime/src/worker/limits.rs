@@ -3,6 +3,7 @@
 use super::Keeper;
 use super::running::Running;
 use crate::status::Unlimited;
+use anabranch_core::{Happening, Notice};
 
 impl Keeper {
     /// Says so, once, if others run something without the limit that this worker knows.
@@ -14,16 +15,14 @@ impl Keeper {
         let workers = match self.tables.workers().await {
             Ok(workers) => workers,
             // `status` knows it in any case.
-            Err(error) => return tracing::debug!(%error, "cannot see which limits others know"),
+            Err(error) => return self.notice(Notice::CannotSeeLimits, &error),
         };
         for running in self.running.iter_mut().filter(|running| has_limit(running)) {
             let consumer = &running.consumer.name;
             let unlimited = Unlimited::of(consumer, &workers);
             if let Some(unlimited) = unlimited.filter(|_| !running.is_unlimited) {
-                tracing::warn!(
-                    consumer,
-                    "{unlimited}: its max_parallelism does not hold before they are gone"
-                );
+                let what = Happening::noticed(Notice::LimitNotHeld, unlimited.to_string());
+                self.tables.events.of(consumer).emit(what);
             }
             running.is_unlimited = unlimited.is_some();
         }

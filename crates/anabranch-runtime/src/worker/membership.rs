@@ -1,12 +1,13 @@
 //! The worker as a member of its set: joining, following generations, leaving.
 
-use super::{Keeper, new_worker};
+use super::Keeper;
 use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::tables::replica_sets::Assigned;
 use crate::tables::workers::Beat;
+use anabranch_core::engine_event::OutageOf;
 use anabranch_core::generation::{Next, Rollout};
-use anabranch_core::{SlotSet, StoreError, Weights};
+use anabranch_core::{Happening, Notice, SlotSet, StoreError, Weights};
 use anabranch_store::Backoff;
 use anabranch_store::database::{LifeSign, Who};
 use std::time::Instant;
@@ -70,13 +71,10 @@ impl Keeper {
 
     /// Others have taken this process for dead. Whatever its lanes do is fenced; it begins anew.
     pub(super) async fn declared_dead(&mut self) -> Result<(), RunError> {
-        tracing::warn!(
-            worker = self.worker.id,
-            "the lease is over; beginning anew as a new worker"
-        );
+        self.tables.events.emit(Happening::worker_fenced());
         self.peers.stop();
         self.membership = Membership::new(self.plan.rollout);
-        let old = std::mem::replace(&mut self.worker, new_worker(&self.plan));
+        let old = self.renew_worker();
         let (none, even, is_fixed) = (SlotSet::empty(), Weights::even(), self.plan.fixed.is_some());
         for running in &mut self.running {
             running.tell_all(|_| Order::Forget);
@@ -102,17 +100,16 @@ impl Keeper {
             let is_late = until.is_some_and(|until| Instant::now() >= until);
             match self.join().await {
                 Err(RunError::Store(error)) if error.is_worth_waiting() && !is_late => {
-                    if backoff.complains() {
-                        tracing::warn!(%error, "cannot join yet");
-                    }
+                    self.tables.events.outage(&mut backoff, OutageOf::Join, &error);
                     // What is half done is done under another name.
-                    self.worker = new_worker(&self.plan);
+                    self.renew_worker();
                     self.tell_who();
                     tokio::time::sleep(backoff.wait()).await;
                 }
                 done => {
-                    if let Some(away) = backoff.end().filter(|_| done.is_ok()) {
-                        tracing::info!("joined after {away:.1?}");
+                    if done.is_ok() {
+                        let waited = backoff.end();
+                        self.tables.events.emit(Happening::worker_joined(waited));
                     }
                     return done;
                 }
@@ -132,14 +129,19 @@ impl Keeper {
         };
         let mut ended = gone;
         if let Some(next) = next {
-            let Next { joined, left, died, .. } = next;
-            tracing::info!(set = self.plan.name, ?joined, ?left, ?died, "a new generation");
+            let (Next { left, died, .. }, made) = next;
+            died.iter().for_each(|died| {
+                self.tables.events.emit(Happening::worker_died(died.clone()));
+            });
+            self.tables.events.emit(made);
             ended.extend(died.into_iter().chain(left));
         }
         for worker in ended {
             // Its open transactions may hold locks that its heirs need.
             if let Err(error) = self.tables.database.bury(&worker).await {
-                tracing::warn!(worker, %error, "cannot end what a dead worker left behind");
+                let (error, worker) = (Some(error.to_string()), Some(worker));
+                let what = Happening::notice(Notice::CannotEndSessions, error, worker);
+                self.tables.events.emit(what);
             }
         }
         self.follow().await
@@ -206,7 +208,7 @@ impl Keeper {
         };
         match done {
             Err(RunError::Store(error)) if error.is_worth_waiting() => {
-                tracing::warn!(%error, "cannot follow the replica set yet");
+                self.notice(Notice::CannotFollow, &error);
                 return Ok(());
             }
             done => done?,
@@ -243,7 +245,7 @@ impl Keeper {
         match self.tables.settle(&self.worker.id, generation).await {
             Ok(()) => self.membership.settled = generation,
             Err(error) if error.is_worth_waiting() => {
-                tracing::warn!(%error, "cannot say yet that everything is released");
+                self.notice(Notice::CannotSettle, &error);
             }
             Err(error) => return Err(error.into()),
         }
@@ -260,16 +262,10 @@ impl Keeper {
         }
         let timeout = self.plan.tuning.coordination_timeout;
         if self.membership.in_motion.is_some_and(|since| since.elapsed() >= timeout) {
-            let waiting: Vec<_> =
-                self.running.iter().flat_map(|run| run.waiting_for.iter()).collect();
+            let waiting = self.running.iter().flat_map(|run| run.waiting_for.iter().cloned());
             let generation = self.membership.assigned.generation;
-            tracing::warn!(
-                set = self.plan.name,
-                generation,
-                ?waiting,
-                ?timeout,
-                "a hand-over takes longer than the coordination time-out; `anabranch status` says why"
-            );
+            let late = Happening::coordination_timed_out(generation, waiting.collect(), timeout);
+            self.tables.events.emit(late);
             self.membership.in_motion = Some(Instant::now());
         }
     }
@@ -277,7 +273,10 @@ impl Keeper {
     /// Says that it leaves, so that others already wait for what its lanes let go.
     pub(super) async fn announce_leave(&self) -> Result<(), StoreError> {
         self.tables.announce_leave(&self.worker.id).await?;
-        self.tables.tick(&self.plan.name, &[]).await.map(drop)
+        if let Some((_, made)) = self.tables.tick(&self.plan.name, &[]).await? {
+            self.tables.events.emit(made);
+        }
+        Ok(())
     }
 
     /// Releases its cursors and is a worker no more.
@@ -286,11 +285,12 @@ impl Keeper {
         for running in self.running.iter().filter(|running| running.is_known) {
             let name = &running.consumer.name;
             if let Err(error) = self.tables.release(name, &self.worker.id).await {
-                tracing::warn!(consumer = name, %error, "cannot release its cursors; the lease will");
+                self.notice_of(name, Notice::CannotReleaseCursors, &error);
             }
         }
-        if let Err(error) = self.tables.dismiss(&self.worker.id).await {
-            tracing::warn!(%error, "cannot leave; the lease will end");
+        match self.tables.dismiss(&self.worker.id).await {
+            Ok(()) => self.tables.events.emit(Happening::worker_left()),
+            Err(error) => self.notice(Notice::CannotLeave, &error),
         }
     }
 }

@@ -18,7 +18,9 @@ use crate::run_error::RunError;
 use crate::tables::outages::StoredOutage;
 use crate::tables::replica_sets::LEAVING;
 use crate::tables::runners::Runner;
+use anabranch_core::engine_event::OutageOf;
 use anabranch_core::{Failure, HashRule, Slot, SlotSet, StoreError};
+use anabranch_core::{Happening, Notice};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -116,7 +118,8 @@ impl Keeper {
         match self.tables.begin_outage(&name, (&reason, slot), pause).await {
             Ok(is_first) => {
                 if is_first {
-                    tracing::error!(consumer = name, %error, "has stopped by itself");
+                    let began = Happening::outage_began(OutageOf::Handler, error.to_string());
+                    self.tables.events.of(&name).emit(began);
                 }
                 let written = Instant::now();
                 let (probes, due) = (0, written + pause);
@@ -161,7 +164,8 @@ impl Keeper {
         let (tuning, members) = (self.plan.tuning, self.membership.assigned.members.len() as u32);
         let running = &mut self.running[number];
         let error = &halt.error;
-        tracing::error!(consumer = running.consumer.name, %error, "is handed over");
+        let events = self.tables.events.of(&running.consumer.name);
+        events.emit(Happening::failed(Notice::HandedOver, error));
         let pause = tuning.probes.0 * (HANDED_OVER + FOR_EACH_MEMBER * members);
         let longest = (tuning.probes.1 * HANDED_OVER).max(pause);
         let pause = tuning.probes(pause, longest).pause_after(running.tries);
@@ -227,7 +231,8 @@ impl Keeper {
                     return self.is_broken(number, RunError::refused(&consumer, problem));
                 }
                 let reason = &stored.reason;
-                tracing::warn!(consumer, reason, "is stopped: its handler fails everywhere");
+                let what = Happening::failed(Notice::StoppedEverywhere, reason);
+                self.tables.events.of(&consumer).emit(what);
                 running.tell_all(|_| Order::Halt);
                 // What lasted longer when it was read than this worker had run it by then.
                 let runs = begun.saturating_duration_since(running.begun);
@@ -238,7 +243,8 @@ impl Keeper {
                 return self.say_able(number).await.map(drop);
             }
             (None, Some(Trouble::Outage(_))) => {
-                tracing::info!(consumer, "goes on: its handler works again, or is tried again");
+                let what = Happening::noticed(Notice::GoesOn, None);
+                self.tables.events.of(&consumer).emit(what);
                 running.trouble = None;
                 running.tell_all(|_| Order::GoOn { patience: FEW });
             }
@@ -314,7 +320,8 @@ impl Keeper {
             Ok(true) => {
                 outage.probes = probes + 1;
                 running.written = Instant::now();
-                tracing::info!(consumer = name, probes = outage.probes, "tries one event");
+                let tried = Happening::outage_tried(outage.probes);
+                self.tables.events.of(&name).emit(tried);
                 match tries {
                     Some(lane) => {
                         outage.trying = Some(Trying { probes: probes + 1, lane });
@@ -369,16 +376,15 @@ impl Keeper {
                 self.end_outage(number).await
             }
             Probed::Failed(Halt { error, patience, .. }) => {
-                tracing::warn!(consumer = name, %error, ?patience, "tried one event in vain");
+                let failed = Happening::outage_try_failed(error.to_string(), patience);
+                self.tables.events.of(&name).emit(failed);
                 let wait = asked(patience).max(pause);
                 outage.reason = error.reason();
                 outage.due = Instant::now() + wait;
                 let said = (outage.reason.as_str(), wait);
                 match self.tables.probed_in_vain(&name, probes, said).await {
                     Ok(()) => self.running[number].written = Instant::now(),
-                    Err(error) => {
-                        tracing::warn!(consumer = name, %error, "cannot write down what it said")
-                    }
+                    Err(error) => self.notice_of(&name, Notice::TryNotStored, &error),
                 }
                 Ok(())
             }
@@ -410,7 +416,8 @@ impl Keeper {
         match self.tables.end_outage(&name).await {
             Ok(is_first) => {
                 if is_first {
-                    tracing::info!(consumer = name, "goes on everywhere");
+                    let ended = Happening::outage_ended(OutageOf::Handler, None);
+                    self.tables.events.of(&name).emit(ended);
                 }
                 self.running[number].written = Instant::now();
                 self.running[number].trouble = None;

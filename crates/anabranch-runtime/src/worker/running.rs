@@ -80,6 +80,8 @@ pub(super) struct Running {
     pub(super) is_known: bool,
     /// Whether others run it without the limit that this worker knows.
     pub(super) is_unlimited: bool,
+    /// When one of its lanes was last fenced.
+    pub(super) lost: Option<Instant>,
 }
 
 /// What a consumer is started with.
@@ -142,7 +144,9 @@ impl Start<'_> {
                 let (queues, chunks): (Vec<_>, Vec<_>) =
                     (0..count).map(|_| mpsc::unbounded_channel()).unzip();
                 let poll = (self.plan.tuning.poll, Arc::clone(&running.feed));
-                let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), queues, poll);
+                let events = self.tables.events.of(&consumer.name);
+                let (feed, handle) =
+                    Feed::new(self.log, Arc::clone(consumer), queues, poll, events.clone());
                 feed_task.spawn(feed.run(reporter.clone()));
                 for ((number, (orders, keep, stats)), chunks) in kits.zip(chunks) {
                     let setup = LaneSetup {
@@ -156,6 +160,7 @@ impl Start<'_> {
                         orders,
                         keep,
                         who: who(number),
+                        events: events.clone().on_lane(number),
                         reporter: reporter.clone(),
                         stats,
                         streak: Arc::clone(&running.streak),
@@ -183,6 +188,7 @@ impl Start<'_> {
                         orders,
                         keep,
                         who: who(number),
+                        events: self.tables.events.of(&consumer.name).on_lane(number),
                         reporter: reporter.clone(),
                         stats,
                         streak: Arc::clone(&running.streak),
@@ -238,6 +244,7 @@ impl Running {
             begun: Instant::now(),
             is_known: false,
             is_unlimited: false,
+            lost: None,
         }
     }
 
@@ -321,7 +328,8 @@ impl Running {
     }
 
     /// Hands each lane what it has, of the cursors that are this worker's.
-    pub(super) fn hand_out(&self, cursors: &[Cursor], losses: &[u64]) {
+    pub(super) fn hand_out(&self, cursors: &[Cursor], losses: &[u64], made: Instant) {
+        let since = self.lost.map_or(made, |lost| lost.max(made));
         let mut of_lanes: Vec<Vec<Cursor>> = vec![Vec::new(); self.lanes.len()];
         for cursor in cursors {
             // A cursor never spans lanes: it was claimed for one, or is a part of such a one.
@@ -331,7 +339,7 @@ impl Running {
         }
         for ((lane, cursors), losses) in self.lanes.iter().zip(of_lanes).zip(losses) {
             if !cursors.is_empty() {
-                let _ = lane.send(Order::Take { cursors, losses: *losses });
+                let _ = lane.send(Order::Take { cursors, losses: *losses, since });
             }
         }
     }

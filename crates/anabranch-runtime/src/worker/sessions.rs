@@ -7,7 +7,8 @@ use crate::lane::Order;
 use crate::replica_set::Progress;
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use anabranch_core::StoreError;
+use anabranch_core::engine_event::OutageOf;
+use anabranch_core::{Happening, Notice, StoreError};
 use anabranch_store::Backoff;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -31,7 +32,6 @@ pub(super) struct Sessions {
 /// whether it has them. Until then it owns nothing, and those who have them run everything.
 pub(super) async fn secure(
     tables: &Tables,
-    set: &str,
     mut stop: Pin<&mut (impl Future<Output = ()> + Send)>,
 ) -> Result<bool, RunError> {
     let (mut backoff, mut patience) = (Backoff::default(), Patience::new());
@@ -47,24 +47,20 @@ pub(super) async fn secure(
         };
         match secured {
             Ok(()) => {
-                if let Some(away) = backoff.end() {
-                    tracing::info!(set, "a worker has its connections after {away:.1?}");
-                }
-                patience.end();
+                tables.events.outage_over(&mut backoff, OutageOf::Connections);
+                patience.end(&tables.events);
                 return Ok(true);
             }
             // It has given back what it had meanwhile, so that somebody gets all that it needs.
             Err(error @ (StoreError::TooManyConnections { .. } | StoreError::NoSession { .. })) => {
-                if backoff.complains() {
-                    tracing::warn!(set, %error, "a worker waits for connections, and owns nothing yet");
-                }
+                tables.events.outage(&mut backoff, OutageOf::Connections, &error);
                 tokio::select! {
                     () = &mut stop => return Ok(false),
                     () = tokio::time::sleep(backoff.wait_up_to(LONGEST_PAUSE)) => {}
                 }
             }
             // One that is cut may be there the next time.
-            Err(error) => patience.wait_out(error.into()).await?,
+            Err(error) => patience.wait_out(&tables.events, error.into()).await?,
         }
     }
 }
@@ -133,8 +129,8 @@ impl Keeper {
                 Ok(())
             }
             Err(error) if error.is_worth_waiting() => {
-                let consumer = &running.consumer.name;
-                tracing::warn!(consumer, %error, "cannot release what it has no session for yet");
+                let events = self.tables.events.of(&running.consumer.name);
+                events.emit(Happening::failed(Notice::CannotGiveBack, &error));
                 Ok(())
             }
             Err(error) => self.is_broken(number, error.into()),

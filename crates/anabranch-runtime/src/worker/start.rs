@@ -5,8 +5,9 @@ use crate::consumer::leave_out_outdated;
 use crate::run_error::RunError;
 use crate::status::WorkerStatus;
 use crate::tables::Tables;
+use anabranch_core::engine_event::OutageOf;
 use anabranch_core::{Position, StoreError};
-use anabranch_store::{Backoff, Log};
+use anabranch_store::{Backoff, Emitter, Log};
 use std::time::{Duration, Instant};
 
 /// How long a start is tried again. The database was there a moment ago, when the log was opened: a connection
@@ -25,12 +26,14 @@ impl Patience {
     }
 
     /// Waits a little if the database is away, and not for too long yet; else it is the error.
-    pub(super) async fn wait_out(&mut self, error: RunError) -> Result<(), RunError> {
+    pub(super) async fn wait_out(
+        &mut self,
+        events: &Emitter,
+        error: RunError,
+    ) -> Result<(), RunError> {
         match error {
             RunError::Store(error) if error.is_transient() && Instant::now() < self.until => {
-                if self.backoff.complains() {
-                    tracing::warn!(%error, "cannot start yet");
-                }
+                events.outage(&mut self.backoff, OutageOf::Start, &error);
                 tokio::time::sleep(self.backoff.wait()).await;
                 Ok(())
             }
@@ -39,10 +42,8 @@ impl Patience {
     }
 
     /// What was waited for is there.
-    pub(super) fn end(&mut self) {
-        if let Some(away) = self.backoff.end() {
-            tracing::info!("the start goes on after {away:.1?}");
-        }
+    pub(super) fn end(&mut self, events: &Emitter) {
+        events.outage_over(&mut self.backoff, OutageOf::Start);
     }
 }
 
@@ -55,9 +56,9 @@ pub(super) async fn prepare(
     let mut patience = Patience::new();
     loop {
         match try_prepare(log, tables, plan).await {
-            Err(error) => patience.wait_out(error).await?,
+            Err(error) => patience.wait_out(&tables.events, error).await?,
             Ok(prepared) => {
-                patience.end();
+                patience.end(&tables.events);
                 return Ok(prepared);
             }
         }

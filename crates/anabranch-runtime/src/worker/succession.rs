@@ -8,6 +8,7 @@ use crate::identity::Stored;
 use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::tables::runners::Runner;
+use anabranch_core::{Happening, Notice};
 use anabranch_core::{SlotSet, Weights};
 use std::sync::Arc;
 
@@ -70,10 +71,12 @@ impl Keeper {
             return;
         }
         let (consumer, version) = (running.consumer.own_name(), running.consumer.settings.version);
-        match running.consumer.is_beside() {
-            true => tracing::info!(consumer, version, "takes the place of the old version"),
-            false => tracing::info!(consumer, version, "makes room for the new version"),
-        }
+        let kind = match running.consumer.is_beside() {
+            true => Notice::TakesPlace,
+            false => Notice::MakesRoom,
+        };
+        let what = Happening::noticed(kind, format!("version={version}"));
+        self.tables.events.of(consumer).emit(what);
         running.trouble = Some(Trouble::Moving);
         running.want(&SlotSet::empty(), &Weights::even(), false);
         running.claim = false;
@@ -117,7 +120,8 @@ impl Keeper {
         let Some(number) = self.is_called(number, placed).await? else { return Ok(()) };
         let running = &mut self.running[number];
         (running.trouble, running.tries) = (None, 0);
-        tracing::info!(consumer = running.consumer.name, "serves the new version");
+        let what = Happening::noticed(Notice::ServesNewVersion, None);
+        self.tables.events.of(&running.consumer.name).emit(what);
         self.start_lanes(number);
         self.reconcile();
         Ok(())
@@ -152,9 +156,9 @@ impl Keeper {
             let runner = Runner { consumer, version, unable };
             let (set, worker) = (&self.plan.name, &self.worker.id);
             match self.tables.set_runner(set, worker, &was, &runner).await {
-                Ok(()) => {}
+                Ok(made) => made.into_iter().for_each(|made| self.tables.events.emit(made)),
                 Err(error) if error.is_worth_waiting() => {
-                    tracing::warn!(%error, "cannot say under which name it runs yet");
+                    self.notice_of(&was, Notice::CannotSayName, &error);
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),

@@ -11,6 +11,7 @@ use crate::consumer::Consumer;
 use crate::lane::{Halt, Order, Report, Said};
 use crate::run_error::RunError;
 use crate::tables::Tables;
+use anabranch_core::{Happening, Notice};
 use anabranch_core::{SlotSet, StoreError, Weights};
 use anabranch_store::Log;
 use std::sync::Arc;
@@ -63,7 +64,10 @@ impl Keeper {
         let is_it = |running: &super::Running| running.number == of && running.life == life;
         let Some(of) = self.running.iter().position(is_it) else { return Ok(()) };
         match report {
-            Report::Lost => self.running[of].claim = true,
+            Report::Lost => {
+                self.running[of].claim = true;
+                self.running[of].lost = Some(Instant::now());
+            }
             // It was told to, and whoever told it looks at the tasks.
             Report::Ended => self.lane_has_ended(of).await?,
             Report::Failed(error) => self.is_broken(of, error)?,
@@ -89,7 +93,8 @@ impl Keeper {
             // The first reason counts.
             return Ok(());
         }
-        tracing::error!(consumer = running.consumer.name, %error, "cannot run; the others go on");
+        let events = self.tables.events.of(&running.consumer.name);
+        events.emit(Happening::failed(Notice::Broken, &error));
         if running.begun.elapsed() > tuning.probes.1 {
             running.tries = 0;
         }
@@ -172,7 +177,10 @@ impl Keeper {
             // What a lane that failed has left behind.
             match tables.release(&consumer.name, worker).await {
                 Err(error) if error.is_worth_waiting() => return Ok(()),
-                Err(error) => tracing::debug!(consumer = consumer.name, %error, "owns nothing"),
+                Err(error) => {
+                    let what = Happening::failed(Notice::OwnsNothing, &error);
+                    tables.events.of(&consumer.name).emit(what);
+                }
                 Ok(()) => {}
             }
             broken.is_released = true;
@@ -184,7 +192,8 @@ impl Keeper {
                 Err(error) if error.is_worth_waiting() => return Ok(()),
                 Err(error) => {
                     // It goes on meanwhile: if it runs again, it begins with what it left behind.
-                    tracing::warn!(consumer = consumer.name, %error, "cannot give its permits back");
+                    let what = Happening::failed(Notice::CannotGiveBackPermits, &error);
+                    tables.events.of(&consumer.name).emit(what);
                     let pause = self.plan.tuning.pause_after(running.tries);
                     broken.gives_back = Some(Instant::now() + pause);
                 }
@@ -215,7 +224,8 @@ impl Keeper {
             Err(error) => {
                 broken.again = Instant::now() + self.plan.tuning.pause_after(running.tries);
                 running.tries = running.tries.saturating_add(1);
-                tracing::warn!(consumer = consumer.name, %error, "still cannot run");
+                let what = Happening::failed(Notice::StillBroken, &error);
+                self.tables.events.of(&consumer.name).emit(what);
                 if !matches!(&error, RunError::Store(error) if error.is_worth_waiting()) {
                     broken.error = error.of(&consumer.name);
                 }
@@ -226,7 +236,8 @@ impl Keeper {
 
     /// It is as it should be again: new lanes take over.
     async fn starts_again(&mut self, number: usize) -> Result<(), RunError> {
-        tracing::info!(consumer = self.running[number].consumer.name, "runs again");
+        let events = self.tables.events.of(&self.running[number].consumer.name);
+        events.emit(Happening::noticed(Notice::RunsAgain, None));
         self.running[number].trouble = None;
         self.start_lanes(number);
         self.say_able(number).await?;

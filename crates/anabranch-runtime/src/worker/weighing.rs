@@ -3,7 +3,7 @@
 use super::Keeper;
 use crate::run_error::RunError;
 use crate::tables::loads::{Measured, Weighed};
-use anabranch_core::{Rates, SlotSet};
+use anabranch_core::{Happening, Notice, Rates, SlotSet};
 use std::time::Instant;
 
 impl Keeper {
@@ -21,10 +21,14 @@ impl Keeper {
         let (worker, measured) = (self.worker.id.as_str(), measured.as_slice());
         let weighed = Weighed { worker, generation, measured, pause: every * 2 };
         match self.tables.weigh(&self.plan.name, weighed).await {
-            Ok(true) => tracing::info!(set = self.plan.name, "slots move for their load"),
-            Ok(false) => {}
+            Ok(Some(made)) => {
+                let what = Happening::noticed(Notice::LoadMoved, None);
+                self.tables.events.emit(what);
+                self.tables.events.emit(made);
+            }
+            Ok(None) => {}
             Err(error) if error.is_worth_waiting() => {
-                tracing::warn!(%error, "cannot say how heavy slots are");
+                self.notice(Notice::CannotWeigh, &error);
                 return Ok(());
             }
             Err(error) => return Err(error.into()),

@@ -7,6 +7,7 @@ use super::overdue::{Overdue, PutOff};
 use super::schedules;
 use crate::{SendError, Workflow, Workflows};
 use anabranch_core::Retry;
+use anabranch_core::{Happening, Notice};
 use anabranch_runtime::{HandlerError, HandlerResult};
 use anabranch_workpool::{OutsidePool, PoolSettings, Run, Task};
 use jiff::Timestamp;
@@ -73,8 +74,10 @@ impl<W: Workflow> Commands<W> {
         match self.workflows.send_as(id, task.key(), command).await {
             Ok(sent) => Ok(Delivered::Done { events: sent.events, version: sent.version }),
             Err(SendError::Rejected(rejection)) => {
-                let (workflow, id) = (self.workflows.workflow().name(), task.key());
-                tracing::info!(workflow, id, %rejection, "a command of a reaction is rejected");
+                let (error, id) = (Some(rejection.to_string()), format!("id={}", task.key()));
+                let what = Happening::notice(Notice::CommandRejected, error, Some(id));
+                let events = self.workflows.log().events();
+                events.of(self.workflows.workflow().name()).emit(what);
                 Ok(Delivered::Rejected { why: rejection.to_string() })
             }
             Err(SendError::Cancelled { .. }) => Ok(Delivered::Cancelled),

@@ -11,13 +11,24 @@ impl Said {
     /// Listens until the guard is dropped.
     pub fn listen() -> (Self, impl Sized) {
         let said = Self::default();
-        let writer = said.clone();
-        let subscriber = tracing_subscriber::fmt()
+        let guard = said.subscriber().set_default();
+        (said, guard)
+    }
+
+    /// Listens on all threads that no case listens on, for as long as the process lives.
+    pub fn listen_everywhere() -> Self {
+        let said = Self::default();
+        said.subscriber().init();
+        said
+    }
+
+    fn subscriber(&self) -> impl SubscriberInitExt {
+        let writer = self.clone();
+        tracing_subscriber::fmt()
             .with_ansi(false)
             .with_max_level(LevelFilter::INFO)
             .with_writer(move || writer.clone())
-            .finish();
-        (said, subscriber.set_default())
+            .finish()
     }
 
     pub fn text(&self) -> String {
