@@ -1,6 +1,7 @@
 //! A replica set: consumers that run together, and how they are run.
 
 use crate::consumer::Consumer;
+use crate::interference::Interference;
 use crate::projection::Projection;
 use crate::rollup::Rollup;
 use crate::rows::RowConsumer;
@@ -33,6 +34,7 @@ const MAX_LANES: usize = 256;
 /// ReplicaSet::new("main-projections").projection(order_summary).lanes(4).run(&log).await?;
 /// # Ok(()) }
 /// ```
+#[derive(Clone)]
 #[must_use = "a replica set does nothing until it is run"]
 pub struct ReplicaSet {
     name: String,
@@ -45,6 +47,7 @@ pub struct ReplicaSet {
     observers: Vec<Observer>,
     checks_rows: bool,
     fail_fast: bool,
+    interference: Option<Arc<dyn Interference>>,
 }
 
 /// Called every now and then with how far the set is.
@@ -105,6 +108,7 @@ impl ReplicaSet {
             observers: Vec::new(),
             checks_rows: false,
             fail_fast: false,
+            interference: None,
         }
     }
 
@@ -242,6 +246,13 @@ impl ReplicaSet {
         self
     }
 
+    /// Lets a test interfere with the calls of its handlers: for `anabranch::testing`.
+    #[doc(hidden)]
+    pub fn interfere(mut self, interference: Arc<dyn Interference>) -> Self {
+        self.interference = Some(interference);
+        self
+    }
+
     /// Calls a function several times a second with how far the set is, and once when it has ended,
     /// with how it stands then.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
@@ -359,7 +370,8 @@ impl ReplicaSet {
         };
         let default_size = self.tuning.batch_size;
         let consumers = self.consumers.into_iter().map(|consumer| {
-            let consumer = consumer.sized(default_size);
+            let interference = self.interference.clone();
+            let consumer = Consumer { interference, ..consumer.sized(default_size) };
             if self.checks_rows { consumer.checking_rows() } else { consumer }
         });
         Ok(Plan {

@@ -137,7 +137,7 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
         tx: &'a mut Tx<'_>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            if self.0.guarantee() == Guarantee::AtMostOnce {
+            if self.delivers_after_commit() {
                 return Ok(());
             }
             let started = Instant::now();
@@ -157,9 +157,13 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
         true
     }
 
+    fn delivers_after_commit(&self) -> bool {
+        self.0.guarantee() == Guarantee::AtMostOnce
+    }
+
     fn after_commit<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            if self.0.guarantee() == Guarantee::AtLeastOnce {
+            if !self.delivers_after_commit() {
                 return;
             }
             for event in events {

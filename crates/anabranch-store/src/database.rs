@@ -11,6 +11,7 @@ pub use catalogue::{Catalogue, EqualTexts, Kinds, Uniqueness, quoted, quoted_par
 pub use dialect::{ColumnType, Dialect, ForRows, Given, Hint};
 pub use failed::{Failed, Reason};
 
+use crate::clock::Clock;
 use crate::sql_text::Sql;
 use crate::value::{Row, Value};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, StoreError};
@@ -106,6 +107,11 @@ pub trait Database: Send + Sync {
 
     /// What an append may hold that is stored by [`Work::Appends`].
     fn limits(&self) -> Limits;
+
+    /// The clock that it goes by, where that is not the machine's.
+    fn clock(&self) -> Clock {
+        Clock::machine()
+    }
 
     /// How this database writes what differs.
     fn dialect(&self) -> &dyn Dialect;

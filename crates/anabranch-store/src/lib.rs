@@ -13,6 +13,7 @@
 //! | [`value`] | values of statements and rows |
 //! | [`misfit`] | what is said about values that do not fit |
 //! | [`options`] | what a log can be opened with |
+//! | [`clock`] | [`Clock`]: the machine's, or one that a test moves |
 //! | [`backoff`] | waits for a database that is away |
 //! | [`migration`] | versioned SQL, printable |
 //! | [`sql`] | the one query that both SQL backends share |
@@ -21,6 +22,7 @@
 //! This crate never names a database: what is true of one backend only lives in its crate.
 
 pub mod backoff;
+pub mod clock;
 pub mod coalesce;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -39,6 +41,7 @@ pub mod sql_text;
 pub mod value;
 
 pub use backoff::Backoff;
+pub use clock::Clock;
 pub use database::Database;
 pub use event_stream::EventStream;
 pub use home::{Home, NotRunning};

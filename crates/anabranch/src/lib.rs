@@ -217,6 +217,8 @@ pub use anabranch_sqlite as sqlite;
 
 mod url;
 
+pub mod testing;
+
 /// The programs of the page, compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/effects-outside.md")]

@@ -91,7 +91,8 @@ impl Lane {
         }
         batch.events.remove(0);
         if !is_skipped {
-            let due = retry_in.map(|wait| Instant::now() + wait);
+            let clock = self.setup.tables.database.clock();
+            let due = retry_in.map(|wait| Instant::now() + clock.wait(wait));
             self.parking.put(&key, Parked { slot, attempts, due });
         }
         self.publish();
@@ -364,7 +365,8 @@ impl Lane {
             Outcome::Away(error) => self.wait_out(error).await?,
             Outcome::Broken(error) => return Err(error.into()),
             Outcome::Committed { .. } | Outcome::Failed { .. } => {
-                let due = due.map(|wait| Instant::now() + wait);
+                let clock = tables.database.clock();
+                let due = due.map(|wait| Instant::now() + clock.wait(wait));
                 self.parking.put(key, Parked { slot, attempts, due });
             }
         }

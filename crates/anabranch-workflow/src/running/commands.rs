@@ -9,7 +9,6 @@ use crate::{SendError, Workflow, Workflows};
 use anabranch_core::Retry;
 use anabranch_runtime::{HandlerError, Result};
 use anabranch_workpool::{OutsidePool, PoolSettings, Run, Task};
-use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -102,7 +101,7 @@ impl<W: Workflow> OutsidePool for Commands<W> {
                 };
                 // What came due while nobody ran comes once. The clock of this machine may be behind
                 // the database's, which said that it is time.
-                let now = Timestamp::now().max(at);
+                let now = self.workflows.log().store().database().clock().now().max(at);
                 if let Some(next) = schedules::next(&schedule, now) {
                     run.then(&self.name, next.with_id(task_id(task.id(), 0)));
                 }
