@@ -219,10 +219,14 @@ mod url;
 
 pub mod testing;
 
-/// The programs of the page, compiled with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/effects-outside.md")]
-mod effects_outside {}
+#[cfg(all(
+    doctest,
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "workflow",
+    feature = "batch"
+))]
+mod pages;
 
 /// What most programs need: `use anabranch::prelude::*;`.
 pub mod prelude {

@@ -111,9 +111,8 @@ impl Interference for Faults {
             if let Some(Fault::FailAt(_, error)) = self.take(is_meant) {
                 return Err(error);
             }
-            match item {
-                Item::Event(event) => self.fails(event)?,
-                _ => {}
+            if let Item::Event(event) = item {
+                self.fails(event)?;
             }
             Ok(call)
         })

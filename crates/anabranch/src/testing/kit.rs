@@ -115,14 +115,14 @@ impl TestKit {
         Ok(())
     }
 
-    /// Runs a consumer until everything is done that is due, and fails if something is left: that has failed, or
-    /// that a crash has interrupted.
-    pub async fn run<K>(&mut self, consumer: impl Testable<K>) -> Result<Ran, TestError> {
+    /// Runs a consumer until everything is done that is due, and says how many events, or tasks, were handled. It
+    /// fails if something is left: that has failed, or that a crash has interrupted.
+    pub async fn run<K>(&mut self, consumer: impl Testable<K>) -> Result<u64, TestError> {
         let ran = self.try_run(consumer).await?;
         match ran {
             Ran { crashed: true, .. } => Err(TestError::Crashed),
             Ran { left: Some(left), .. } => Err(TestError::Left(left)),
-            ran => Ok(ran),
+            ran => Ok(ran.handled),
         }
     }
 
