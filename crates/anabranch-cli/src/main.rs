@@ -27,6 +27,7 @@
 //! | `import_positions` | go on where other runners stopped |
 //! | `partition` | where a key goes, and which strategy fits |
 //! | `rebuild` | compare a new version, and switch to it |
+//! | `pages` | the commands of the docs are ones (tests) |
 //! | `forget` | remove a consumer that no longer exists |
 
 #![warn(clippy::print_stderr)]
@@ -41,6 +42,8 @@ mod generations;
 mod import_positions;
 mod migrate;
 mod offsets;
+#[cfg(test)]
+mod pages;
 mod parked;
 mod partition;
 mod pause;

@@ -12,6 +12,7 @@ pub(crate) use place::leave_out_outdated;
 
 use crate::fold::FoldCode;
 use crate::handler::{HandlerResult, LaneHandler};
+use crate::interference::Interference;
 use crate::projection::{Projection, ProjectionCode};
 use crate::rollup::{Rollup, RollupFold};
 use crate::rows::{RowConsumer, RowConsumerCode, Work};
@@ -111,6 +112,8 @@ pub(crate) struct Consumer {
     pub(crate) suffix: &'static str,
     /// Whether the rows that it writes are checked for a second slot.
     pub(crate) checks_rows: bool,
+    /// What a test does to its handler.
+    pub(crate) interference: Option<Arc<dyn Interference>>,
 }
 
 impl Consumer {
@@ -187,6 +190,7 @@ impl Consumer {
             is_rebuild: false,
             suffix: "",
             checks_rows: false,
+            interference: None,
         }
     }
 

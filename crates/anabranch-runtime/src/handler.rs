@@ -26,6 +26,11 @@ pub(crate) trait LaneHandler: Send {
         false
     }
 
+    /// Whether `handle` does nothing, and all is done after the commit.
+    fn delivers_after_commit(&self) -> bool {
+        false
+    }
+
     /// The events that `handle` got are committed, or rolled back.
     fn settled(&mut self, _committed: bool) {}
 

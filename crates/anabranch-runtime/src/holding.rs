@@ -41,7 +41,7 @@ const BROKEN: &str = "key after key fails and nothing works in between: correct 
 /// without hearing [`news`](Self::news); and forget what was begun under another
 /// [`tenure`](Self::tenure).
 pub struct Holding {
-    setup: HoldingSetup,
+    pub(crate) setup: HoldingSetup,
     parts: Parts,
     paused: bool,
     /// Its rows fail, here or everywhere, and none is begun.

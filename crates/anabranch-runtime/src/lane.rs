@@ -35,6 +35,7 @@ pub(crate) use words::{Halt, Order, Probed, Report, Reporter, Said};
 use crate::consumer::{Code, Consumer};
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
+use crate::interference::WatchedCalls;
 use crate::key_samples::Sampler;
 use crate::row_watch::WatchedLane;
 use crate::run_error::RunError;
@@ -96,7 +97,7 @@ pub(crate) struct LaneSetup {
 impl LaneSetup {
     /// The handler of a lane that knows nothing yet.
     fn handler(&self, rule: HashRule) -> Box<dyn LaneHandler> {
-        let handler = self.code.lane(rule);
+        let handler = WatchedCalls::wrap(self.code.lane(rule), &self.consumer);
         match self.consumer.checks_rows {
             true => Box::new(WatchedLane::new(handler, &self.consumer, &self.tables, rule)),
             false => handler,
@@ -272,7 +273,7 @@ impl Lane {
         let mut claimed = SlotSet::empty();
         for cursor in self.parts.unknown(cursors) {
             claimed = claimed.union(&cursor.slots);
-            self.parking.load(&parked, &cursor.slots);
+            self.parking.load(&parked, &cursor.slots, &tables.database.clock());
             let (slots, at) = (cursor.slots.clone(), cursor.position);
             let (lane, tenure) = (self.setup.number, self.parts.tenure());
             let part = self.parts.add(cursor);

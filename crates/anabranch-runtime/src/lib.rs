@@ -31,6 +31,7 @@
 //! | [`import`] | [`Import`]: positions of runners that were there before |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | [`incomplete`] | [`Incomplete`]: what a catch-up has left behind |
+//! | `interference` | what a test does to handlers |
 //! | `backlog` | what a consumer has not handled |
 //! | `worker` | the process: lease, claims, start and stop |
 //! | `feed` | one reader for all lanes of a consumer |
@@ -50,6 +51,8 @@ pub mod holding;
 mod identity;
 pub mod import;
 pub mod incomplete;
+#[doc(hidden)]
+pub mod interference;
 mod key_samples;
 mod lane;
 pub mod offsets;

@@ -1,6 +1,7 @@
 //! A replica set: consumers that run together, and how they are run.
 
 use crate::consumer::Consumer;
+use crate::interference::Interference;
 use crate::projection::Projection;
 use crate::rollup::Rollup;
 use crate::rows::RowConsumer;
@@ -33,6 +34,7 @@ const MAX_LANES: usize = 256;
 /// ReplicaSet::new("main-projections").projection(order_summary).lanes(4).run(&log).await?;
 /// # Ok(()) }
 /// ```
+#[derive(Clone)]
 #[must_use = "a replica set does nothing until it is run"]
 pub struct ReplicaSet {
     name: String,
@@ -46,6 +48,7 @@ pub struct ReplicaSet {
     events: Vec<Arc<dyn Observer>>,
     checks_rows: bool,
     fail_fast: bool,
+    interference: Option<Arc<dyn Interference>>,
 }
 
 /// Called every now and then with how far the set is.
@@ -107,6 +110,7 @@ impl ReplicaSet {
             events: Vec::new(),
             checks_rows: false,
             fail_fast: false,
+            interference: None,
         }
     }
 
@@ -241,6 +245,13 @@ impl ReplicaSet {
     /// ```
     pub fn fail_fast(mut self) -> Self {
         self.fail_fast = true;
+        self
+    }
+
+    /// Lets a test interfere with the calls of its handlers: for `anabranch::testing`.
+    #[doc(hidden)]
+    pub fn interfere(mut self, interference: Arc<dyn Interference>) -> Self {
+        self.interference = Some(interference);
         self
     }
 
@@ -380,7 +391,8 @@ impl ReplicaSet {
         };
         let default_size = self.tuning.batch_size;
         let consumers = self.consumers.into_iter().map(|consumer| {
-            let consumer = consumer.sized(default_size);
+            let interference = self.interference.clone();
+            let consumer = Consumer { interference, ..consumer.sized(default_size) };
             if self.checks_rows { consumer.checking_rows() } else { consumer }
         });
         Ok(Plan {

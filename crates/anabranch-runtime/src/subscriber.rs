@@ -137,7 +137,7 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(async move {
-            if self.0.guarantee() == Guarantee::AtMostOnce {
+            if self.delivers_after_commit() {
                 return Ok(());
             }
             let started = Instant::now();
@@ -157,10 +157,14 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
         true
     }
 
+    fn delivers_after_commit(&self) -> bool {
+        self.0.guarantee() == Guarantee::AtMostOnce
+    }
+
     fn after_commit<'a>(&'a mut self, events: &'a [Event]) -> BoxFuture<'a, Vec<Undelivered>> {
         Box::pin(async move {
             let mut failed = Vec::new();
-            if self.0.guarantee() == Guarantee::AtLeastOnce {
+            if !self.delivers_after_commit() {
                 return failed;
             }
             for event in events {

@@ -5,10 +5,10 @@ use crate::read;
 use crate::schema::Sql;
 use anabranch_core::decide::{Decision, Ids, Known, Row, decide};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, Position, Slots};
+use anabranch_store::Clock;
 use anabranch_store::sql::{Names, positions};
 use rusqlite::{Connection, TransactionBehavior, params};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -19,11 +19,12 @@ pub(crate) struct Appending {
     pub(crate) rule: HashRule,
     pub(crate) limits: Limits,
     pub(crate) wake: Arc<watch::Sender<u64>>,
+    pub(crate) clock: Clock,
 }
 
 impl Appending {
-    pub(crate) fn new(sql: Sql, rule: HashRule, limits: Limits) -> Self {
-        Self { sql, rule, limits, wake: Arc::new(watch::Sender::new(0)) }
+    pub(crate) fn new(sql: Sql, rule: HashRule, limits: Limits, clock: Clock) -> Self {
+        Self { sql, rule, limits, wake: Arc::new(watch::Sender::new(0)), clock }
     }
 
     /// Tells readers that events have been stored.
@@ -37,25 +38,23 @@ type Answers = Vec<Result<Appended, AppendError>>;
 /// Stores a batch in a transaction of its own.
 pub(crate) fn append_batch(
     connection: &mut Connection,
-    sql: &Sql,
-    rule: HashRule,
+    to: &Appending,
     batch: &[&Append],
 ) -> rusqlite::Result<Answers> {
-    match attempt(connection, sql, rule, batch, Ids::Callers) {
-        Err(error) if is_constraint(&error) => attempt(connection, sql, rule, batch, Ids::All),
+    match attempt(connection, to, batch, Ids::Callers) {
+        Err(error) if is_constraint(&error) => attempt(connection, to, batch, Ids::All),
         other => other,
     }
 }
 
 fn attempt(
     connection: &mut Connection,
-    sql: &Sql,
-    rule: HashRule,
+    to: &Appending,
     batch: &[&Append],
     ids: Ids,
 ) -> rusqlite::Result<Answers> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let answers = append_in(&tx, sql, rule, batch, ids)?;
+    let answers = append_in(&tx, to, batch, ids)?;
     tx.commit()?;
     Ok(answers)
 }
@@ -63,17 +62,17 @@ fn attempt(
 /// Stores a batch in the transaction that `tx` is in.
 pub(crate) fn append_in(
     tx: &Connection,
-    sql: &Sql,
-    rule: HashRule,
+    to: &Appending,
     batch: &[&Append],
     ids: Ids,
 ) -> rusqlite::Result<Answers> {
+    let sql = &to.sql;
     let mut known = look(tx, sql, batch, ids)?;
     let mut decision = decide(batch, &known);
     if ids == Ids::Callers && look_up(tx, sql, decision.doubtful(), &mut known)? {
         decision = decide(batch, &known);
     }
-    let positions = write(tx, sql, rule, &decision)?;
+    let positions = write(tx, to, &decision)?;
     Ok(decision.settle(&positions))
 }
 
@@ -148,21 +147,21 @@ fn first_match(tx: &Connection, sql: &Sql, append: &Append) -> rusqlite::Result<
 /// Writes the rows and returns their positions.
 fn write(
     tx: &Connection,
-    sql: &Sql,
-    rule: HashRule,
+    to: &Appending,
     decision: &Decision<'_>,
 ) -> rusqlite::Result<Vec<Position>> {
     if decision.rows.is_empty() {
         return Ok(Vec::new());
     }
+    let Appending { sql, rule, clock, .. } = to;
     // Read anew each time: others may have deleted events meanwhile.
     let last: i64 = tx.prepare_cached(&sql.last_drawn)?.query_row((), |row| row.get(0))?;
     let mut event = tx.prepare_cached(&sql.insert_event)?;
     let mut tag = tx.prepare_cached(&format!("INSERT INTO {} VALUES (?1, ?2)", sql.tags))?;
-    let recorded_us = now_us();
+    let recorded_us = clock.now().as_microsecond();
     let mut positions = Vec::with_capacity(decision.rows.len());
     for (row, position) in decision.rows.iter().zip(last + 1..) {
-        insert(&mut event, rule, row, position, recorded_us)?;
+        insert(&mut event, *rule, row, position, recorded_us)?;
         for name in row.event.tags() {
             tag.execute(params![name, position])?;
         }
@@ -202,11 +201,6 @@ fn insert(
     ])
 }
 
-fn now_us() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,11 +216,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = Some(directory.path().join("log.db"));
         let (durability, at) = (Durability::Full, "sqlite:log.db".to_owned());
-        let place = Place { path, read_only: false, create: true, durability, at };
+        let clock = Clock::machine();
+        let place = Place { path, read_only: false, create: true, durability, at, clock };
         let mut connection = place.open().unwrap();
         let (options, events) = (Options::default(), Emitter::new(false));
         let (rule, _) = schema::prepare(&mut connection, &place, &options, &events).unwrap();
         let sql = Sql::of(&Namespace::default());
+        let to = Appending::new(sql, rule, options.limits, Clock::machine());
         connection.pragma_update(None, "max_page_count", 60).unwrap();
 
         let count = |connection: &Connection| -> i64 {
@@ -238,7 +234,7 @@ mod tests {
         let append = || Append::new().to(&stream, Expected::Any, (0..20).map(event));
         let error = loop {
             let before = count(&connection);
-            match append_batch(&mut connection, &sql, rule, &[&append()]) {
+            match append_batch(&mut connection, &to, &[&append()]) {
                 Ok(answers) => assert!(answers.into_iter().all(|answer| answer.is_ok())),
                 Err(error) => {
                     assert_eq!(count(&connection), before, "nothing of the batch is there");
@@ -250,7 +246,7 @@ mod tests {
         assert!(error.to_string().contains("free some space"), "{error}");
 
         connection.pragma_update(None, "max_page_count", 600).unwrap();
-        let answers = append_batch(&mut connection, &sql, rule, &[&append()]).unwrap();
+        let answers = append_batch(&mut connection, &to, &[&append()]).unwrap();
         assert!(answers[0].is_ok(), "with space again, it goes on");
     }
 }

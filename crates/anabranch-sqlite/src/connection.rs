@@ -3,8 +3,9 @@
 use crate::error::{is_busy, store_error};
 use crate::files::Files;
 use anabranch_core::StoreError;
-use anabranch_store::Durability;
+use anabranch_store::{Clock, Durability};
 use rusqlite::config::DbConfig;
+use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -27,6 +28,7 @@ pub(crate) struct Place {
     pub(crate) durability: Durability,
     /// For messages.
     pub(crate) at: String,
+    pub(crate) clock: Clock,
 }
 
 impl Place {
@@ -60,6 +62,9 @@ impl Place {
             let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let mut connection = Connection::open_with_flags(path, flags)?;
             set_up(&mut connection)?;
+            if self.clock.is_by_hand() {
+                tell_time(&connection, &self.clock)?;
+            }
             Ok(connection)
         };
         open().map_err(|error| store_error(&self.at, error))
@@ -75,6 +80,13 @@ fn set_up(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
     Ok(())
+}
+
+/// Lets statements ask a clock that is moved by hand.
+fn tell_time(connection: &Connection, clock: &Clock) -> rusqlite::Result<()> {
+    let clock = clock.clone();
+    let now = move |_: &Context<'_>| Ok(clock.now().as_microsecond());
+    connection.create_scalar_function("anabranch_now_us", 0, FunctionFlags::SQLITE_UTF8, now)
 }
 
 /// Turns on WAL. The first one to do so needs the file alone, and SQLite does not ask the busy handler
@@ -197,8 +209,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for (durability, synchronous) in [(Durability::Full, 2), (Durability::Relaxed, 1)] {
             let path = Some(directory.path().join("log.db"));
-            let place =
-                Place { path, read_only: false, create: true, durability, at: String::new() };
+            let place = Place {
+                path,
+                read_only: false,
+                create: true,
+                durability,
+                at: String::new(),
+                clock: Clock::machine(),
+            };
             let connection = place.open().unwrap();
             place.prepare_writer(&connection).unwrap();
             let pragma = |name: &str| -> String {

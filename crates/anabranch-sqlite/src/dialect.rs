@@ -4,10 +4,15 @@ use anabranch_core::{SLOTS, SlotSet};
 use anabranch_store::database::{ColumnType, Dialect, ForRows, Given, Hint, Statement};
 use anabranch_store::{Namespace, Value};
 
+/// The function that says what a clock says that is moved by hand.
+const NOW_BY_HAND: &str = "anabranch_now_us()";
+
 /// SQLite's dialect, for a log.
 #[derive(Clone, Debug)]
 pub(crate) struct SqliteDialect {
     pub(crate) namespace: Namespace,
+    /// Whether its clock is moved by hand.
+    pub(crate) is_by_hand: bool,
 }
 
 impl Dialect for SqliteDialect {
@@ -24,7 +29,10 @@ impl Dialect for SqliteDialect {
     }
 
     fn now_us(&self) -> &'static str {
-        "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+        match self.is_by_hand {
+            true => NOW_BY_HAND,
+            false => "CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+        }
     }
 
     fn for_update(&self) -> &'static str {

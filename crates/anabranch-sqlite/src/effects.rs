@@ -16,13 +16,12 @@ use crate::statements::{self, Prepared, many, one, reason};
 use crate::watch::Signals;
 use anabranch_core::decide::Ids;
 use anabranch_core::{Append, Limits, StoreError};
-use anabranch_store::Emitter;
-use anabranch_store::Row;
 use anabranch_store::database::{
     Answer, Blocked, Catalogue, Database, Dialect, End, Expect, Failed, LifeSign, Reason, RowWatch,
     Session, Statement, Topic, Who, Work,
 };
 use anabranch_store::migration::Schema;
+use anabranch_store::{Clock, Emitter, Row};
 use futures_util::future::BoxFuture;
 use rusqlite::Connection;
 use std::sync::Arc;
@@ -140,6 +139,10 @@ impl Database for Effects {
     fn blocked(&self) -> BoxFuture<'_, Result<Vec<Blocked>, StoreError>> {
         // The file does not say who holds its lock.
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn clock(&self) -> Clock {
+        self.appending.clock.clone()
     }
 
     fn row_watch(&self) -> Box<dyn RowWatch + '_> {
@@ -341,8 +344,7 @@ fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> An
             }
             Work::Appends(appends) => {
                 let appends: Vec<&Append> = appends.iter().collect();
-                let Appending { sql, rule, .. } = shared.appending.as_ref();
-                match append::append_in(connection, sql, *rule, &appends, Ids::All) {
+                match append::append_in(connection, &shared.appending, &appends, Ids::All) {
                     Ok(answers) => Ok(Answer::of_appends(answers).map_err(failed)?),
                     Err(error) => Err(error),
                 }

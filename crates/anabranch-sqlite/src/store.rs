@@ -14,7 +14,9 @@ use anabranch_core::{
     StoreError,
 };
 use anabranch_store::database::{Statement, Topic};
-use anabranch_store::{Database, Emitter, Head, LogStore, Options, Page, ReadRequest, Ticket};
+use anabranch_store::{
+    Clock, Database, Emitter, Head, LogStore, Options, Page, ReadRequest, Ticket,
+};
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,13 +44,32 @@ impl Sqlite {
     /// Opens the log in a file, or in memory if the path is `:memory:`. After the path, `?mode=ro`
     /// opens it for reading only.
     pub async fn open(path: &str, options: &Options) -> Result<Self, StoreError> {
+        Self::open_by(path, options, Clock::machine()).await
+    }
+
+    /// Opens a log in memory that goes by a clock of yours: for tests. Leases, waits between attempts, tasks
+    /// that are due and the times of events are told by it.
+    ///
+    /// ```
+    /// # use anabranch_sqlite::Sqlite;
+    /// # use anabranch_store::{Clock, Log, Options};
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = Clock::by_hand("2026-01-01T00:00:00Z".parse()?);
+    /// let log = Log::new(Sqlite::in_memory(&Options::default(), clock).await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn in_memory(options: &Options, clock: Clock) -> Result<Self, StoreError> {
+        Self::open_by(":memory:", options, clock).await
+    }
+
+    async fn open_by(path: &str, options: &Options, clock: Clock) -> Result<Self, StoreError> {
         let (path, read_only) = parse(path)?;
         let at = match &path {
             Some(path) => format!("sqlite:{}", path.display()),
             None => "sqlite::memory:".to_owned(),
         };
         let (durability, create) = (options.durability, options.migrate);
-        let place = Place { path, read_only, create, durability, at: at.clone() };
+        let place = Place { path, read_only, create, durability, at: at.clone(), clock };
         let options = options.clone();
         let open = move || Self::open_place(place, &options);
         let opened = tokio::task::spawn_blocking(open).await;
@@ -75,8 +96,11 @@ impl Sqlite {
         let writer = Writer::start(connection).map_err(no_thread)?;
         let readers = Readers::new(&place, options.readers, &writer, &files);
         let sql = Sql::of(&options.namespace);
-        let appending = Arc::new(Appending::new(sql, rule, options.limits));
-        let dialect = SqliteDialect { namespace: options.namespace.clone() };
+        let appending = Arc::new(Appending::new(sql, rule, options.limits, place.clock.clone()));
+        let dialect = SqliteDialect {
+            namespace: options.namespace.clone(),
+            is_by_hand: place.clock.is_by_hand(),
+        };
         let signals = Arc::new(Topic::ALL.map(|_| watch::Sender::new(0)));
         if place.path.is_some() {
             let query = schema::signals(&options.namespace);
@@ -127,9 +151,8 @@ impl Sqlite {
     ) -> Result<Appended, AppendError> {
         let Shared { at, appending, .. } = self.shared.as_ref();
         append.validate(&appending.limits)?;
-        let mut answers =
-            append::append_in(tx, &appending.sql, appending.rule, &[&append], Ids::All)
-                .map_err(|error| store_error(at, error))?;
+        let mut answers = append::append_in(tx, appending, &[&append], Ids::All)
+            .map_err(|error| store_error(at, error))?;
         answers.remove(0)
     }
 
@@ -178,8 +201,7 @@ impl Shared {
             return refuse(batch, &gone);
         }
         let appends: Vec<&Append> = batch.iter().map(|ticket| &ticket.append).collect();
-        let Appending { sql, rule, .. } = self.appending.as_ref();
-        let error = match append::append_batch(connection, sql, *rule, &appends) {
+        let error = match append::append_batch(connection, &self.appending, &appends) {
             Ok(answers) => {
                 if let Some(gone) = self.files.gone() {
                     // It is stored where nobody finds it.

@@ -13,6 +13,7 @@ pub use column::column;
 pub use dialect::{ColumnType, Dialect, ForRows, Given, Hint};
 pub use failed::{Failed, Reason};
 
+use crate::clock::Clock;
 use crate::observe::Emitter;
 use crate::sql_text::Sql;
 use crate::value::{Row, Value};
@@ -122,6 +123,11 @@ pub trait Database: Send + Sync {
     /// Says what happens in this database to the observers of all who use it.
     fn events(&self) -> Emitter {
         Emitter::default()
+    }
+
+    /// The clock that it goes by, where that is not the machine's.
+    fn clock(&self) -> Clock {
+        Clock::machine()
     }
 
     /// How this database writes what differs.

@@ -13,6 +13,7 @@
 //! | [`value`] | values of statements and rows |
 //! | [`misfit`] | what is said about values that do not fit |
 //! | [`options`] | what a log can be opened with |
+//! | [`clock`] | [`Clock`]: the machine's, or one that a test moves |
 //! | [`backoff`] | waits for a database that is away |
 //! | [`migration`] | versioned SQL, printable |
 //! | [`observe`] | observers of what happens, and how it reaches them |
@@ -22,6 +23,7 @@
 //! This crate never names a database: what is true of one backend only lives in its crate.
 
 pub mod backoff;
+pub mod clock;
 pub mod coalesce;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -41,6 +43,7 @@ pub mod sql_text;
 pub mod value;
 
 pub use backoff::Backoff;
+pub use clock::Clock;
 pub use database::Database;
 pub use event_stream::EventStream;
 pub use home::{Home, NotRunning};

@@ -202,11 +202,14 @@ impl<P: Pool> Lane<'_, P> {
     /// Runs tasks in a transaction, one after the other.
     async fn call(&mut self, tasks: &[Task]) -> (Tx, Got) {
         let mut tx = self.holding.begin_for(tasks.iter().map(|task| task.id));
+        let calls = self.holding.calls();
+        calls.begin(tasks.iter().map(Task::item)).await;
         let started = Instant::now();
         let mut done = Vec::with_capacity(tasks.len());
         for (number, task) in tasks.iter().enumerate() {
             tx.for_event(number);
-            let ran = async { json(&self.inside.pool.run(task, &mut tx).await?) };
+            let run = async { json(&self.inside.pool.run(task, &mut tx).await?) };
+            let ran = calls.around(task.item(), run);
             let ran = AssertUnwindSafe(ran).catch_unwind().await;
             let result = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
             match self.holding.refusal(&mut tx) {
@@ -370,7 +373,7 @@ pub(crate) async fn fail(
                     Verdict::Again(wait) => {
                         // Also after this commit: it is not what has failed.
                         holding.is_failing(&error.to_string());
-                        Failed::Again(Instant::now() + wait)
+                        Failed::Again(Instant::now() + holding.database().clock().wait(wait))
                     }
                     Verdict::Park => {
                         reader.sight.hold(key);

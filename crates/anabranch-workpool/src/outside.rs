@@ -10,6 +10,7 @@ use crate::run::{Run, Save};
 use crate::task::Task;
 use crate::turns::{Turn, Turns};
 use anabranch_core::{Happening, Notice, Retry, SlotSet};
+use anabranch_runtime::interference::Calls;
 use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -150,16 +151,18 @@ impl<P: OutsidePool> Lane<'_, P> {
             false => self.queue.take(1),
         };
         if let Some(task) = taken.pop() {
-            self.spawn(task, turn, limit);
+            self.spawn(task, turn, holding.calls(), limit);
         }
     }
 
-    fn spawn(&mut self, task: Task, turn: Turn, limit: usize) {
+    fn spawn(&mut self, task: Task, turn: Turn, calls: Calls, limit: usize) {
         let pool = Arc::clone(&self.outside.pool);
         let (checkpoint, saves) = (task.checkpoint.clone(), self.saver.clone());
         let mut run = Run { task: task.id, checkpoint, saves, then: Vec::new() };
         self.running.spawn(async move {
+            calls.begin(std::iter::once(task.item())).await;
             let ran = async { json(&pool.run(&task, &mut run).await?) };
+            let ran = calls.around(task.item(), ran);
             let ran = AssertUnwindSafe(ran).catch_unwind().await;
             let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
             let result = ran.and_then(|json| Ok(ending::check(&run.then, limit).map(|()| json)?));

@@ -60,8 +60,10 @@ impl Reader {
             }
         }
         queue.end_waits(Instant::now());
-        let has_work = queue.len() > 0 || !self.sight.is_whole();
         let is_ready = queue.has_turn() || queue.is_busy() || !self.sight.is_whole();
+        // What waits for a clock that stands still is no work of this run.
+        let waits = queue.len() > 0 && !holding.database().clock().is_by_hand();
+        let has_work = waits || is_ready;
         holding.stands((has_work, is_ready), queue.waiting(), self.sight.held());
         Ok(is_lost)
     }
@@ -128,7 +130,8 @@ impl Reader {
         let (on, hurried) = (self.tasks(&next())?, self.tasks(&next())?);
         let due = self.tasks(&next())?;
         let wait = next().rows.first().map(|row| column::<u64>(&self.at, row, "wait_us"));
-        let next_due = wait.transpose()?.map(Duration::from_micros);
+        let clock = holding.database().clock();
+        let next_due = wait.transpose()?.map(|wait| clock.wait(Duration::from_micros(wait)));
         let refills = ask.refill.iter().map(|_| self.tasks(&next())).collect::<Result<_, _>>()?;
         let took = started.elapsed();
         let found = Found { held, last, full, on, hurried, due, next_due, refills, took };

@@ -278,7 +278,7 @@ impl Tables {
             payload: row.get("payload")?,
             checkpoint: row.get("checkpoint")?,
             then: then.and_then(|json| serde_json::from_str(&json).ok()),
-            wait: wait.map(Duration::from_micros),
+            wait: wait.map(|wait| self.database.clock().wait(Duration::from_micros(wait))),
             late: u64::try_from(now - due).ok().filter(|_| due > 0).map(Duration::from_micros),
         })
     }

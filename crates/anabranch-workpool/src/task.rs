@@ -3,6 +3,7 @@
 use crate::new_task::{Completed, NewTask, Outcome, Then};
 use anabranch_core::{Slot, TaskState};
 use anabranch_runtime::HandlerError;
+use anabranch_runtime::interference::Item;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,11 @@ pub struct Task {
 }
 
 impl Task {
+    /// What a test is told of it.
+    pub(crate) fn item(&self) -> Item<'_> {
+        Item::Task { id: self.id, key: &self.key }
+    }
+
     /// Its id.
     #[must_use]
     pub fn id(&self) -> Uuid {

@@ -208,6 +208,7 @@ pub mod operate;
 pub mod partitioning;
 pub mod prelude;
 pub mod running;
+pub mod testing;
 
 pub use anabranch_core::cron;
 pub use anabranch_core::{
@@ -236,16 +237,14 @@ pub use anabranch_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use anabranch_sqlite as sqlite;
 
-/// The programs of the page, compiled with the tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/effects-outside.md")]
-mod effects_outside {}
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/events-of-the-engine.md")]
-mod events_of_the_engine {}
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/events-of-the-engine.md")]
-mod events_of_the_engine {}
+#[cfg(all(
+    doctest,
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "workflow",
+    feature = "batch"
+))]
+mod pages;
 
 /// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
 /// `postgres://user@host/database`. Of several hosts (`host-1,host-2`) the primary is used, wherever it is just

@@ -2,6 +2,7 @@
 
 use crate::tables::parked::ParkedKey;
 use anabranch_core::{Slot, SlotSet};
+use anabranch_store::Clock;
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -56,10 +57,10 @@ impl Parking {
     }
 
     /// Takes over the parked keys of some slots.
-    pub(crate) fn load(&mut self, stored: &[ParkedKey], slots: &SlotSet) {
+    pub(crate) fn load(&mut self, stored: &[ParkedKey], slots: &SlotSet, clock: &Clock) {
         let now = Instant::now();
         for key in stored.iter().filter(|key| slots.contains(key.slot)) {
-            let due = key.retry_in.map(|wait| now + wait);
+            let due = key.retry_in.map(|wait| now + clock.wait(wait));
             self.put(&key.key, Parked { slot: key.slot, attempts: key.attempts, due });
         }
     }

@@ -92,7 +92,8 @@ impl Lane {
         let failed_at = Failed { key: &key, position, subject: &name, attempts, error: &error };
         self.say_failed(failed_at, retry_in, is_skipped);
         if !is_skipped {
-            let due = retry_in.map(|wait| Instant::now() + wait);
+            let clock = self.setup.tables.database.clock();
+            let due = retry_in.map(|wait| Instant::now() + clock.wait(wait));
             self.parking.put(&key, Parked { slot, attempts, due });
         }
         self.publish();
@@ -377,7 +378,8 @@ impl Lane {
             Outcome::Committed { .. } | Outcome::Failed { .. } => {
                 let failed = Failed { key, position: first, subject: "", attempts: failed, error };
                 self.say_failed(failed, retry_in, is_skipped);
-                let due = due.map(|wait| Instant::now() + wait);
+                let clock = tables.database.clock();
+                let due = due.map(|wait| Instant::now() + clock.wait(wait));
                 self.parking.put(key, Parked { slot, attempts, due });
             }
         }

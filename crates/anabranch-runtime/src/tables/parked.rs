@@ -261,11 +261,13 @@ impl Tables {
         consumer: &str,
         slots: &SlotSet,
         up_to: Position,
+        waits: bool,
     ) -> Result<bool, StoreError> {
         let (keys, events) = (&self.parked_keys, &self.parked_events);
+        let due = if waits { String::new() } else { format!(" AND retry_us <= {}", self.now) };
         let select = format!(
             "SELECT DISTINCT slot FROM {keys} AS k WHERE consumer = $1 AND (asked IS NOT NULL \
-             OR (retry_us IS NOT NULL AND EXISTS (SELECT 1 FROM {events} AS e \
+             OR (retry_us IS NOT NULL{due} AND EXISTS (SELECT 1 FROM {events} AS e \
               WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $2)))"
         );
         for row in self.query(Statement::query(select, params![consumer, up_to])).await? {

@@ -18,9 +18,19 @@ impl Keeper {
     /// Whether its own lanes have done all they can, as far as they know: cheap.
     pub(super) fn seems_at_end(&self) -> bool {
         let is_at = |target| {
-            self.up().all(|running: &Running| running.is_done(target) && running.is_settled())
+            self.up().all(|running: &Running| running.is_done(target) && self.is_settled(running))
         };
         self.target.is_some_and(is_at)
+    }
+
+    /// Whether nothing of a consumer is tried again by itself in this run: by a clock that stands still nothing
+    /// is.
+    fn is_settled(&self, running: &Running) -> bool {
+        self.is_by_hand() || running.is_settled()
+    }
+
+    fn is_by_hand(&self) -> bool {
+        self.tables.database.clock().is_by_hand()
     }
 
     /// Those that can still go on.
@@ -86,11 +96,14 @@ impl Keeper {
                     let backlog = self.backlog(running, target).await?;
                     // A standby has no lanes that could say that nothing is left.
                     let is_standby = running.share().is_empty();
-                    !running.is_settled()
-                        || backlog.aside(slots).retrying_keys > 0
+                    !self.is_settled(running)
+                        || (!self.is_by_hand() && backlog.aside(slots).retrying_keys > 0)
                         || (is_standby && backlog.tasks(slots) > 0)
                 }
-                false => self.tables.is_unsettled(name, slots, target).await?,
+                false => {
+                    let waits = !self.is_by_hand();
+                    self.tables.is_unsettled(name, slots, target, waits).await?
+                }
             };
             if is_unsettled {
                 return Ok(false);

@@ -21,7 +21,8 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     /// A table of the log, as statements write it.
     fn table(&self, name: &str) -> String;
 
-    /// The database's own clock, in microseconds since 1970: leases are told by no other.
+    /// The database's own clock, in microseconds since 1970: leases are told by no other. It is what
+    /// [`Database::clock`](super::Database::clock) says.
     fn now_us(&self) -> &'static str;
 
     /// What follows a query so that the rows that it reads are not changed before the transaction ends;

@@ -50,7 +50,9 @@ impl<W: Workflow> RowConsumer for Schedules<W> {
                     continue;
                 }
                 // One that waits already is left as it is: it may be due since an outage.
-                let Some(task) = next(&schedule, Timestamp::now()) else { continue };
+                let Some(task) = next(&schedule, holding.database().clock().now()) else {
+                    continue;
+                };
                 match self.commands.enqueue(task).await {
                     Ok(_) => drop(seen.insert(schedule.name().to_owned())),
                     Err(TaskError::Store(error)) => {
