@@ -1,8 +1,7 @@
 //! The clock that a database goes by: the machine's, or one that a test moves by hand.
 
 use jiff::Timestamp;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Longer than any process waits.
@@ -21,8 +20,8 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Clock {
-    /// Where the hand stands, in microseconds since 1970; the machine's time without one.
-    hand: Option<Arc<AtomicI64>>,
+    /// Where the hand stands; the machine's time without one.
+    hand: Option<Arc<Mutex<Timestamp>>>,
 }
 
 impl Clock {
@@ -35,7 +34,7 @@ impl Clock {
     /// One that stands at a time until it is moved. Clones are the same clock.
     #[must_use]
     pub fn by_hand(at: Timestamp) -> Self {
-        Self { hand: Some(Arc::new(AtomicI64::new(at.as_microsecond()))) }
+        Self { hand: Some(Arc::new(Mutex::new(at))) }
     }
 
     /// Whether it is moved by hand.
@@ -46,20 +45,19 @@ impl Clock {
 
     /// Moves it on. Says whether it could: the machine's goes on by itself.
     pub fn advance(&self, by: Duration) -> bool {
-        let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-        let moved = |at: i64| Some(at.saturating_add(by).min(Timestamp::MAX.as_microsecond()));
-        let hand = self.hand.as_ref();
-        hand.is_some_and(|hand| {
-            hand.fetch_update(Ordering::SeqCst, Ordering::SeqCst, moved).is_ok()
-        })
+        let Some(hand) = &self.hand else { return false };
+        let mut at = hand.lock().unwrap_or_else(PoisonError::into_inner);
+        *at = at.checked_add(by).unwrap_or(Timestamp::MAX);
+        true
     }
 
     /// The time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let by_hand = self.hand.as_ref().map(|hand| hand.load(Ordering::SeqCst));
-        let by_hand = by_hand.and_then(|at| Timestamp::from_microsecond(at).ok());
-        by_hand.unwrap_or_else(Timestamp::now)
+        match &self.hand {
+            Some(hand) => *hand.lock().unwrap_or_else(PoisonError::into_inner),
+            None => Timestamp::now(),
+        }
     }
 
     /// How long a process waits for that much time to pass by this clock: for ever, if it does not pass by
@@ -89,6 +87,6 @@ mod tests {
         assert_eq!(clock.wait(Duration::ZERO), Duration::ZERO);
         assert_eq!(clock.wait(Duration::from_micros(1)), FOR_EVER);
         assert!(clock.advance(Duration::MAX));
-        assert_eq!(clock.now().as_microsecond(), Timestamp::MAX.as_microsecond());
+        assert_eq!(clock.now(), Timestamp::MAX);
     }
 }

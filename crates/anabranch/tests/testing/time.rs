@@ -1,10 +1,10 @@
 //! Time that a test moves.
 
-use crate::support::{Caller, Counter, in_memory, once, three_events};
+use crate::support::{Caller, Counter, Outside, in_memory, once, three_events};
 use anabranch::Retry;
 use anabranch::prelude::*;
 use anabranch::testing::TestKit;
-use anabranch::workpool::{NewTask, Tasks};
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -86,4 +86,74 @@ async fn events_have_the_time_of_the_kit() {
     let events = kit.log().read(Query::all()).collect().await.unwrap();
     let times: Vec<String> = events.iter().map(|event| event.recorded_at().to_string()).collect();
     assert_eq!(times, ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]);
+}
+
+/// Takes its time with order 2: what fails meanwhile could be tried again, if time went on by itself.
+#[derive(Clone)]
+struct Slow(Outside);
+
+impl Slow {
+    async fn work(&self, key: &str) {
+        self.0.does(key);
+        if key == "2" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Subscriber for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+
+    fn settings(&self) -> Settings {
+        Settings::default().batch_size(1)
+    }
+
+    async fn deliver(&self, delivery: &anabranch::Delivery<'_>) -> HandlerResult {
+        self.work(delivery.event().stream_id()).await;
+        Ok(())
+    }
+}
+
+struct SlowPool(Slow);
+
+impl OutsidePool for SlowPool {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "slow-pool"
+    }
+
+    async fn run(&self, task: &Task, _run: &mut Run) -> HandlerResult {
+        self.0.work(task.key()).await;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn nothing_becomes_due_while_a_run_goes_on() {
+    let mut kit = in_memory().await;
+    let slow = Slow(Outside::default());
+    let happened = || NewEvent::new("Happened", ());
+    kit.given(["1", "2", "2", "2"].map(|id| (format!("Order:{id}"), happened()))).await.unwrap();
+    let soon = || HandlerError::try_after(Duration::from_millis(1), "in a moment");
+    kit.fail_at(1, soon());
+    assert_eq!(kit.try_run(slow.clone()).await.unwrap().retrying(), 1);
+    assert_eq!(slow.0.done(), ["2"; 3]);
+}
+
+#[tokio::test]
+async fn nor_does_a_task() {
+    let mut kit = in_memory().await;
+    let (tasks, slow) = (Tasks::new(kit.log(), "slow-pool"), Slow(Outside::default()));
+    let each = ["1", "2", "2", "2"].map(|key| NewTask::new(key, &()));
+    tasks.enqueue_all(each.into()).await.unwrap();
+    kit.fail_at(1, HandlerError::try_after(Duration::from_millis(1), "in a moment"));
+    assert_eq!(kit.try_run(SlowPool(slow.clone())).await.unwrap().retrying(), 1);
+    assert_eq!(slow.0.done().len(), 3);
 }
