@@ -225,7 +225,13 @@ mod tests {
         let place = Place { path, read_only: false, create: true, durability, at };
         let mut connection = place.open().unwrap();
         let options = Options::default();
-        let (rule, _) = schema::prepare(&mut connection, &place, &options).unwrap();
+        let (rule, _) = schema::prepare(
+            &mut connection,
+            &place,
+            &options,
+            &anabranch_store::Emitter::default(),
+        )
+        .unwrap();
         let sql = Sql::of(&Namespace::default());
         connection.pragma_update(None, "max_page_count", 60).unwrap();
 
