@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `delivery` | the queue of one observer, and the thread that delivers |
 //! | `logging` | the observer that writes to `tracing` |
+//! | `lines` | what it writes |
 //!
 //! Whatever happens is emitted by an [`Emitter`]: that of a log, of a replica set, or of a backend. It goes to the
 //! queue of each observer, and whoever emits goes on at once. The log is the one exception: a line of `tracing` is
@@ -11,6 +12,7 @@
 //! lines of the program itself, and must not be lost when the program ends right after it.
 
 mod delivery;
+mod lines;
 mod logging;
 
 pub use logging::TracingObserver;
