@@ -20,6 +20,7 @@ const PAGE: usize = 100_000;
 
 /// What a session has handled well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SessionRows {
     /// Its id.
     pub session: String,
@@ -37,6 +38,7 @@ pub struct SessionRows {
 
 /// What the tables prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Verified {
     /// The sessions, in the order in which they began.
     pub sessions: Vec<SessionRows>,

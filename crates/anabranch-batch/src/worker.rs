@@ -7,7 +7,7 @@ use crate::pace::Pace;
 use crate::progress::Counts;
 use crate::record::Record;
 use crate::tables::{Tables, state};
-use anabranch_core::{Retry, StoreError};
+use anabranch_core::{ErrorCode, Retry, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Result, Tx};
 use anabranch_store::database::End;
 use anabranch_store::{Backoff, Database};
@@ -219,7 +219,8 @@ impl<H: RowHandler> Shared<H> {
         handled.await.unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
             let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(HandlerError::new(format!("the handler panicked: {}", said.unwrap_or_default())))
+            let said = format!("the handler panicked: {}", said.unwrap_or_default());
+            Err(HandlerError::with_code(ErrorCode::HandlerPanicked, said))
         })
     }
 

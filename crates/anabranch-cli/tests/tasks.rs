@@ -6,7 +6,7 @@
 mod process;
 
 use anabranch::prelude::*;
-use anabranch::{GaveUp, HandlerError, Namespace, PoolSettings, Retry, TaskState};
+use anabranch::{HandlerError, Namespace, PoolSettings, Retry, TaskGaveUp, TaskState};
 use process::{failure, postgres, stdout};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -38,11 +38,11 @@ impl Pool for Payouts {
     }
 
     /// One cent less than nothing waits for somebody, two are booked elsewhere, three are nobody's.
-    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+    fn gave_up(&self, task: &Task, _: &str) -> TaskGaveUp {
         match task.payload() {
-            Ok(-2) => GaveUp::GoOn(vec![("booked".to_owned(), NewTask::new(task.key(), &2))]),
-            Ok(-3) => GaveUp::GoOn(Vec::new()),
-            _ => GaveUp::AsSet,
+            Ok(-2) => TaskGaveUp::GoOn(vec![("booked".to_owned(), NewTask::new(task.key(), &2))]),
+            Ok(-3) => TaskGaveUp::GoOn(Vec::new()),
+            _ => TaskGaveUp::AsSet,
         }
     }
 }

@@ -30,8 +30,10 @@
 //! | [`limits`] | what is refused before it reaches a database |
 //! | [`error`] | what can go wrong with an input or an append |
 //! | [`store_error`] | what a database could not do |
+//! | [`code`] | the stable code of each error |
 
 pub mod append;
+pub mod code;
 pub mod cron;
 pub mod cursor;
 pub mod decide;
@@ -58,9 +60,10 @@ pub mod stream;
 pub mod task_state;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
+pub use code::{ErrorCode, ErrorKind};
 pub use cron::{Cron, CronError};
 pub use cursor::Cursor;
-pub use error::{AppendError, InputError, InputProblem};
+pub use error::{AppendError, InputError, InputProblem, UnknownName};
 pub use event::Event;
 pub use fixed::FixedPartition;
 pub use generation::Rollout;

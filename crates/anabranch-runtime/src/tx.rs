@@ -332,7 +332,8 @@ impl Tx<'_> {
     async fn flush(&mut self) -> Result<Vec<Answer>> {
         self.check();
         if let Some(failure) = &self.failure {
-            return Err(HandlerError::new(failure.failed.to_string()));
+            let reason = &failure.failed.reason;
+            return Err(HandlerError::with_code(reason.code(), reason.to_string()));
         }
         self.queued_bytes = 0;
         self.sent += 1;
@@ -345,7 +346,8 @@ impl Tx<'_> {
         match answers {
             Ok(answers) => Ok(answers),
             Err(failed) => {
-                let error = HandlerError::new(failed.to_string());
+                let reason = &failed.reason;
+                let error = HandlerError::with_code(reason.code(), reason.to_string());
                 let event = failed.statement.and_then(|number| blame.get(number).copied());
                 self.failure = Some(Failure { event: event.flatten(), failed });
                 Err(error)
@@ -410,7 +412,7 @@ impl Tx<'_> {
             Ended::Broken(failed) => match failed.reason {
                 Reason::Store(error) => Commit::Away(error),
                 _ => {
-                    let error = HandlerError::new(failed.into_store_error(&at).to_string());
+                    let error = HandlerError::from(failed.into_store_error(&at));
                     Commit::Refused { item: None, error }
                 }
             },

@@ -215,12 +215,20 @@ pub use anabranch_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use anabranch_sqlite as sqlite;
 
+mod error_code;
 mod url;
+
+pub use error_code::error_code;
 
 /// The programs of the page, compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/effects-outside.md")]
 mod effects_outside {}
+
+/// The program of the page, compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/errors.md")]
+mod errors_page {}
 
 /// What most programs need: `use anabranch::prelude::*;`.
 pub mod prelude {
@@ -234,7 +242,7 @@ pub mod prelude {
     pub use crate::{NewTask, OutsidePool, Pool, PoolSet, PoolSettings, Run, Task, Tasks};
     #[cfg(feature = "workflow")]
     pub use anabranch_workflow::{
-        ActionRun, EventInfo, GaveUp, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
+        ActionGaveUp, ActionRun, EventInfo, Reactions, Schedule, Workflow, WorkflowSet, Workflows,
     };
 }
 

@@ -6,7 +6,7 @@ use crate::said::Said;
 use crate::support::*;
 use anabranch::database::{End, Statement};
 use anabranch::prelude::*;
-use anabranch::{Consumers, Offset, Reason, ReplayError, ReplayFrom, RunError};
+use anabranch::{Consumers, ErrorCode, Offset, Reason, ReplayError, ReplayFrom, RunError};
 use std::time::Duration;
 
 on_both! {
@@ -114,7 +114,9 @@ async fn a_consumer_beyond_the_log_is_refused_by_name(db: Db) {
         assert!(cursor.reasons.contains(&Reason::BeyondLog { drawn }), "{:?}", cursor.reasons);
         assert!(cursor.reasons[0].to_string().contains("the last position that the log has ever"));
     }
-    let error = Consumers::of(&log).offsets("orders", None).await.unwrap_err().to_string();
+    let error = Consumers::of(&log).offsets("orders", None).await.unwrap_err();
+    assert_eq!((error.code(), error.kind().http_status()), (ErrorCode::BeyondLog, 409));
+    let error = error.to_string();
     assert!(error.contains("stands at position 20"), "{error}");
     let whole = Proof { handled: 20, doubled: 0, keys: 4, wrong: 0 };
     assert_eq!(proof(&log, &db.recorder("orders").table).await, whole, "nothing was handled");
@@ -125,7 +127,9 @@ async fn a_replay_leads_back_from_beyond_the_log(db: Db) {
     let consumers = Consumers::of(&log);
     let drawn = log.store().drawn().await.unwrap();
     let far = consumers.replay("orders", ReplayFrom::After(Position::new(drawn.get() + 1))).await;
-    let far = far.unwrap_err().to_string();
+    let far = far.unwrap_err();
+    assert_eq!((far.code(), far.kind().http_status()), (ErrorCode::ReplayBeyondLog, 409));
+    let far = far.to_string();
     assert!(far.contains(&format!("choose a position up to {drawn}")), "{far}");
     // What it makes of the events does not matter here; where it begins does.
     let first = log.read(Query::all()).collect().await.unwrap()[0].position();
@@ -238,6 +242,7 @@ async fn a_replay_says_from_where_it_can_begin(db: Db) {
         ReplayFrom::Time(day_before),
     ] {
         let error = consumers.replay("orders", from).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::EventsMissing);
         let ReplayError::Missing(missing) = &error else { panic!("{error:?}") };
         assert_eq!(missing.first_kept, Some((first.position(), first.recorded_us())));
         let after = missing.after.get();

@@ -4,7 +4,7 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::{GaveUp, HandlerError, PoolSettings, Retry, TaskState};
+use anabranch::{HandlerError, PoolSettings, Retry, TaskGaveUp, TaskState};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -68,10 +68,10 @@ impl OutsidePool for BadFollower {
         Ok(())
     }
 
-    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+    fn gave_up(&self, task: &Task, _: &str) -> TaskGaveUp {
         match task.key() {
-            "gave-up" => GaveUp::GoOn(vec![("bad".to_owned(), NewTask::new("k", &Broken(0)))]),
-            _ => GaveUp::Park,
+            "gave-up" => TaskGaveUp::GoOn(vec![("bad".to_owned(), NewTask::new("k", &Broken(0)))]),
+            _ => TaskGaveUp::Park,
         }
     }
 }
