@@ -16,7 +16,7 @@ mod start;
 
 use anabranch::Retry;
 use anabranch::prelude::*;
-use anabranch::workpool::{DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbFailure, DcbOutcome};
+use anabranch::workpool::{Dcb, DcbFailure, DcbOutcome, DcbRejected};
 use seats::{MOST, ROYAL_BOX, Reserve, Reserved, Seats, seat};
 use start::{Outcome, connect, report, url_or};
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ async fn run() -> Outcome<()> {
     let wish = Reserve { show: show.clone(), customer: "the king".to_owned() };
     let refused = dcb.decide(&seat(&show, ROYAL_BOX)?, wish, PATIENCE).await;
     match refused {
-        Err(DcbFailure::Rejected(rejected)) if rejected.code == DCB_MAX_RETRIES_EXCEEDED => {
+        Err(DcbFailure::Rejected(rejected @ DcbRejected::MaxRetriesExceeded { .. })) => {
             println!(
                 "\nthe royal box is polished whenever somebody decides about it:\n  {rejected}"
             );

@@ -3,7 +3,8 @@
 use super::outside::{Charge, Outside};
 use super::shop::{self, Shop};
 use anabranch::prelude::*;
-use anabranch::workflow::{ActionRun, GaveUp, Reactions, Workflow};
+use anabranch::workflow::ActionGaveUp;
+use anabranch::workflow::{ActionRun, Reactions, Workflow};
 use anabranch::{HandlerError, Retry};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -237,13 +238,15 @@ impl Workflow for Orders {
         })
     }
 
-    fn gave_up(&self, action: &Action, error: &str) -> GaveUp<Command> {
+    fn gave_up(&self, action: &Action, error: &str) -> ActionGaveUp<Command> {
         match action {
             // Compensation: the money goes back.
-            Action::Ship => GaveUp::GoOn(vec![Command::ShippingFailed { why: error.to_owned() }]),
-            Action::SendReminder => GaveUp::GoOn(vec![]),
+            Action::Ship => {
+                ActionGaveUp::GoOn(vec![Command::ShippingFailed { why: error.to_owned() }])
+            }
+            Action::SendReminder => ActionGaveUp::GoOn(vec![]),
             // Nobody can tell whether money has moved: somebody has to look at it.
-            Action::TakePayment { .. } | Action::Refund { .. } => GaveUp::Park,
+            Action::TakePayment { .. } | Action::Refund { .. } => ActionGaveUp::Park,
         }
     }
 

@@ -1,10 +1,10 @@
 //! What can go wrong with a batch as a whole. What goes wrong with a row is an entry of its log.
 
-use anabranch_core::StoreError;
+use anabranch_core::{ErrorCode, ErrorKind, StoreError, debug_with_code};
 use thiserror::Error;
 
 /// Why a batch did not run, or stopped.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum BatchError {
     /// It cannot run as it is.
@@ -28,7 +28,25 @@ pub enum BatchError {
     Store(#[from] StoreError),
 }
 
+debug_with_code!(BatchError);
+
 impl BatchError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused { .. } => ErrorCode::BatchRefused,
+            Self::Stopped { .. } => ErrorCode::BatchStopped,
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    /// Which kind of error it is: what an API answers.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.code().kind()
+    }
+
     pub(crate) fn refused(job: &str, problem: impl Into<String>) -> Self {
         Self::Refused { job: job.to_owned(), problem: problem.into() }
     }

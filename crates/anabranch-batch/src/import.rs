@@ -58,6 +58,7 @@ impl Finished {
 
 /// What came of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Imported {
     /// Rows of the other log that fulfil the condition.
     pub rows: u64,

@@ -58,7 +58,7 @@ pub use collision::{Collision, HandledBy};
 pub use error::BatchError;
 pub use handler::{RowHandler, SqlHandler};
 pub use import::{Finished, Imported};
-pub use part::Part;
+pub use part::{Part, PartError};
 pub use progress::{BatchProgress, FailedRow, Summary};
 pub use record::Record;
 pub use source::Source;

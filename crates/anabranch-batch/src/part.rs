@@ -1,6 +1,6 @@
 //! Which rows an instance handles: all that nobody else has claimed, or part I of N.
 
-use anabranch_core::HashRule;
+use anabranch_core::{ErrorCode, HashRule};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -26,6 +26,14 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct PartError(String);
+
+impl PartError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::InvalidPart
+    }
+}
 
 impl Part {
     /// The part that an instance id and an instance count say, if they are given.

@@ -33,6 +33,7 @@ pub struct BatchProgress {
 
 /// What came of a batch in this instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Rows that this instance has handled well.
     pub succeeded: u64,
@@ -53,6 +54,7 @@ pub struct Summary {
 
 /// A row that has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct FailedRow {
     /// Its key.
     pub key: String,

@@ -21,6 +21,7 @@ const PAGE: usize = 100_000;
 
 /// What a session has handled well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SessionRows {
     /// Its id.
     pub session: String,
@@ -38,6 +39,7 @@ pub struct SessionRows {
 
 /// What the tables prove.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Verified {
     /// The sessions, in the order in which they began.
     pub sessions: Vec<SessionRows>,

@@ -8,7 +8,7 @@ use crate::progress::Counts;
 use crate::record::Record;
 use crate::tables::{Tables, state};
 use anabranch_core::engine_event::{Happening, OutageOf};
-use anabranch_core::{Retry, StoreError};
+use anabranch_core::{ErrorCode, Retry, StoreError};
 use anabranch_runtime::{Commit, HandlerError, HandlerResult, RawTx, Tx};
 use anabranch_store::database::End;
 use anabranch_store::{Backoff, Database};
@@ -225,7 +225,8 @@ impl<H: RowHandler> Shared<H> {
         handled.await.unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
             let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(HandlerError::new(format!("the handler panicked: {}", said.unwrap_or_default())))
+            let said = format!("the handler panicked: {}", said.unwrap_or_default());
+            Err(HandlerError::with_code(ErrorCode::HandlerPanicked, said))
         })
     }
 

@@ -1,9 +1,9 @@
 //! A program asks for another scope than its consumer has: saying that it is meant.
 
 use crate::confirm::Confirm;
+use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch_terminal::say;
-use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -30,14 +30,13 @@ impl AcceptScope {
         let consumers = self.target.consumers().await?;
         let name = &self.name;
         let Some(change) = consumers.scope_change(name).await? else {
-            bail!(
+            refuse!(
+                NoScopeChange,
                 "no program asks for another scope of `{name}`; one that does is refused when it \
                  starts, and can be accepted then"
             );
         };
-        if let Some(refusal) = self.confirm.refusal(&format!("of `{name}`: {change}")) {
-            return Ok(refusal);
-        }
+        self.confirm.require(&format!("of `{name}`: {change}"))?;
         let change = consumers.accept_scope(&change).await?;
         say!("accepted for `{name}`: {change}");
         Ok(ExitCode::SUCCESS)

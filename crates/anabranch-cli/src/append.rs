@@ -1,6 +1,8 @@
 //! Events from the command line: one, or JSON Lines from standard input.
 
+use crate::refusal::Refusal;
 use crate::target::Target;
+use anabranch::errors::ErrorCode;
 use anabranch::{Append, Appended, Expected, Log, NewEvent, Position, StreamId};
 use anabranch_terminal::output;
 use anyhow::Context;
@@ -136,7 +138,9 @@ impl AppendEvent {
             data.clear();
             std::io::stdin().read_to_string(&mut data).context("cannot read the data")?;
         }
-        let data = RawValue::from_string(data.trim().to_owned()).context("the data is not JSON")?;
+        let data = RawValue::from_string(data.trim().to_owned()).map_err(|error| {
+            Refusal::new(ErrorCode::InvalidJson, format!("the data is not JSON: {error}"))
+        })?;
         Ok(Line {
             stream: self.stream.context("there is no stream")?,
             event_type: self.event_type.context("there is no type")?,
@@ -161,8 +165,9 @@ impl AppendEvent {
             if text.trim().is_empty() {
                 continue;
             }
-            let line: Line =
-                serde_json::from_str(&text).with_context(|| format!("line {last} is refused"))?;
+            let line: Line = serde_json::from_str(&text).map_err(|error| {
+                Refusal::new(ErrorCode::InvalidJson, format!("line {last} is refused: {error}"))
+            })?;
             let stream = line.stream.clone();
             append = append.to(&stream, Expected::Any, [line.into_event()]);
             if append.event_count() == self.batch {

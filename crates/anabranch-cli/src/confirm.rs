@@ -1,8 +1,8 @@
 //! What cannot be taken back is done with `--yes` only.
 
-use anabranch_terminal::say;
+use crate::refusal::Refusal;
+use anabranch::errors::ErrorCode;
 use clap::Args;
-use std::process::ExitCode;
 
 /// Whether it is meant.
 #[derive(Args)]
@@ -13,12 +13,14 @@ pub(crate) struct Confirm {
 }
 
 impl Confirm {
-    /// The exit code with which to end if it was not confirmed, having said what would happen.
-    pub(crate) fn refusal(&self, consequence: &str) -> Option<ExitCode> {
-        if self.yes {
-            return None;
+    /// Refuses what was not confirmed, and says what would happen.
+    pub(crate) fn require(&self, consequence: &str) -> Result<(), Refusal> {
+        match self.yes {
+            true => Ok(()),
+            false => {
+                let said = format!("{consequence}; add --yes if that is meant");
+                Err(Refusal::new(ErrorCode::NotConfirmed, said))
+            }
         }
-        say!("error: {consequence}; add --yes if that is meant");
-        Some(ExitCode::from(2))
     }
 }

@@ -1,11 +1,11 @@
 //! A consumer that no longer exists.
 
 use crate::confirm::Confirm;
+use crate::refusal::refuse;
 use crate::status::is_run;
 use crate::target::Target;
 use anabranch_terminal::output::count;
 use anabranch_terminal::say;
-use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -28,7 +28,10 @@ impl Forget {
         let name = &self.name;
         let status = consumers.status(name).await?;
         if is_run(&status) {
-            bail!("`{name}` is being run; stop its workers first (`anabranch status {name}`)");
+            refuse!(
+                StillRunning,
+                "`{name}` is being run; stop its workers first (`anabranch status {name}`)"
+            );
         }
         let consequence = format!(
             "how far `{name}` is (position {}) and its {} would be gone, and it would \
@@ -36,9 +39,7 @@ impl Forget {
             status.position,
             count((status.parked_keys + status.retrying_keys) as u64, "failed key")
         );
-        if let Some(refusal) = self.confirm.refusal(&consequence) {
-            return Ok(refusal);
-        }
+        self.confirm.require(&consequence)?;
         consumers.forget(name).await?;
         say!("`{name}` is forgotten; what it wrote is still there");
         Ok(ExitCode::SUCCESS)

@@ -1,10 +1,10 @@
 //! The history of assignments: when, why, who had what.
 
+use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch::operate::{Generation, GenerationMember};
 use anabranch_terminal::output::{self, Table, time};
 use anabranch_terminal::say;
-use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -36,7 +36,8 @@ impl Generations {
         let set = self.replica_set.as_deref();
         let found = consumers.generations(set, usize::from(self.limit)).await?;
         if let Some(set) = set.filter(|_| found.is_empty()) {
-            bail!(
+            refuse!(
+                NoSuchReplicaSet,
                 "there is no replica set `{}`; one appears when its first worker joins, and `anabranch generations` \
                  shows them all",
                 set.escape_debug()

@@ -133,9 +133,7 @@ impl ImportPositions {
             say!("nothing was changed; leave --dry-run out and add --yes to import this");
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(refusal) = self.confirm.refusal(&consequence(&plan)) {
-            return Ok(refusal);
-        }
+        self.confirm.require(&consequence(&plan))?;
         let plan = import.apply(&log).await?;
         self.print(&plan)?;
         self.advise(&log);

@@ -1,13 +1,15 @@
 //! The command `anabranch`.
 //!
-//! Standard output is data, standard error is everything else. Exit codes: 0 done, 1 failed, 2 wrong
-//! arguments, 130 and 143 ended by SIGINT and SIGTERM after what was made is removed. A reader of
+//! Standard output is data, standard error is everything else. An error ends with its code, as in
+//! `[no_such_consumer]`; with `--json` it is an object with `code`, `kind` and `message`. Exit codes: 0 done,
+//! 1 failed, 2 wrong arguments or no --yes, 130 and 143 ended by SIGINT and SIGTERM after what was made is removed. A reader of
 //! standard output that goes away changes none of them.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `target` | which log a command works on |
 //! | `event_line` | an event as commands print it |
+//! | `refusal` | what the command refuses, and how errors are printed |
 //! | `confirm` | what cannot be taken back |
 //! | `append` | one event from the command line |
 //! | `tail` | the last events, and the next ones |
@@ -48,6 +50,7 @@ mod parked;
 mod partition;
 mod pause;
 mod rebuild;
+mod refusal;
 mod replay;
 mod rescale;
 mod skip_to_head;
@@ -57,23 +60,24 @@ mod target;
 mod tasks;
 mod workers;
 
-use anabranch::batch::BatchError;
-use anabranch::operate::{ImportError, RebuildError, ReplayError};
-use anabranch::{AppendError, StoreError};
+use crate::refusal::Printed;
 use anabranch_lab::{Bench, Chaos, ChaosWorker, Demo, DemoWorker};
 use anabranch_terminal::cut_short::CutShort;
 use anabranch_terminal::{say, say_on};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments; 130 and 143 ended by SIGINT \
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments, or --yes is missing; 130 and 143 ended by SIGINT \
     and SIGTERM, after what the command had made for itself was removed.
 
 A reader of standard output that goes away, as `head` does, is no failure: a command that only looks, or \
     measures, ends with 0; one that changes or proves something finishes it, and its exit code says how \
-    that went.";
+    that went.
+
+An error ends with its code, as in [no_such_consumer]: docs/errors.md says what it means and what to do. With \
+    --json it is one JSON object on standard error, with code, kind and message.";
 
 /// Partitioned, elastic event processing that people can trust with their money.
 #[derive(Parser)]
@@ -125,7 +129,7 @@ enum Command {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = parse().unwrap_or_else(|error| refuse(&error));
+    let (arguments, as_json) = parse().unwrap_or_else(|error| refuse(&error));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -136,23 +140,38 @@ async fn main() -> ExitCode {
         .init();
     match Box::pin(run(arguments.command)).await {
         Ok(code) => code,
-        Err(error) => {
-            let cut = error.downcast_ref::<CutShort>();
-            if cut != Some(&CutShort::Unread) {
-                say!("error: {}", message(&error));
-            }
-            cut.map_or(ExitCode::FAILURE, CutShort::code)
-        }
+        Err(error) => failed(&error, as_json),
+    }
+}
+
+/// Says what has failed; the exit code says whether it was the command, or how it was called.
+fn failed(error: &anyhow::Error, as_json: bool) -> ExitCode {
+    let (cut, printed) = (error.downcast_ref::<CutShort>(), Printed::of(error));
+    match serde_json::to_string(&printed) {
+        _ if cut == Some(&CutShort::Unread) => {}
+        Ok(json) if as_json => say!("{json}"),
+        _ => say!("{printed}"),
+    }
+    match cut {
+        Some(cut) => cut.code(),
+        None if printed.is_not_confirmed() => ExitCode::from(2),
+        None => ExitCode::FAILURE,
     }
 }
 
 /// Reads the arguments, and says which settings of others are not read.
-fn parse() -> Result<Arguments, clap::Error> {
+fn parse() -> Result<(Arguments, bool), clap::Error> {
     let matches = Arguments::command().try_get_matches()?;
     let arguments = Arguments::from_arg_matches(&matches);
     let arguments = arguments.map_err(|error| error.format(&mut Arguments::command()))?;
     target::say_what_is_not_read(&matches);
-    Ok(arguments)
+    Ok((arguments, wants_json(&matches)))
+}
+
+/// Whether the command, or the part of it that was named, prints JSON.
+fn wants_json(matches: &ArgMatches) -> bool {
+    let here = matches.try_get_one::<bool>("json").ok().flatten();
+    here == Some(&true) || matches.subcommand().is_some_and(|(_, matches)| wants_json(matches))
 }
 
 /// Says what is wrong with the arguments. A URL in the wrong place is not repeated: it may hold a password.
@@ -198,22 +217,4 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Forget(forget) => forget.run().await,
         Command::Bench(bench) => bench.run().await,
     }
-}
-
-/// What happened, and why. Our own errors name their cause themselves.
-fn message(error: &anyhow::Error) -> String {
-    let mut parts = Vec::new();
-    for cause in error.chain() {
-        parts.push(cause.to_string());
-        let names_its_cause = cause.is::<StoreError>()
-            || cause.is::<AppendError>()
-            || cause.is::<BatchError>()
-            || cause.is::<RebuildError>()
-            || cause.is::<ReplayError>()
-            || cause.is::<ImportError>();
-        if names_its_cause {
-            break;
-        }
-    }
-    parts.join(": ")
 }

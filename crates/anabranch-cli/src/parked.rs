@@ -1,12 +1,12 @@
 //! Keys that are set aside because an event of them failed: parked, or tried again by themselves.
 
 use crate::event_line::event_line;
+use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch::Event;
 use anabranch::operate::{Consumers, KeyState, Parked};
 use anabranch_terminal::output::{self, Table, count, time};
 use anabranch_terminal::say;
-use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -229,9 +229,13 @@ const BY_WHOM: &str = "the worker that owns its slot does it, or the next one";
 async fn find(consumers: &Consumers, name: &str, key: &str) -> anyhow::Result<Parked> {
     let parked = consumers.parked(name).await?;
     let found = parked.into_iter().find(|parked| parked.key == key);
-    found.with_context(|| {
-        format!("`{name}` has no parked key `{key}`; `anabranch parked list {name}` shows them")
-    })
+    match found {
+        Some(parked) => Ok(parked),
+        None => refuse!(
+            NoSuchKey,
+            "`{name}` has no parked key `{key}`; `anabranch parked list {name}` shows them"
+        ),
+    }
 }
 
 fn next_attempt(parked: &Parked) -> String {

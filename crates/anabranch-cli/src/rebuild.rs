@@ -3,13 +3,13 @@
 mod show;
 
 use crate::confirm::Confirm;
+use crate::refusal::refuse;
 use crate::status::is_run;
 use crate::target::Target;
 use anabranch::Log;
 use anabranch::operate::{Consumers, Rebuild, TableDifference};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
-use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -143,9 +143,7 @@ impl Switch {
         let (name, new, old) = (&self.versions.name, preview.new.version, preview.old.version);
         let consequence =
             format!("version {new} of `{name}` would take the place of version {old}");
-        if let Some(refusal) = self.confirm.refusal(&consequence) {
-            return Ok(refusal);
-        }
+        self.confirm.require(&consequence)?;
         rebuild.switch().await?;
         say!("`{name}` is version {new} now; the old tables are kept with _old in their names");
         Ok(ExitCode::SUCCESS)
@@ -160,15 +158,16 @@ impl Abandon {
         let next = format!("{}.next", self.versions.name);
         let status = Consumers::new(&log).status(&next).await?;
         if is_run(&status) {
-            bail!("`{next}` is being built; stop its workers first (`anabranch status {next}`)");
+            refuse!(
+                StillRunning,
+                "`{next}` is being built; stop its workers first (`anabranch status {next}`)"
+            );
         }
         let consequence = format!(
             "version {} of `{}`, built up to position {}, would be gone with its tables",
             status.version, self.versions.name, status.position
         );
-        if let Some(refusal) = self.confirm.refusal(&consequence) {
-            return Ok(refusal);
-        }
+        self.confirm.require(&consequence)?;
         rebuild.abandon().await?;
         say!("`{next}` is gone, and so are its tables");
         Ok(ExitCode::SUCCESS)

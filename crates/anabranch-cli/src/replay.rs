@@ -1,12 +1,12 @@
 //! A consumer that is to begin again.
 
 use crate::confirm::Confirm;
+use crate::refusal::refuse;
 use crate::status::is_run;
 use crate::target::Target;
 use anabranch::Position;
 use anabranch::operate::{ReplayError, ReplayFrom};
 use anabranch_terminal::say;
-use anyhow::bail;
 use clap::Args;
 use jiff::Timestamp;
 use std::process::ExitCode;
@@ -75,7 +75,8 @@ impl Replay {
         if let ReplayFrom::After(after) = from
             && after > status.position
         {
-            bail!(
+            refuse!(
+                ReplayForwards,
                 "`{name}` stands at position {}, and a replay goes back: after {after} it would leave \
                  events out; choose a position up to {0}, or `anabranch skip-to-head {name}`",
                 status.position
@@ -83,9 +84,7 @@ impl Replay {
         }
         let to = match consumers.replay(name, from).await {
             Err(ReplayError::Missing(missing)) => {
-                if let Some(refusal) = self.confirm.refusal(&missing.to_string()) {
-                    return Ok(refusal);
-                }
+                self.confirm.require(&missing.to_string())?;
                 consumers.replay_what_is_left(name, from).await?
             }
             asked => asked?,

@@ -43,9 +43,7 @@ impl SkipToHead {
                 before.position, before.head,
             ),
         };
-        if let Some(refusal) = self.confirm.refusal(&consequence) {
-            return Ok(refusal);
-        }
+        self.confirm.require(&consequence)?;
         let head = consumers.skip_to_head(name).await?;
         say!("`{name}` goes on after position {head}; it stood at {}", before.position);
         Ok(ExitCode::SUCCESS)

@@ -7,8 +7,9 @@ mod process;
 
 use anabranch::Options;
 use anabranch::prelude::*;
-use anabranch::workpool::{GaveUp, PoolSettings, TaskState};
+use anabranch::workpool::TaskGaveUp;
 use anabranch::workpool::{NewTask, Pool, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
 use anabranch::{HandlerError, Namespace, Retry};
 use process::{failure, postgres, stdout};
 use serde_json::{Value, json};
@@ -41,11 +42,11 @@ impl Pool for Payouts {
     }
 
     /// One cent less than nothing waits for somebody, two are booked elsewhere, three are nobody's.
-    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+    fn gave_up(&self, task: &Task, _: &str) -> TaskGaveUp {
         match task.payload() {
-            Ok(-2) => GaveUp::GoOn(vec![("booked".to_owned(), NewTask::new(task.key(), &2))]),
-            Ok(-3) => GaveUp::GoOn(Vec::new()),
-            _ => GaveUp::AsSet,
+            Ok(-2) => TaskGaveUp::GoOn(vec![("booked".to_owned(), NewTask::new(task.key(), &2))]),
+            Ok(-3) => TaskGaveUp::GoOn(Vec::new()),
+            _ => TaskGaveUp::AsSet,
         }
     }
 }

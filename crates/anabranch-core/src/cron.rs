@@ -3,6 +3,7 @@
 mod fields;
 mod search;
 
+use crate::ErrorCode;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fmt;
@@ -100,6 +101,14 @@ pub enum CronError {
         /// The name.
         zone: String,
     },
+}
+
+impl CronError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::InvalidCron
+    }
 }
 
 impl Cron {

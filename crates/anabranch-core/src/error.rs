@@ -1,5 +1,6 @@
 //! What can go wrong with an input or an append. Each error says what happened, to what, and what to do next.
 
+use crate::code::ErrorCode;
 use crate::store_error::StoreError;
 use crate::{Position, Query, StreamId};
 use thiserror::Error;
@@ -22,6 +23,23 @@ pub struct InputError {
 }
 
 impl InputError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self.problem {
+            InputProblem::NotJson(_) | InputProblem::NulInJson => ErrorCode::InvalidJson,
+            InputProblem::TooLarge { .. } => ErrorCode::TooLarge,
+            InputProblem::BadUrl(_) => ErrorCode::InvalidUrl,
+            InputProblem::Isolation(_) => ErrorCode::WrongIsolation,
+            InputProblem::NotANumber(_)
+            | InputProblem::OutOfRange { .. }
+            | InputProblem::Alone(_)
+            | InputProblem::Differs { .. }
+            | InputProblem::NotAPartition(_) => ErrorCode::InvalidPartition,
+            _ => ErrorCode::InvalidInput,
+        }
+    }
+
     pub(crate) fn not_a_stream(text: &str) -> Self {
         let subject = format!("stream `{}`", text.escape_debug());
         Self { subject, problem: InputProblem::NoColon }
@@ -152,6 +170,33 @@ pub enum InputProblem {
     BadUrl(String),
 }
 
+/// A word that is none of the known ones.
+///
+/// ```
+/// use anabranch_core::HashRule;
+/// let unknown = "sha1".parse::<HashRule>().unwrap_err();
+/// assert_eq!(unknown.to_string(), "there is no hash rule `sha1`; use fnv1a, md5 or integer");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no {what} `{}`; use {known}", name.escape_debug())]
+pub struct UnknownName {
+    what: &'static str,
+    name: String,
+    known: &'static str,
+}
+
+impl UnknownName {
+    pub(crate) fn new(what: &'static str, name: &str, known: &'static str) -> Self {
+        Self { what, name: name.to_owned(), known }
+    }
+
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::UnknownName
+    }
+}
+
 /// Why an append was not stored. Whatever it is, nothing of that append was written, except where
 /// [`AppendError::Store`] says that the outcome is unknown.
 #[derive(Error)]
@@ -159,7 +204,7 @@ pub enum InputProblem {
 pub enum AppendError {
     /// The append itself is wrong; sending it again will not help.
     #[error("refused: {0}")]
-    Invalid(#[from] InputError),
+    Invalid(InputError),
     /// The stream is not at the version that the caller expected.
     #[error(
         "conflict on stream {stream}: expected {expected}, but it {}; read it again and decide anew",
@@ -213,14 +258,27 @@ fn stands_at(version: u64) -> String {
     }
 }
 
-/// As it is displayed: a program that returns it from `main` shows what to do.
-impl std::fmt::Debug for AppendError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
+crate::debug_with_code!(AppendError);
+
+impl From<InputError> for AppendError {
+    fn from(error: InputError) -> Self {
+        Self::Invalid(error)
     }
 }
 
 impl AppendError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Invalid(error) => error.code(),
+            Self::Conflict { .. } => ErrorCode::StreamConflict,
+            Self::ConditionFailed { .. } => ErrorCode::ConditionFailed,
+            Self::IdReused { .. } => ErrorCode::IdReused,
+            Self::Store(error) => error.code(),
+        }
+    }
+
     /// Whether somebody else was faster: read again, decide anew, append again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {

@@ -7,7 +7,7 @@
 mod apart;
 
 use crate::plan::{self, Assignment, Member};
-use crate::{SlotSet, Weights};
+use crate::{SlotSet, UnknownName, Weights};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,10 +43,12 @@ impl Rollout {
 }
 
 impl FromStr for Rollout {
-    type Err = ();
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, ()> {
-        [Self::Cooperative, Self::Recreate].into_iter().find(|each| each.name() == name).ok_or(())
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        let unknown = || UnknownName::new("rollout", name, "cooperative or recreate");
+        let mut all = [Self::Cooperative, Self::Recreate].into_iter();
+        all.find(|each| each.name() == name).ok_or_else(unknown)
     }
 }
 

@@ -32,8 +32,10 @@
 //! | [`engine_event`] | what happens in the engine, as values |
 //! | [`error`] | what can go wrong with an input or an append |
 //! | [`store_error`] | what a database could not do |
+//! | [`code`] | the stable code of each error |
 
 pub mod append;
+pub mod code;
 pub mod cron;
 pub mod cursor;
 pub mod decide;
@@ -62,10 +64,11 @@ pub mod task_state;
 pub mod time;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
+pub use code::{ErrorCode, ErrorKind};
 pub use cron::{Cron, CronError};
 pub use cursor::Cursor;
 pub use engine_event::{EngineEvent, Happening, Notice};
-pub use error::{AppendError, InputError, InputProblem};
+pub use error::{AppendError, InputError, InputProblem, UnknownName};
 pub use event::Event;
 pub use fixed::FixedPartition;
 pub use generation::Rollout;

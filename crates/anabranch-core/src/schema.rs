@@ -1,6 +1,6 @@
 //! Typed events: a serde enum, its event types, and upcasters from older schema versions.
 
-use crate::{Event, NewEvent};
+use crate::{ErrorCode, Event, NewEvent};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     self, DeserializeOwned, Deserializer, EnumAccess, IntoDeserializer, VariantAccess,
@@ -100,8 +100,7 @@ pub enum DecodeError {
         /// Where it stands.
         position: crate::Position,
         /// What serde said.
-        #[source]
-        source: serde_json::Error,
+        r#source: serde_json::Error,
     },
     /// The value is not an enum variant, or cannot be JSON.
     #[error("cannot write an event: {0}")]
@@ -109,6 +108,18 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownType { .. } => ErrorCode::UnknownEventType,
+            Self::NewerVersion { .. } => ErrorCode::NewerEventSchema,
+            Self::Upcast { .. } => ErrorCode::UpcastFailed,
+            Self::Body { .. } => ErrorCode::EventDoesNotFit,
+            Self::Encode(_) => ErrorCode::EventNotWritable,
+        }
+    }
+
     pub(crate) fn body(event: &Event, source: serde_json::Error) -> Self {
         let (event_type, position) = (event.event_type().to_owned(), event.position());
         Self::Body { event_type, position, source }

@@ -3,6 +3,7 @@
 //! 5040 is divisible by 1 to 10, 12, 14, 15, 16, 18, 20, … so for each of those N the partition that
 //! people already deploy, `hash % N`, is exactly `slot % N`.
 
+use crate::UnknownName;
 use md5::{Digest, Md5};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -131,13 +132,13 @@ impl fmt::Display for HashRule {
 }
 
 impl FromStr for HashRule {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         [Self::Fnv1a, Self::Md5, Self::Integer]
             .into_iter()
             .find(|rule| rule.name() == name)
-            .ok_or_else(|| format!("there is no hash rule `{name}`; use fnv1a, md5 or integer"))
+            .ok_or_else(|| UnknownName::new("hash rule", name, "fnv1a, md5 or integer"))
     }
 }
 
@@ -204,7 +205,8 @@ mod tests {
     #[test]
     fn rules_are_found_by_name() {
         assert_eq!("md5".parse(), Ok(HashRule::Md5));
-        assert!("sha1".parse::<HashRule>().unwrap_err().contains("use fnv1a, md5 or integer"));
+        let unknown = "sha1".parse::<HashRule>().unwrap_err().to_string();
+        assert!(unknown.contains("use fnv1a, md5 or integer"));
     }
 
     proptest! {

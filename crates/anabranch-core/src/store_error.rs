@@ -1,6 +1,7 @@
 //! What a database could not do, and what to do about it.
 
 use crate::Position;
+use crate::code::ErrorCode;
 use crate::error::InputError;
 use std::error::Error;
 use thiserror::Error;
@@ -10,6 +11,9 @@ pub type Source = Box<dyn Error + Send + Sync>;
 
 /// What a database could not do, and what to do about it. `at` names the database, never with its
 /// password.
+///
+/// Its text is whole: it says what the driver said. So [`Error::source`] is none, here and in all errors of
+/// Anabranch whose text holds their cause; the cause itself is the field `source`.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -24,8 +28,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The database does not let this user in.
     #[error(
@@ -37,8 +40,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The server cannot prove who it is.
     #[error(
@@ -50,8 +52,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// There is no such database or file.
     #[error("cannot open {at}: {}; {remedy}", root(.source))]
@@ -61,8 +62,7 @@ pub enum StoreError {
         /// What to do.
         remedy: &'static str,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The connection went away in mid-flight.
     #[error("lost the connection to {at}: {}; it is safe to repeat the call", root(.source))]
@@ -70,8 +70,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The user may not do that.
     #[error("{at} denied permission: {}; grant it, or connect as the owner", root(.source))]
@@ -79,8 +78,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The log was brought up to date by a newer program, and does not admit this one any more.
     #[error(
@@ -152,8 +150,7 @@ pub enum StoreError {
         /// What to do.
         remedy: &'static str,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// No space left.
     #[error("the disk of {at} is full: {}; free some space and repeat the call", root(.source))]
@@ -161,8 +158,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The disk fails.
     #[error("the disk of {at} fails: {}; look at the disk, and repeat the call", root(.source))]
@@ -170,8 +166,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The file of the log is not the one any more that was opened.
     #[error(
@@ -206,8 +201,7 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// The server has no connection left for a session that this process needs.
     #[error(
@@ -221,8 +215,7 @@ pub enum StoreError {
         /// How many there may be, as far as it is known.
         limit: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
     /// All sessions that this call could use are in use, some of them perhaps by its caller.
     #[error(
@@ -275,19 +268,44 @@ pub enum StoreError {
         /// Which database.
         at: String,
         /// What the driver said.
-        #[source]
-        source: Source,
+        r#source: Source,
     },
 }
 
-/// As it is displayed: a program that returns it from `main` shows what to do.
-impl std::fmt::Debug for StoreError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
-}
+crate::debug_with_code!(StoreError);
 
 impl StoreError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Invalid(error) => error.code(),
+            Self::Unreachable { .. } => ErrorCode::Unreachable,
+            Self::LoginRefused { .. } => ErrorCode::LoginRefused,
+            Self::NotTrusted { .. } => ErrorCode::NotTrusted,
+            Self::CannotOpen { .. } => ErrorCode::CannotOpen,
+            Self::ConnectionLost { .. } => ErrorCode::ConnectionLost,
+            Self::Denied { .. } => ErrorCode::PermissionDenied,
+            Self::SchemaTooNew { .. } => ErrorCode::SchemaTooNew,
+            Self::SchemaTooOld { .. } => ErrorCode::SchemaTooOld,
+            Self::NoLog { .. } => ErrorCode::NoSuchLog,
+            Self::OtherRule { .. } => ErrorCode::OtherHashRule,
+            Self::ReadOnly { .. } => ErrorCode::ReadOnly,
+            Self::Full { .. } => ErrorCode::DiskFull,
+            Self::Disk { .. } => ErrorCode::DiskFailed,
+            Self::Gone { .. } => ErrorCode::LogGone,
+            Self::FellBack { .. } => ErrorCode::LogFellBack,
+            Self::Busy { .. } => ErrorCode::DatabaseBusy,
+            Self::TooManyConnections { .. } => ErrorCode::TooManyConnections,
+            Self::NoSession { .. } => ErrorCode::NoFreeSession,
+            Self::Unsuitable { .. } => ErrorCode::UnsuitableServer,
+            Self::Corrupt { .. } => ErrorCode::UnexpectedContent,
+            Self::OtherRuntime { .. } => ErrorCode::OtherRuntime,
+            Self::Closed => ErrorCode::LogClosed,
+            Self::Other { .. } => ErrorCode::DatabaseError,
+        }
+    }
+
     /// Whether the same call may succeed later without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Operating the consumers of a log: status, pause, replay, parked keys.
 
 use crate::consumer::follows_log;
+use crate::operate_error::{Obstacle, OperateError};
 use crate::row_watch;
 use crate::status::{ConsumerStatus, CursorStatus, Situation, WorkerStatus};
 use crate::tables::Tables;
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// a replay, is asked for and then done by the worker that runs them.
 ///
 /// ```
-/// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_core::StoreError> {
+/// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_runtime::OperateError> {
 /// use anabranch_runtime::Consumers;
 /// let consumers = Consumers::new(&log);
 /// for status in consumers.list().await? {
@@ -36,6 +37,7 @@ pub struct Consumers {
 
 /// A key that is set aside because an event of it failed: with its later events, in order.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Parked {
     /// The key.
     pub key: String,
@@ -108,11 +110,11 @@ impl Consumers {
     }
 
     /// One of them.
-    pub async fn status(&self, name: &str) -> Result<ConsumerStatus, StoreError> {
+    pub async fn status(&self, name: &str) -> Result<ConsumerStatus, OperateError> {
         let running = Situation::of(&self.tables).await?;
         match self.tables.registered(Some(name)).await?.pop() {
-            Some(registered) => running.status(&self.log, &self.tables, registered).await,
-            None => Err(self.unknown(name)),
+            Some(registered) => Ok(running.status(&self.log, &self.tables, registered).await?),
+            None => Err(self.unknown(name).await),
         }
     }
 
@@ -131,26 +133,29 @@ impl Consumers {
     }
 
     /// Who owns a slot of a consumer.
-    pub async fn owner_of(&self, name: &str, slot: Slot) -> Result<CursorStatus, StoreError> {
+    pub async fn owner_of(&self, name: &str, slot: Slot) -> Result<CursorStatus, OperateError> {
         let status = self.status(name).await?;
         let found = status.cursors.into_iter().find(|cursor| cursor.set.contains(slot));
-        found.ok_or_else(|| self.unknown(name))
+        match found {
+            Some(cursor) => Ok(cursor),
+            None => Err(self.unknown(name).await),
+        }
     }
 
     /// Stops handling events until [`resume`](Self::resume); workers finish their batches.
-    pub async fn pause(&self, name: &str) -> Result<(), StoreError> {
+    pub async fn pause(&self, name: &str) -> Result<(), OperateError> {
         self.on_existing(name, self.tables.pause(name, true)).await
     }
 
     /// Goes on after a [`pause`](Self::pause). One that has stopped by itself
     /// ([`outage`](ConsumerStatus::outage)) is tried again at once.
-    pub async fn resume(&self, name: &str) -> Result<(), StoreError> {
+    pub async fn resume(&self, name: &str) -> Result<(), OperateError> {
         self.on_existing(name, self.tables.pause(name, false)).await
     }
 
     /// Leaves out everything up to the end of the log, parked keys included. Returns that end. A consumer
     /// that stands beyond the log ([`Reason::BeyondLog`](crate::Reason::BeyondLog)) goes back to its end.
-    pub async fn skip_to_head(&self, name: &str) -> Result<Position, StoreError> {
+    pub async fn skip_to_head(&self, name: &str) -> Result<Position, OperateError> {
         self.must_follow_log(name).await?;
         // Read before the transaction, which may keep all others from the database. What stood beyond
         // all that was drawn later is not of this log.
@@ -167,18 +172,16 @@ impl Consumers {
         let restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
         match tx.commit(restart).await {
             Ended::Committed => Ok(head),
-            Ended::Fenced => Err(self.unknown(name)),
-            Ended::Broken(failed) => Err(self.tables.error(failed)),
-            Ended::Failed(failure) => Err(self.tables.error(failure.failed)),
+            Ended::Fenced => Err(self.unknown(name).await),
+            Ended::Broken(failed) => Err(self.tables.error(failed).into()),
+            Ended::Failed(failure) => Err(self.tables.error(failure.failed).into()),
         }
     }
 
     /// Removes a consumer that no longer exists, with its cursors and parked keys. Its tables stay.
-    pub async fn forget(&self, name: &str) -> Result<(), StoreError> {
+    pub async fn forget(&self, name: &str) -> Result<(), OperateError> {
         self.tables.database.require_newest_schema()?;
-        if self.tables.registered(Some(name)).await?.is_empty() {
-            return Err(self.unknown(name));
-        }
+        self.must_exist(name).await?;
         let watched = row_watch::removal(name, &self.tables).await?;
         let mut session = self.tables.database.control();
         // A claim at the same time would add cursors of nobody.
@@ -187,15 +190,13 @@ impl Consumers {
         statements.extend(self.tables.forget(name));
         statements.push(Statement::signal(Topic::Workers));
         let done = session.run(statements, End::Commit).await;
-        done.map(drop).map_err(|failed| self.tables.error(failed))
+        done.map(drop).map_err(|failed| self.tables.error(failed).into())
     }
 
     /// The keys of a consumer that are set aside, those that are [tried again by
     /// themselves](KeyState::Retrying) included.
-    pub async fn parked(&self, name: &str) -> Result<Vec<Parked>, StoreError> {
-        if self.tables.registered(Some(name)).await?.is_empty() {
-            return Err(self.unknown(name));
-        }
+    pub async fn parked(&self, name: &str) -> Result<Vec<Parked>, OperateError> {
+        self.must_exist(name).await?;
         Ok(self.tables.parked(name).await?.into_iter().map(Into::into).collect())
     }
 
@@ -205,7 +206,7 @@ impl Consumers {
         name: &str,
         key: &str,
         limit: usize,
-    ) -> Result<Vec<Event>, StoreError> {
+    ) -> Result<Vec<Event>, OperateError> {
         let mut events = Vec::new();
         for position in self.tables.parked_positions(name, key, limit).await? {
             let before = Position::new(position.get().saturating_sub(1));
@@ -214,68 +215,86 @@ impl Consumers {
             let found = read.collect().await?.into_iter();
             events.extend(found.filter(|event| event.position() == position));
         }
+        if events.is_empty() {
+            self.must_exist(name).await?;
+        }
         Ok(events)
     }
 
     /// Asks for a parked key, or one that waits for its next attempt, to be tried again at once; done by the worker that owns its slot, or by
     /// the next one.
-    pub async fn retry_parked(&self, name: &str, key: &str) -> Result<(), StoreError> {
+    pub async fn retry_parked(&self, name: &str, key: &str) -> Result<(), OperateError> {
         self.ask(name, key, Asked::Retry).await
     }
 
     /// Asks for the first event of a parked key to be left out, and the others to be tried.
-    pub async fn skip_parked(&self, name: &str, key: &str) -> Result<(), StoreError> {
+    pub async fn skip_parked(&self, name: &str, key: &str) -> Result<(), OperateError> {
         self.ask(name, key, Asked::Skip).await
     }
 
     /// Asks for all events that wait behind a parked key to be left out.
-    pub async fn skip_all_parked(&self, name: &str, key: &str) -> Result<(), StoreError> {
+    pub async fn skip_all_parked(&self, name: &str, key: &str) -> Result<(), OperateError> {
         self.ask(name, key, Asked::SkipAll).await
     }
 
-    async fn ask(&self, name: &str, key: &str, asked: Asked) -> Result<(), StoreError> {
+    async fn ask(&self, name: &str, key: &str, asked: Asked) -> Result<(), OperateError> {
         if self.tables.on_existing(self.tables.ask(name, key, asked)).await? {
             return Ok(());
         }
-        let source = format!(
-            "consumer `{name}` has no parked key `{}`; `anabranch parked list {name}` shows them",
-            key.escape_debug()
-        );
-        Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() })
+        self.must_exist(name).await?;
+        let (consumer, key) = (name.to_owned(), key.to_owned());
+        Err(OperateError::NoSuchKey { at: self.log.at().to_owned(), consumer, key })
     }
 
     pub(crate) async fn on_existing(
         &self,
         name: &str,
         statement: Statement,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), OperateError> {
         match self.tables.on_existing(statement).await? {
             true => Ok(()),
-            false => Err(self.unknown(name)),
+            false => Err(self.unknown(name).await),
         }
     }
 
     /// Refuses a consumer that is not there, or finds its work elsewhere and so has no position.
-    pub(crate) async fn must_follow_log(&self, name: &str) -> Result<(), StoreError> {
+    pub(crate) async fn must_follow_log(&self, name: &str) -> Result<(), OperateError> {
         let registered = self.tables.registered(Some(name)).await?;
-        let Some(found) = registered.first() else { return Err(self.unknown(name)) };
+        let Some(found) = registered.first() else { return Err(self.unknown(name).await) };
         if follows_log(&found.kind) {
             return Ok(());
         }
-        let source =
-            format!("consumer `{name}` is a {} and has no position in the log", found.kind);
-        Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() })
+        Err(self.not_possible(name, Obstacle::NoPosition { kind: found.kind.clone() }))
     }
 
-    pub(crate) fn unknown(&self, name: &str) -> StoreError {
-        StoreError::Other { at: self.log.at().to_owned(), source: no_consumer(name).into() }
+    /// Refuses a consumer that is not there.
+    async fn must_exist(&self, name: &str) -> Result<(), OperateError> {
+        match self.tables.registered(Some(name)).await?.is_empty() {
+            true => Err(self.unknown(name).await),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn not_possible(&self, name: &str, because: Obstacle) -> OperateError {
+        let (at, consumer) = (self.log.at().to_owned(), name.to_owned());
+        OperateError::NotPossible { at, consumer, because }
+    }
+
+    /// That no consumer has this name, and which there are.
+    pub(crate) async fn unknown(&self, name: &str) -> OperateError {
+        self.tables.no_such_consumer(name).await
     }
 }
 
-/// That nobody has this name, and how to find out who has which.
-pub(crate) fn no_consumer(name: &str) -> String {
-    format!(
-        "there is no consumer `{}`; one appears when it first runs, and `anabranch status` lists them",
-        name.escape_debug()
-    )
+impl Tables {
+    /// That no consumer has this name, and which there are.
+    pub(crate) async fn no_such_consumer(&self, name: &str) -> OperateError {
+        let registered = match self.registered(None).await {
+            Ok(registered) => registered,
+            Err(error) => return error.into(),
+        };
+        let known = registered.into_iter().map(|registered| registered.name).collect();
+        let (at, name) = (self.database.at().to_owned(), name.to_owned());
+        OperateError::NoSuchConsumer { at, name, known }
+    }
 }

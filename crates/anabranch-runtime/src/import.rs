@@ -17,8 +17,10 @@ pub use refusal::Refusal;
 
 use crate::consumer::strategy_text;
 use crate::tables::Tables;
-use anabranch_core::{Happening, Notice};
-use anabranch_core::{HashRule, Partition, Position, StoreError, Strategy};
+use anabranch_core::{
+    ErrorCode, ErrorKind, Happening, HashRule, Notice, Partition, Position, StoreError, Strategy,
+    debug_with_code,
+};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Session};
 use plan::Found;
@@ -59,7 +61,7 @@ pub struct Import {
 }
 
 /// Why positions were not imported. Nothing was changed.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ImportError {
     /// It would lose or repeat events, or somebody is at work.
@@ -81,6 +83,26 @@ pub enum ImportError {
     /// The database could not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+debug_with_code!(ImportError);
+
+impl ImportError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused { .. } => ErrorCode::ImportRefused,
+            Self::Table { .. } => ErrorCode::ImportTable,
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    /// Which kind of error it is: what an API answers.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.code().kind()
+    }
 }
 
 fn list(refusals: &[Refusal]) -> String {

@@ -23,6 +23,7 @@
 //! | [`report`] | what a worker says of itself |
 //! | [`mod@progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: pause, replay, parked keys, generations |
+//! | [`operate_error`] | [`OperateError`]: why a request of an operator was not carried out |
 //! | [`replay`] | beginning again: from where, and from where it can |
 //! | [`status`] | how the consumers stand |
 //! | [`reason`] | [`Reason`]: why a cursor does not advance |
@@ -32,6 +33,7 @@
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | [`incomplete`] | [`Incomplete`]: what a catch-up has left behind |
 //! | `interference` | what a test does to handlers |
+//! | `known_codes` | the code of an error of any type |
 //! | `backlog` | what a consumer has not handled |
 //! | `worker` | the process: lease, claims, start and stop |
 //! | `feed` | one reader for all lanes of a consumer |
@@ -54,8 +56,10 @@ pub mod incomplete;
 #[doc(hidden)]
 pub mod interference;
 mod key_samples;
+mod known_codes;
 mod lane;
 pub mod offsets;
+pub mod operate_error;
 pub mod permits;
 pub mod progress_bar;
 pub mod projection;
@@ -87,7 +91,10 @@ pub use handler::{HandlerError, HandlerResult};
 pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
 pub use incomplete::{Incomplete, Left};
+#[doc(hidden)]
+pub use known_codes::code_of_runtime;
 pub use offsets::{Offset, Offsets, Rescale};
+pub use operate_error::{Obstacle, OperateError};
 pub use permits::{Permit, Permits};
 pub use progress_bar::progress_bar;
 pub use projection::Projection;
@@ -110,7 +117,7 @@ pub use status::{
 pub use subscriber::{Delivery, Guarantee, Subscriber};
 pub use tables::generations::{Generation, GenerationMember};
 pub use tables::runners::Runner;
-pub use tuning::Tuning;
+pub use tuning::{Tuning, TuningError};
 pub use tx::{Mark, RawTx, Tx};
 pub use unmatched::Unmatched;
 pub use unrun_pools::UnrunPool;

@@ -3,14 +3,15 @@
 use crate::backlog::Backlog;
 use crate::consumer::follows_log;
 use crate::consumers::Consumers;
-use crate::run_error::RunError;
+use crate::operate_error::{Obstacle, OperateError};
 use crate::status::{Owner, WorkerStatus, owner};
 use anabranch_core::rescale::{self, Extent, Move};
-use anabranch_core::{Cursor, FixedPartition, InputError, Position, SlotSet, StoreError};
+use anabranch_core::{Cursor, FixedPartition, InputError, Position, SlotSet};
 use serde::Serialize;
 
 /// How far a consumer is, in parts.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Offsets {
     /// Its name.
     pub consumer: String,
@@ -28,6 +29,7 @@ pub struct Offsets {
 
 /// How far a part of a consumer is.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Offset {
     /// Which part, in words: a partition, or the slots of a cursor.
     pub part: String,
@@ -45,6 +47,7 @@ pub struct Offset {
 
 /// What going from so many fixed partitions to so many others moves. Nothing has to be done for it.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Rescale {
     /// As it is.
     pub before: Offsets,
@@ -91,7 +94,7 @@ impl Consumers {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn offsets(&self, name: &str, total: Option<u16>) -> Result<Offsets, StoreError> {
+    pub async fn offsets(&self, name: &str, total: Option<u16>) -> Result<Offsets, OperateError> {
         let partitions = total.map(partitions).transpose()?;
         let look = self.look(name).await?;
         Ok(match partitions {
@@ -102,7 +105,7 @@ impl Consumers {
 
     /// What going from `from` fixed partitions to `to` moves. Slots carry their positions, so there is
     /// nothing to migrate: this looks, and changes nothing.
-    pub async fn rescale(&self, name: &str, from: u16, to: u16) -> Result<Rescale, StoreError> {
+    pub async fn rescale(&self, name: &str, from: u16, to: u16) -> Result<Rescale, OperateError> {
         let (old, new) = (partitions(from)?, partitions(to)?);
         let look = self.look(name).await?;
         let moves = rescale::moves(&look.cursors, from, to);
@@ -110,10 +113,10 @@ impl Consumers {
         Ok(Rescale { before: look.of(&old), after: look.of(&new), moves, running })
     }
 
-    async fn look(&self, name: &str) -> Result<Look, StoreError> {
+    async fn look(&self, name: &str) -> Result<Look, OperateError> {
         let workers = self.workers().await?;
         let registered = self.tables.registered(Some(name)).await?.pop();
-        let Some(registered) = registered else { return Err(self.unknown(name)) };
+        let Some(registered) = registered else { return Err(self.unknown(name).await) };
         let mut cursors = self.tables.cursors(name).await?;
         // After the cursors: they may move on meanwhile, and a lag is never negative.
         let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);
@@ -125,9 +128,7 @@ impl Consumers {
             && beyond > drawn
         {
             // Any count of events would be wrong.
-            let consumer = name.to_owned();
-            let beyond = RunError::BeyondLog { consumer, position: beyond, drawn };
-            return Err(StoreError::Other { at: self.log.at().to_owned(), source: beyond.into() });
+            return Err(self.not_possible(name, Obstacle::BeyondLog { position: beyond, drawn }));
         }
         let lowest = cursors.iter().map(|cursor| cursor.position).min().unwrap_or_default();
         let backlog = Backlog::of(&self.tables, name, &registered.kind, lowest).await?;

@@ -13,10 +13,10 @@ mod preview;
 mod switch;
 
 use crate::consumer::NEXT;
-use crate::consumers::no_consumer;
 use crate::fold;
+use crate::operate_error::OperateError;
 use crate::tables::Tables;
-use anabranch_core::{Position, StoreError};
+use anabranch_core::{ErrorCode, ErrorKind, Position, StoreError, debug_with_code};
 use anabranch_store::Log;
 use thiserror::Error;
 
@@ -55,12 +55,35 @@ pub struct Rebuild {
 }
 
 /// Why a rebuild cannot go on.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum RebuildError {
-    /// There is no such consumer or table, or no new version of it.
-    #[error("{0}")]
-    Missing(String),
+    /// No new version of the consumer is built, or being built.
+    #[error(
+        "no rebuild of `{name}` is under way: it is version {version}, and no newer one is being built; a \
+         program that runs a newer version by ReplicaSet::rebuild begins one"
+    )]
+    NotUnderWay {
+        /// Which consumer.
+        name: String,
+        /// Its version.
+        version: u32,
+    },
+    /// There is no such table.
+    #[error(
+        "there is no table `{table}`; name the tables that the projection writes, as it gives them to \
+         Tx::table"
+    )]
+    NoTable {
+        /// Its name.
+        table: String,
+    },
+    /// A version of the consumer is not there any more.
+    #[error("`{name}` was forgotten or switched to meanwhile; look again")]
+    Gone {
+        /// The name of that version.
+        name: String,
+    },
     /// The new version has not handled all that the old one has.
     #[error(
         "the new version of `{name}` is at position {next}, the old one at {old}; let it catch up, \
@@ -98,9 +121,38 @@ pub enum RebuildError {
         /// The tables.
         tables: Vec<String>,
     },
-    /// The database could not do it.
+    /// There is no such consumer, or the database could not do it.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Operate(#[from] OperateError),
+}
+
+debug_with_code!(RebuildError);
+
+impl From<StoreError> for RebuildError {
+    fn from(error: StoreError) -> Self {
+        Self::Operate(error.into())
+    }
+}
+
+impl RebuildError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::NotUnderWay { .. } | Self::Gone { .. } => ErrorCode::NoRebuild,
+            Self::NoTable { .. } => ErrorCode::NoSuchTable,
+            Self::Behind { .. } => ErrorCode::RebuildBehind,
+            Self::Parked { .. } => ErrorCode::RebuildParked,
+            Self::Tables { .. } => ErrorCode::RebuildTables,
+            Self::Operate(error) => error.code(),
+        }
+    }
+
+    /// Which kind of error it is: what an API answers.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.code().kind()
+    }
 }
 
 impl Rebuild {
@@ -133,14 +185,12 @@ impl Rebuild {
         if !self.tables.registered(Some(&self.next_name())).await?.is_empty() {
             return Ok(());
         }
-        Err(RebuildError::Missing(match self.tables.registered(Some(name)).await?.first() {
-            Some(stored) => format!(
-                "no rebuild of `{name}` is under way: it is version {}, and no newer one is being built; a \
-                 program that runs a newer version by ReplicaSet::rebuild begins one",
-                stored.version
-            ),
-            None => no_consumer(name),
-        }))
+        Err(match self.tables.registered(Some(name)).await?.first() {
+            Some(stored) => {
+                RebuildError::NotUnderWay { name: name.clone(), version: stored.version }
+            }
+            None => self.tables.no_such_consumer(name).await.into(),
+        })
     }
 
     /// Refuses to leave out a table that the new version is known to write.

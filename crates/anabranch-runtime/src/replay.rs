@@ -5,12 +5,14 @@
 
 use crate::consumer::is_folded;
 use crate::consumers::Consumers;
-use anabranch_core::{Event, Position, Query, StoreError};
+use crate::operate_error::{Obstacle, OperateError};
+use anabranch_core::{ErrorCode, ErrorKind, Event, Position, Query, StoreError, debug_with_code};
 use std::fmt;
 use thiserror::Error;
 
 /// From where a replay begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReplayFrom {
     /// The first event.
     Start,
@@ -23,20 +25,46 @@ pub enum ReplayFrom {
 }
 
 /// Why a replay was not asked for.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The log no longer has the events with which it would begin.
     #[error(transparent)]
     Missing(MissingEvents),
-    /// The database could not do it, or there is no such consumer.
+    /// There is no such consumer, it is not possible, or the database could not do it.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Operate(#[from] OperateError),
+}
+
+debug_with_code!(ReplayError);
+
+impl From<StoreError> for ReplayError {
+    fn from(error: StoreError) -> Self {
+        Self::Operate(error.into())
+    }
+}
+
+impl ReplayError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Missing(missing) => missing.code(),
+            Self::Operate(error) => error.code(),
+        }
+    }
+
+    /// Which kind of error it is: what an API answers.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.code().kind()
+    }
 }
 
 /// The log no longer has the events with which a replay would begin: from where it can, and what that
 /// means.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub struct MissingEvents {
     /// The consumer.
     pub consumer: String,
@@ -45,6 +73,14 @@ pub struct MissingEvents {
     /// The first event after it that the log still has, and when that was recorded, in microseconds since
     /// 1970.
     pub first_kept: Option<(Position, i64)>,
+}
+
+impl MissingEvents {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::EventsMissing
+    }
 }
 
 impl fmt::Display for MissingEvents {
@@ -135,23 +171,14 @@ impl Consumers {
             _ => to,
         };
         if let Some(stands) = lowest.filter(|stands| to > *stands) {
-            return Err(self.other(format!(
-                "consumer `{name}` stands at position {stands}, and a replay goes back: after {to} \
-                 it would leave events out; choose a position up to {stands}, or skip to the head"
-            )));
+            return Err(self.not_possible(name, Obstacle::Forwards { stands, to }).into());
         }
         if to > drawn {
-            return Err(self.other(format!(
-                "the last position that the log has ever drawn is {drawn}, so `{name}` cannot begin \
-                 again after {to}; choose a position up to {drawn}"
-            )));
+            return Err(self.not_possible(name, Obstacle::ReplayBeyondLog { to, drawn }).into());
         }
         let registered = self.tables.registered(Some(name)).await?;
         if to > Position::START && registered.iter().any(|known| is_folded(&known.kind)) {
-            return Err(self.other(format!(
-                "`{name}` is folded from the first event on, so it can only be replayed from the \
-                 start; what it made of events that were deleted is lost then"
-            )));
+            return Err(self.not_possible(name, Obstacle::Folded).into());
         }
         if !accepts_missing && from != ReplayFrom::FirstKept {
             self.must_have(name, to, furthest).await?;
@@ -204,9 +231,5 @@ impl Consumers {
             }
         }
         Ok(Position::new(low))
-    }
-
-    fn other(&self, problem: String) -> ReplayError {
-        StoreError::Other { at: self.log.at().to_owned(), source: problem.into() }.into()
     }
 }

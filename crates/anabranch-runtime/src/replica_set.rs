@@ -56,6 +56,7 @@ pub(crate) type ProgressObserver = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 /// How far a replica set is in this process.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Progress {
     /// Its consumers.
     pub consumers: Vec<ConsumerProgress>,
@@ -66,6 +67,7 @@ pub struct Progress {
 /// How far a consumer is in this process. When the set has ended, it is how the slots stand that this
 /// process had last, or wanted if it had none.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ConsumerProgress {
     /// Its name.
     pub name: String,

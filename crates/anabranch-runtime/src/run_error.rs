@@ -1,7 +1,7 @@
 //! Why a replica set does not run.
 
 use crate::incomplete::Incomplete;
-use anabranch_core::{InputError, Position, StoreError};
+use anabranch_core::{ErrorCode, InputError, Position, StoreError, debug_with_code};
 use thiserror::Error;
 
 /// Why a replica set did not start, or stopped.
@@ -25,14 +25,7 @@ pub enum RunError {
         problem: String,
     },
     /// It stands where the log has never been, so it would ignore what is appended next.
-    #[error(
-        "consumer `{consumer}` stands at position {position}, but the last position that the log has \
-         ever drawn is {drawn}: the log was emptied, restored from an older backup, or its sequence \
-         was reset. As it stands it would ignore the next {} events. Let it handle what the log holds \
-         now (`anabranch replay {consumer} --from-start`, or `--after POSITION`), or go on after that \
-         (`anabranch skip-to-head {consumer}`)",
-        .position.get() - .drawn.get()
-    )]
+    #[error("{}", beyond_log(consumer, *position, *drawn))]
     BeyondLog {
         /// Which consumer.
         consumer: String,
@@ -64,7 +57,6 @@ pub enum RunError {
         /// Which consumer.
         consumer: String,
         /// What the database said.
-        #[source]
         error: StoreError,
     },
     /// It was to catch up, and not everything is handled.
@@ -75,14 +67,23 @@ pub enum RunError {
     Store(#[from] StoreError),
 }
 
-/// As it is displayed: a program that returns it from `main` shows what to do.
-impl std::fmt::Debug for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(self, f)
-    }
-}
+debug_with_code!(RunError);
 
 impl RunError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Refused { .. } => ErrorCode::ConsumerRefused,
+            Self::Set { .. } => ErrorCode::ReplicaSetRefused,
+            Self::BeyondLog { .. } => ErrorCode::BeyondLog,
+            Self::Invalid(error) => error.code(),
+            Self::Stopped { .. } => ErrorCode::HandlerStopped,
+            Self::Incomplete(_) => ErrorCode::CatchUpIncomplete,
+            Self::Broken { error, .. } | Self::Store(error) => error.code(),
+        }
+    }
+
     pub(crate) fn refused(consumer: &str, problem: String) -> Self {
         Self::Refused { consumer: consumer.to_owned(), problem }
     }
@@ -113,4 +114,16 @@ impl RunError {
             other => other,
         }
     }
+}
+
+/// What is said of a consumer that stands where the log has never been.
+pub(crate) fn beyond_log(consumer: &str, position: Position, drawn: Position) -> String {
+    format!(
+        "consumer `{consumer}` stands at position {position}, but the last position that the log has ever \
+         drawn is {drawn}: the log was emptied, restored from an older backup, or its sequence was reset. As \
+         it stands it would ignore the next {} events. Let it handle what the log holds now (`anabranch \
+         replay {consumer} --from-start`, or `--after POSITION`), or go on after that (`anabranch \
+         skip-to-head {consumer}`)",
+        position.get() - drawn.get()
+    )
 }

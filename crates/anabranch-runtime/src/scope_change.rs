@@ -1,6 +1,7 @@
 //! A scope that is no longer the stored one: what that leaves out, and saying that it is meant.
 
 use crate::consumers::Consumers;
+use crate::operate_error::{Obstacle, OperateError};
 use crate::scope::Scope;
 use crate::tables::Tables;
 use anabranch_core::{Cursor, Position, StoreError};
@@ -136,15 +137,18 @@ impl fmt::Display for ScopeChange {
 impl Consumers {
     /// The scope that a program has asked for, where it differs from the stored one and nobody has
     /// accepted it yet.
-    pub async fn scope_change(&self, name: &str) -> Result<Option<ScopeChange>, StoreError> {
+    pub async fn scope_change(&self, name: &str) -> Result<Option<ScopeChange>, OperateError> {
         self.tables.database.require_newest_schema()?;
-        let stored = self.tables.identity(name).await?.ok_or_else(|| self.unknown(name))?;
+        let Some(stored) = self.tables.identity(name).await? else {
+            return Err(self.unknown(name).await);
+        };
         let (Some(old), Some(wanted)) = (stored.scope, stored.wanted_scope) else {
             return Ok(None);
         };
         let cursors = self.tables.cursors(name).await?;
         let wanted = scope_of(&self.tables, &wanted)?;
-        ScopeChange::of(&self.log, &self.tables, name, (&old, &wanted), &cursors).await.map(Some)
+        let scopes = (old.as_str(), &wanted);
+        Ok(Some(ScopeChange::of(&self.log, &self.tables, name, scopes, &cursors).await?))
     }
 
     /// Says that the change of a scope is meant: the consumer goes on from where it is with the new
@@ -154,7 +158,7 @@ impl Consumers {
     /// To handle what that leaves out, [replay](Self::replay) or [rebuild](crate::Rebuild) it.
     ///
     /// ```
-    /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_core::StoreError> {
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_runtime::OperateError> {
     /// use anabranch_runtime::Consumers;
     /// let consumers = Consumers::new(&log);
     /// if let Some(change) = consumers.scope_change("order_summary").await? {
@@ -166,16 +170,11 @@ impl Consumers {
     ///
     /// Returns the change as it came to be: while workers with the old scope go on, more events are
     /// left out than were counted when it was shown.
-    pub async fn accept_scope(&self, change: &ScopeChange) -> Result<ScopeChange, StoreError> {
+    pub async fn accept_scope(&self, change: &ScopeChange) -> Result<ScopeChange, OperateError> {
         let name = &change.consumer;
         let old = self.tables.old_workers().await?;
         if !old.is_empty() {
-            let source = format!(
-                "workers of an older version would go on with the old scope of `{name}`: {}; stop \
-                 them, or deploy this version everywhere, then accept it",
-                old.join("; ")
-            );
-            return Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() });
+            return Err(self.not_possible(name, Obstacle::OldWorkers { workers: old }));
         }
         let mut session = self.tables.database.control();
         // From here on nobody moves a cursor, so that what is passed is known.
@@ -187,16 +186,13 @@ impl Consumers {
             Ok(_) => {
                 let scopes = (change.stored.text(), &change.wanted);
                 let scopes = (scopes.0.as_str(), scopes.1);
-                ScopeChange::of(&self.log, &self.tables, name, scopes, &locked.cursors).await
+                Ok(ScopeChange::of(&self.log, &self.tables, name, scopes, &locked.cursors).await?)
             }
             Err(failed) if failed.is_unmatched() => {
-                let source = format!(
-                    "the scope that a program asks for `{name}` is no longer ({}); look again",
-                    change.wanted
-                );
-                Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() })
+                let wanted = Box::new(change.wanted.clone());
+                Err(self.not_possible(name, Obstacle::ScopeChanged { wanted }))
             }
-            Err(failed) => Err(self.tables.error(failed)),
+            Err(failed) => Err(self.tables.error(failed).into()),
         }
     }
 }

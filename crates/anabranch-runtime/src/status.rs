@@ -23,6 +23,7 @@ use std::time::Duration;
 
 /// How a consumer stands.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ConsumerStatus {
     /// Its name.
     pub name: String,
@@ -73,6 +74,7 @@ pub struct ConsumerStatus {
 /// A consumer has stopped by itself, since its handler fails wherever it runs. It is tried with one event
 /// now and then, and goes on when that works.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Outage {
     /// What its handler said the last time.
     pub error: String,
@@ -121,6 +123,7 @@ impl fmt::Display for Outage {
 
 /// How much of a pool's limit over all processes is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct LimitStatus {
     /// How many tasks may be in work at the same time: the lowest limit of its living workers.
     pub most: usize,
@@ -143,6 +146,7 @@ impl fmt::Display for LimitStatus {
 /// Some workers of a pool know its limit over all processes, and others none: they take no permits, so the limit
 /// does not hold before they are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Unlimited {
     /// How many living workers know no limit.
     pub without: usize,
@@ -171,6 +175,7 @@ impl fmt::Display for Unlimited {
 
 /// A living worker that runs a consumer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct RunnerStatus {
     /// The worker.
     pub worker: String,
@@ -190,6 +195,7 @@ pub struct RunnerStatus {
 
 /// How a cursor stands.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct CursorStatus {
     /// Which slots, in words.
     pub slots: String,
@@ -225,6 +231,7 @@ pub enum Owner {
 
 /// A worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct WorkerStatus {
     /// Its id.
     pub id: String,

@@ -1,6 +1,8 @@
 //! How a replica set keeps together: how often its workers look, how long they wait.
 
+use anabranch_core::ErrorCode;
 use std::time::Duration;
+use thiserror::Error;
 
 /// How the workers of a replica set keep together. The defaults suit most: they are made for fast
 /// hand-over.
@@ -22,7 +24,7 @@ use std::time::Duration;
 /// assert!(tuning.check().is_ok());
 /// // A heartbeat that is as long as the lease would be a worker that is dead half of the time.
 /// let error = tuning.heartbeat(Duration::from_secs(2)).check().unwrap_err();
-/// assert!(error.contains("a third of the lease"), "{error}");
+/// assert!(error.to_string().contains("a third of the lease"), "{error}");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -35,6 +37,19 @@ pub struct Tuning {
     pub(crate) rebalance: Option<Duration>,
     /// The first pause before a consumer that has stopped by itself is tried again, and the longest.
     pub(crate) probes: (Duration, Duration),
+}
+
+/// What is wrong with a [`Tuning`], and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct TuningError(String);
+
+impl TuningError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::InvalidInput
+    }
 }
 
 /// How many signs of life a lease has, unless it is said otherwise.
@@ -158,7 +173,11 @@ impl Tuning {
     }
 
     /// What is wrong with it, and what to do.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), TuningError> {
+        self.find_problem().map_err(TuningError)
+    }
+
+    fn find_problem(&self) -> Result<(), String> {
         let range = |what: &str, value: Duration, least: Duration, most: Duration| {
             if value < least || value > most {
                 return Err(format!("{what} of {value:?}; use {least:?} to {most:?}"));
@@ -213,7 +232,7 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_with_a_remedy() {
         let ms = Duration::from_millis;
-        let error = |tuning: Tuning| tuning.check().unwrap_err();
+        let error = |tuning: Tuning| tuning.check().unwrap_err().to_string();
         assert!(error(Tuning::default().lease(ms(50))).contains("use 100ms to 3600s"));
         assert!(error(Tuning::default().heartbeat(ms(1))).contains("a heartbeat of 1ms"));
         assert!(error(Tuning::default().heartbeat(ms(1700))).contains("a third of the lease"));

@@ -295,7 +295,8 @@ impl Tx {
     async fn flush(&mut self) -> HandlerResult<Vec<Answer>> {
         self.check();
         if let Some(failure) = &self.failure {
-            return Err(HandlerError::new(failure.failed.to_string()));
+            let reason = &failure.failed.reason;
+            return Err(HandlerError::with_code(reason.code(), reason.to_string()));
         }
         self.queued_bytes = 0;
         self.sent += 1;
@@ -308,7 +309,8 @@ impl Tx {
         match answers {
             Ok(answers) => Ok(answers),
             Err(failed) => {
-                let error = HandlerError::new(failed.to_string());
+                let reason = &failed.reason;
+                let error = HandlerError::with_code(reason.code(), reason.to_string());
                 let event = failed.statement.and_then(|number| blame.get(number).copied());
                 self.failure = Some(Failure { event: event.flatten(), failed });
                 Err(error)

@@ -4,6 +4,7 @@
 //! looked at.
 
 use crate::consumers::Consumers;
+use crate::operate_error::OperateError;
 use crate::scope::Scope;
 use crate::tables::Tables;
 use crate::tables::log_names::NameColumn;
@@ -114,23 +115,25 @@ impl Consumers {
     /// category, types or tenants may be misspelled. A worker warns of it when the consumer first runs.
     ///
     /// ```
-    /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_core::StoreError> {
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_runtime::OperateError> {
     /// use anabranch_runtime::Consumers;
     /// if let Some(unmatched) = Consumers::new(&log).unmatched("order_summary").await? {
     ///     println!("{unmatched}"); // no event of the log is of category Ordr; there are Order, Cart
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn unmatched(&self, name: &str) -> Result<Option<Unmatched>, StoreError> {
+    pub async fn unmatched(&self, name: &str) -> Result<Option<Unmatched>, OperateError> {
         // A log of the last version does not know it.
         if self.tables.database.require_newest_schema().is_err() {
             return Ok(None);
         }
-        let stored = self.tables.identity(name).await?.ok_or_else(|| self.unknown(name))?;
+        let Some(stored) = self.tables.identity(name).await? else {
+            return Err(self.unknown(name).await);
+        };
         // One that a program of the last version made has not stored it; a pool's means nothing.
         let scope = stored.scope.and_then(|text| serde_json::from_str(&text).ok());
         match scope.filter(|_| crate::consumer::follows_log(&stored.kind)) {
-            Some(scope) => Unmatched::of(&self.log, &self.tables, &scope).await,
+            Some(scope) => Ok(Unmatched::of(&self.log, &self.tables, &scope).await?),
             None => Ok(None),
         }
     }

@@ -4,7 +4,7 @@
 //! *start* is what each step states as `admits`, and what the log keeps beside its version.
 
 use crate::options::{Namespace, Options};
-use anabranch_core::{HashRule, StoreError};
+use anabranch_core::{HashRule, StoreError, UnknownName};
 
 /// The schema versions in which something came that a program may miss in a log which it
 /// [takes as it is](crate::Options::take_older). Both backends count alike.
@@ -100,7 +100,8 @@ impl Migrations {
         stored: &str,
         asked: Option<HashRule>,
     ) -> Result<HashRule, StoreError> {
-        let corrupt = |what| StoreError::Corrupt { at: at.to_owned(), what };
+        let corrupt =
+            |error: UnknownName| StoreError::Corrupt { at: at.to_owned(), what: error.to_string() };
         let found = stored.parse().map_err(corrupt)?;
         match asked {
             Some(asked) if asked != found => {

@@ -7,6 +7,11 @@ use std::fmt;
 ///
 /// ```
 /// use anabranch_store::{Durability, Namespace, Options};
+/// let options = Options::new()
+///     .with_namespace(Namespace::new("billing")?)
+///     .with_durability(Durability::Relaxed);
+/// assert_eq!(options.namespace.as_str(), "billing");
+/// // The same:
 /// let options = Options {
 ///     namespace: Namespace::new("billing")?,
 ///     durability: Durability::Relaxed,
@@ -64,6 +69,47 @@ impl Default for Options {
             tracing: true,
         }
     }
+}
+
+/// Makes the methods that set one option each.
+macro_rules! with {
+    ($($(#[$doc:meta])* $method:ident $option:ident: $type:ty => $value:expr;)*) => {
+        impl Options {
+            $($(#[$doc])*
+            #[must_use]
+            pub fn $method(mut self, $option: $type) -> Self {
+                self.$option = $value;
+                self
+            })*
+        }
+    };
+}
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+with! {
+    /// Sets [`namespace`](Self::namespace).
+    with_namespace namespace: Namespace => namespace;
+    /// Sets [`limits`](Self::limits).
+    with_limits limits: Limits => limits;
+    /// Sets [`durability`](Self::durability).
+    with_durability durability: Durability => durability;
+    /// Sets [`hash_rule`](Self::hash_rule).
+    with_hash_rule hash_rule: HashRule => Some(hash_rule);
+    /// Sets [`migrate`](Self::migrate).
+    with_migrate migrate: bool => migrate;
+    /// Sets [`take_older`](Self::take_older).
+    with_take_older take_older: bool => take_older;
+    /// Sets [`readers`](Self::readers).
+    with_readers readers: usize => readers;
+    /// Sets [`sessions`](Self::sessions).
+    with_sessions sessions: usize => sessions;
 }
 
 /// When an append counts as stored.

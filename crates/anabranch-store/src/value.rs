@@ -3,6 +3,7 @@
 mod arrays;
 #[cfg(feature = "chrono")]
 mod chrono;
+mod error;
 mod from_value;
 mod jiff;
 mod row;
@@ -13,6 +14,7 @@ mod time;
 pub mod times;
 
 pub use arrays::Element;
+pub use error::ValueError;
 pub use from_value::FromValue;
 pub use row::{Column, ColumnError, Row};
 pub use times::time_text;
@@ -113,13 +115,13 @@ impl Value {
     }
 
     /// Whether a database that keeps it as JSON or text keeps all of it. If not, says why.
-    pub fn fits_text(&self) -> Result<(), String> {
+    pub fn fits_text(&self) -> Result<(), ValueError> {
         match self {
-            Self::Float(number) if !number.is_finite() => Err("it has no JSON".to_owned()),
-            Self::Time(micros) if times::utc_of(*micros).is_none() => Err(times::YEARS.to_owned()),
+            Self::Float(number) if !number.is_finite() => Err("it has no JSON".into()),
+            Self::Time(micros) if times::utc_of(*micros).is_none() => Err(times::YEARS.into()),
             Self::Json(text) => match serde_json::from_str::<serde::de::IgnoredAny>(text) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(error.to_string().into()),
             },
             Self::Array(values) => values.iter().try_for_each(Self::fits_text),
             _ => Ok(()),

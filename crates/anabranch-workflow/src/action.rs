@@ -8,7 +8,7 @@ use std::fmt;
 
 /// What a workflow does when the attempts of an action are used up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum GaveUp<C> {
+pub enum ActionGaveUp<C> {
     /// The action waits for somebody to look at it, and the later ones of its instance wait behind it.
     #[default]
     Park,

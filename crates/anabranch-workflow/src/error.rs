@@ -1,10 +1,12 @@
 //! What can go wrong with a workflow. Each error says what happened, to which one, and what to do.
 
-use anabranch_core::{AppendError, DecodeError, InputError, StoreError};
+use anabranch_core::{
+    AppendError, DecodeError, ErrorCode, ErrorKind, InputError, StoreError, debug_with_code,
+};
 use thiserror::Error;
 
 /// Why a state could not be loaded.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The id, or the category, cannot name a stream.
@@ -21,12 +23,23 @@ pub enum LoadError {
         /// The instance.
         id: String,
         /// What is wrong with the event.
-        #[source]
-        source: DecodeError,
+        r#source: DecodeError,
     },
 }
 
+debug_with_code!(LoadError, LifecycleError);
+
 impl LoadError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Id(error) => error.code(),
+            Self::Store(error) => error.code(),
+            Self::Event { source, .. } => source.code(),
+        }
+    }
+
     /// Whether the same call may succeed later without anybody changing anything.
     #[must_use]
     pub fn is_transient(&self) -> bool {
@@ -87,6 +100,26 @@ pub enum SendError<R> {
 }
 
 impl<R> SendError<R> {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Rejected(_) => ErrorCode::CommandRejected,
+            Self::Paused { .. } => ErrorCode::InstancePaused,
+            Self::Cancelled { .. } => ErrorCode::InstanceCancelled,
+            Self::Contended { .. } => ErrorCode::InstanceContended,
+            Self::Unwritable { .. } => ErrorCode::EventNotWritable,
+            Self::Load(error) => error.code(),
+            Self::Append(error) => error.code(),
+        }
+    }
+
+    /// Which kind of error it is: what an API answers.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.code().kind()
+    }
+
     /// Whether the same command may succeed later without anybody changing anything. Send it with the
     /// same command id: what has been stored meanwhile is not stored again.
     #[must_use]
@@ -101,7 +134,7 @@ impl<R> SendError<R> {
 }
 
 /// Why an instance was not paused, resumed or cancelled.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum LifecycleError {
     /// There is no such instance.
@@ -138,4 +171,24 @@ pub enum LifecycleError {
     /// The event could not be stored.
     #[error(transparent)]
     Append(#[from] AppendError),
+}
+
+impl LifecycleError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Missing { .. } => ErrorCode::NoSuchInstance,
+            Self::Cancelled { .. } => ErrorCode::InstanceCancelled,
+            Self::Contended { .. } => ErrorCode::InstanceContended,
+            Self::Load(error) => error.code(),
+            Self::Append(error) => error.code(),
+        }
+    }
+
+    /// Which kind of error it is: what an API answers.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.code().kind()
+    }
 }

@@ -41,7 +41,7 @@ pub mod what_if;
 pub mod workflow;
 pub mod workflows;
 
-pub use action::{ActionRun, GaveUp, Journal, MemoryJournal};
+pub use action::{ActionGaveUp, ActionRun, Journal, MemoryJournal};
 pub use commands::Sent;
 pub use error::{LifecycleError, LoadError, SendError};
 pub use event_info::{EventInfo, MaybeText};

@@ -1,6 +1,6 @@
 //! The trait of a workflow.
 
-use crate::{ActionRun, EventInfo, GaveUp, Reactions, Schedule};
+use crate::{ActionGaveUp, ActionRun, EventInfo, Reactions, Schedule};
 use anabranch_core::{Event, EventSchema, Retry};
 use anabranch_runtime::{HandlerError, HandlerResult, Scope};
 use serde::Serialize;
@@ -149,8 +149,8 @@ pub trait Workflow: Send + Sync + Sized + 'static {
     }
 
     /// The attempts of an action are used up, the last by this error.
-    fn gave_up(&self, _action: &Self::Action, _error: &str) -> GaveUp<Self::Command> {
-        GaveUp::Park
+    fn gave_up(&self, _action: &Self::Action, _error: &str) -> ActionGaveUp<Self::Command> {
+        ActionGaveUp::Park
     }
 
     /// Events of others that it reacts to, if there are any.

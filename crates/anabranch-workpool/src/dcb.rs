@@ -1,10 +1,14 @@
 //! Decisions on a dynamic consistency boundary that are retried durably when somebody else was faster.
 
+mod rejected;
+
+pub use rejected::{DcbFailure, DcbRejected};
+
 use crate::new_task::NewTask;
-use crate::pool::{GaveUp, OutsidePool, PoolSettings};
+use crate::pool::{OutsidePool, PoolSettings, TaskGaveUp};
 use crate::run::Run;
 use crate::task::Task;
-use crate::tasks::{TaskError, Tasks};
+use crate::tasks::Tasks;
 use anabranch_core::{AppendError, Failure, Retry, ScopeKey, StoreError, TaskState};
 use anabranch_runtime::{HandlerError, HandlerResult};
 use anabranch_store::Log;
@@ -15,11 +19,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use uuid::Uuid;
-
-/// The code of a command that met a conflict each time that it was tried.
-pub const DCB_MAX_RETRIES_EXCEEDED: &str = "DCB_MAX_RETRIES_EXCEEDED";
-/// The code of a command that its handler has refused.
-const REJECTED: &str = "REJECTED";
 
 /// Decides on a scope: reads what is in it, and appends under the condition that nothing of that has
 /// changed.
@@ -71,13 +70,17 @@ pub trait DcbHandler: Send + Sync + 'static {
 }
 
 /// Why a decision was not taken.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum DcbError {
     /// Somebody else has changed the scope meanwhile: it is decided again.
+    #[error(transparent)]
     Conflict(AppendError),
     /// The command is refused, for good.
+    #[error("rejected: {0}")]
     Rejected(String),
     /// It could not be decided; it is tried again.
+    #[error("{0}")]
     Failed(HandlerError),
 }
 
@@ -117,22 +120,12 @@ pub enum DcbOutcome<T> {
     Queued(Uuid),
 }
 
-/// A command that was not carried out, and will not be.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{code}: {message}")]
-pub struct DcbRejected {
-    /// [`DCB_MAX_RETRIES_EXCEEDED`], or `REJECTED` by the handler.
-    pub code: String,
-    /// Why.
-    pub message: String,
-}
-
 /// Takes commands for scopes, and retries those that meet a conflict.
 ///
 /// A command is tried at once, unless others of its scope wait. After a conflict it is a task under the
 /// [key of the scope](ScopeKey::partition_key), `dcb:tenant:T:type:id`, so in the slot of the scope's events, and
 /// serialised with whatever else is enqueued in the pool under that key: it waits 100 ms, 200 ms, 400 ms, … up to 30 s, commands that come later wait behind it,
-/// and after five attempts it is rejected with [`DCB_MAX_RETRIES_EXCEEDED`]. The tasks are run by a
+/// and after five attempts it is rejected ([`DcbRejected::MaxRetriesExceeded`]). The tasks are run by a
 /// replica set that has its [`pool`](Self::pool).
 pub struct Dcb<H: DcbHandler> {
     log: Log,
@@ -154,6 +147,21 @@ struct Wanted<C> {
 enum Decided<T> {
     Decided(T),
     Rejected(String),
+}
+
+/// What the last attempt has met, as the checkpoint of the task.
+#[derive(Serialize, Deserialize)]
+struct Conflicts {
+    scope: ScopeKey,
+    attempts: u32,
+    error: String,
+}
+
+impl Conflicts {
+    fn rejected(self) -> DcbRejected {
+        let Self { scope, attempts, error } = self;
+        DcbRejected::MaxRetriesExceeded { scope, attempts, error }
+    }
 }
 
 impl<H: DcbHandler> Dcb<H> {
@@ -200,13 +208,13 @@ impl<H: DcbHandler> Dcb<H> {
         let error = match self.handler.decide(&self.log, scope, &command).await {
             Ok(output) => return Ok(DcbOutcome::Decided(output)),
             Err(DcbError::Rejected(message)) => {
-                return Err(DcbRejected { code: REJECTED.to_owned(), message }.into());
+                return Err(DcbRejected::Refused { reason: message }.into());
             }
             Err(DcbError::Conflict(error)) => error.to_string(),
             Err(DcbError::Failed(error)) => return Err(DcbFailure::Failed(error)),
         };
         let Some(wait) = self.retry.delay(1, anabranch_store::backoff::random()) else {
-            return Err(exceeded(scope, 1, &error).into());
+            return Err(Conflicts { scope: scope.clone(), attempts: 1, error }.rejected().into());
         };
         let task = NewTask::new(key, &Wanted { scope: scope.clone(), command });
         Ok(DcbOutcome::Queued(self.tasks.enqueue_failed(task, &error, wait).await?))
@@ -232,48 +240,32 @@ impl<H: DcbHandler> Dcb<H> {
         at_most: Duration,
     ) -> Result<DcbOutcome<H::Output>, DcbFailure> {
         let status = self.tasks.wait(task, at_most).await?;
-        let rejected = |message: String| {
-            let (code, message) = match message.split_once(": ") {
-                Some((DCB_MAX_RETRIES_EXCEEDED, why)) => (DCB_MAX_RETRIES_EXCEEDED, why.to_owned()),
-                _ => (REJECTED, message),
-            };
-            Err(DcbRejected { code: code.to_owned(), message }.into())
-        };
         match status.state {
             TaskState::Done => match status.result().map_err(DcbFailure::Failed)? {
                 Some(Decided::Decided(output)) => Ok(DcbOutcome::Decided(output)),
-                Some(Decided::Rejected(message)) => rejected(message),
-                None => rejected("it left no result".to_owned()),
+                Some(Decided::Rejected(reason)) => Err(DcbRejected::Refused { reason }.into()),
+                None => Err(DcbFailure::Failed("the task of the command left no result".into())),
             },
             TaskState::Dead | TaskState::Compensated | TaskState::Skipped => {
-                rejected(status.error.unwrap_or_default())
+                Err(self.given_up(task, status.error.unwrap_or_default()).await?.into())
             }
-            TaskState::Cancelled => rejected("it was cancelled".to_owned()),
+            TaskState::Cancelled => Err(DcbRejected::Cancelled.into()),
             TaskState::Ready | TaskState::Scheduled | TaskState::Held => {
                 Ok(DcbOutcome::Queued(task))
             }
         }
     }
-}
 
-/// Why a command was not carried out.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum DcbFailure {
-    /// It is refused.
-    #[error(transparent)]
-    Rejected(#[from] DcbRejected),
-    /// It could not be decided, and nothing was queued.
-    #[error("{0}")]
-    Failed(HandlerError),
-    /// It could not be queued.
-    #[error(transparent)]
-    Task(#[from] TaskError),
-}
-
-fn exceeded(scope: &ScopeKey, attempts: u32, error: &str) -> DcbRejected {
-    let message = format!("{attempts} attempts on {scope} met a conflict, the last: {error}");
-    DcbRejected { code: DCB_MAX_RETRIES_EXCEEDED.to_owned(), message }
+    /// Why the attempts of a task are used up: what its last one has left says whether it was a conflict.
+    async fn given_up(&self, task: Uuid, error: String) -> Result<DcbRejected, DcbFailure> {
+        let details = self.tasks.details(task).await?;
+        let left = details.and_then(|details| details.checkpoint);
+        let left = left.map(|json| serde_json::from_str::<Option<Conflicts>>(json.get()));
+        Ok(match left.transpose().map_err(|error| DcbFailure::Failed(error.into()))?.flatten() {
+            Some(conflicts) => conflicts.rejected(),
+            None => DcbRejected::GivenUp { error },
+        })
+    }
 }
 
 /// The pool of commands that wait for their scope.
@@ -294,25 +286,30 @@ impl<H: DcbHandler> OutsidePool for DcbPool<H> {
         PoolSettings::default().retry(self.retry)
     }
 
-    async fn run(&self, task: &Task, _: &mut Run) -> HandlerResult<serde_json::Value> {
+    async fn run(&self, task: &Task, run: &mut Run) -> HandlerResult<serde_json::Value> {
         let Wanted { scope, command }: Wanted<H::Command> = task.payload()?;
+        if run.checkpoint::<Option<Conflicts>>()?.is_some_and(|left| left.is_some()) {
+            // Of an attempt before somebody had it tried again: it says nothing about this one.
+            run.save(&None::<Conflicts>).await?;
+        }
         let decided = match self.handler.decide(&self.log, &scope, &command).await {
             Ok(output) => Decided::Decided(output),
             Err(DcbError::Rejected(why)) => Decided::Rejected(why),
-            Err(DcbError::Conflict(error)) => {
-                let (attempt, error) = (task.attempt(), error.to_string());
-                return Err(match attempt >= self.retry.attempts {
-                    true => HandlerError::new(exceeded(&scope, attempt, &error).to_string()),
-                    false => HandlerError::new(error),
-                });
+            Err(DcbError::Conflict(error)) if task.attempt() >= self.retry.attempts => {
+                let (attempts, error) = (task.attempt(), error.to_string());
+                let conflicts = Conflicts { scope, attempts, error };
+                run.save(&Some(&conflicts)).await?;
+                let rejected = conflicts.rejected();
+                return Err(HandlerError::with_code(rejected.code(), rejected.to_string()));
             }
+            Err(DcbError::Conflict(error)) => return Err(HandlerError::new(error.to_string())),
             Err(DcbError::Failed(error)) => return Err(error),
         };
         Ok(serde_json::to_value(decided)?)
     }
 
-    fn gave_up(&self, _: &Task, _: &str) -> GaveUp {
+    fn gave_up(&self, _: &Task, _: &str) -> TaskGaveUp {
         // It is rejected, and the next one of its scope has its turn.
-        GaveUp::GoOn(Vec::new())
+        TaskGaveUp::GoOn(Vec::new())
     }
 }

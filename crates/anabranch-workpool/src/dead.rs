@@ -3,7 +3,8 @@
 use crate::filter::TaskFilter;
 use crate::tables::{Why, instead};
 use crate::task::{Compensation, TaskDetails, TaskRef, TaskStatus};
-use crate::tasks::{TaskError, Tasks, not_so};
+use crate::task_error::TaskError;
+use crate::tasks::Tasks;
 use anabranch_core::{StoreError, TaskState};
 use anabranch_store::database::{End, Session, Statement, Topic, column};
 use anabranch_store::{Log, Row};
@@ -75,13 +76,11 @@ impl Tasks {
         if !state.is_dead() {
             return match self.hurry(session, task).await? {
                 true => Ok(Vec::new()),
-                false => Err(not_so(
-                    task,
-                    &format!(
-                        "it is {state}; only a dead one, or one that waits for its next attempt, can be tried \
-                         again"
-                    ),
-                )),
+                false => {
+                    let wanted =
+                        "a dead one, or one that waits for its next attempt, can be tried again";
+                    Err(TaskError::WrongState { task, state, wanted })
+                }
             };
         }
         if state == TaskState::Compensated && !anyway {
@@ -91,12 +90,7 @@ impl Tasks {
             return Err(TaskError::Compensated { task, by });
         }
         if state == TaskState::Dead && !is_held && !anyway {
-            return Err(not_so(
-                task,
-                "its key has gone on, and a program of the last version gave it up, which does not say what it \
-                 enqueued instead: look for that first; if this is meant to be done besides, try it again all \
-                 the same (Tasks::retry_anyway, `anabranch tasks retry ID --force`)",
-            ));
+            return Err(TaskError::Passed { task });
         }
         self.revive(session, &[status]).await?;
         self.compensations(instead).await
@@ -108,7 +102,8 @@ impl Tasks {
         let (session, locked) = self.lock(&[task]).await?;
         let Locked { status: TaskStatus { state, .. }, .. } = one(task, locked)?;
         if !state.is_dead() {
-            return Err(not_so(task, &format!("it is {state}; only a dead one can be discarded")));
+            let wanted = "a dead one can be discarded";
+            return Err(TaskError::WrongState { task, state, wanted });
         }
         self.end(session, task, Some(state)).await.map(drop)
     }
@@ -196,5 +191,5 @@ impl Tasks {
 }
 
 fn one(task: Uuid, locked: Vec<Locked>) -> Result<Locked, TaskError> {
-    locked.into_iter().next().ok_or_else(|| not_so(task, "there is none with this id"))
+    locked.into_iter().next().ok_or(TaskError::NoSuchTask { task })
 }

@@ -1,7 +1,7 @@
 //! How tasks end, as statements of the transaction that stores it: done, to be tried again, dead.
 
 use crate::new_task::{NewTask, Outcome};
-use crate::pool::GaveUp;
+use crate::pool::TaskGaveUp;
 use crate::tables::{Tables, Why};
 use crate::task::{Task, TaskRef};
 use anabranch_core::{Failure, HashRule, InputError, Retry};
@@ -85,7 +85,7 @@ pub(crate) fn failed(
     (log, pool, events): (&Log, &str, &Emitter),
     retry: &Retry,
     (task, error): (&Task, &HandlerError),
-    gave_up: impl FnOnce() -> GaveUp,
+    gave_up: impl FnOnce() -> TaskGaveUp,
 ) -> (Verdict, Vec<Statement>) {
     let attempts = task.attempts + 1;
     let (again, error) = (error.again(), &error.to_string());
@@ -93,8 +93,8 @@ pub(crate) fn failed(
         return (Verdict::Again(wait), vec![tables.failed(task.id, attempts, error, wait)]);
     }
     let (verdict, then) = match gave_up() {
-        GaveUp::Park => (Verdict::Park, Vec::new()),
-        GaveUp::GoOn(then) => match check(&then, log.limits().data_bytes) {
+        TaskGaveUp::Park => (Verdict::Park, Vec::new()),
+        TaskGaveUp::GoOn(then) => match check(&then, log.limits().data_bytes) {
             Ok(()) => (Verdict::GoOn, then),
             Err(refused) => {
                 let (refused, task) = (Some(refused.to_string()), format!("task={}", task.id));
@@ -103,7 +103,7 @@ pub(crate) fn failed(
                 (Verdict::Park, Vec::new())
             }
         },
-        GaveUp::AsSet => match retry.then {
+        TaskGaveUp::AsSet => match retry.then {
             Failure::Park => (Verdict::Park, Vec::new()),
             Failure::Skip => (Verdict::GoOn, Vec::new()),
             Failure::Stop => return (Verdict::Stop, Vec::new()),

@@ -1,6 +1,6 @@
 //! Which of the tasks whose attempts are used up are meant.
 
-use anabranch_core::TaskState;
+use anabranch_core::{ErrorCode, TaskState};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -100,6 +100,14 @@ impl Field {
      fields pool, key and error"
 )]
 pub struct TaskConditionError(String);
+
+impl TaskConditionError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::InvalidCondition
+    }
+}
 
 impl FromStr for TaskCondition {
     type Err = TaskConditionError;

@@ -1,13 +1,12 @@
 //! A lane of a pool whose effects are in the database: tasks one after the other, in one transaction.
 
 use crate::ending::{self, Done, Verdict};
-use crate::pool::{GaveUp, Pool, PoolSettings};
+use crate::pool::{Pool, PoolSettings, TaskGaveUp};
 use crate::queue::Queue;
 use crate::reader::Reader;
 use crate::task::Task;
 use crate::turns::Turns;
-use anabranch_core::{Happening, Notice};
-use anabranch_core::{Retry, SlotSet, StoreError};
+use anabranch_core::{ErrorCode, Happening, Notice, Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError, Tx};
 use anabranch_store::database::{End, column};
 use futures_util::FutureExt;
@@ -309,7 +308,7 @@ pub(crate) async fn fail(
     retry: &Retry,
     (task, error, busy): (&Task, &HandlerError, &SlotSet),
     is_streak: bool,
-    gave_up: impl Fn() -> GaveUp,
+    gave_up: impl Fn() -> TaskGaveUp,
 ) -> Result<Failed, RunError> {
     let (id, key, pool) = (task.id, task.key(), reader.pool.clone());
     let said = format!("task {id} of key `{key}` failed: {error}");
@@ -433,13 +432,16 @@ pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSet
 
 /// A result as it is stored.
 pub(crate) fn json(output: &impl Serialize) -> anabranch_runtime::HandlerResult<String> {
-    serde_json::to_string(output)
-        .map_err(|error| HandlerError::new(format!("the result cannot be JSON: {error}")))
+    serde_json::to_string(output).map_err(|error| {
+        let said = format!("the result cannot be JSON: {error}");
+        HandlerError::with_code(ErrorCode::PayloadDoesNotFit, said)
+    })
 }
 
 /// What a task that panicked has said.
 pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> HandlerError {
     let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
     let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-    HandlerError::new(format!("the task panicked: {}", said.unwrap_or_default()))
+    let said = format!("the task panicked: {}", said.unwrap_or_default());
+    HandlerError::with_code(ErrorCode::HandlerPanicked, said)
 }

@@ -40,20 +40,19 @@ pub mod run;
 mod sight;
 mod tables;
 pub mod task;
+pub mod task_error;
 pub mod tasks;
 mod turns;
 
 pub use anabranch_core::TaskState;
-pub use dcb::{
-    DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool,
-    DcbRejected,
-};
+pub use dcb::{Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool, DcbRejected};
 pub use filter::{TaskCondition, TaskConditionError, TaskFilter};
 pub use new_task::{Completed, NewTask, Outcome};
-pub use pool::{GaveUp, OutsidePool, Pool, PoolSettings};
+pub use pool::{OutsidePool, Pool, PoolSettings, TaskGaveUp};
 pub use run::Run;
 pub use task::{Compensation, OnComplete, Task, TaskDetails, TaskRef, TaskStatus};
-pub use tasks::{Enqueued, PoolCounts, ReadyOfKey, TaskError, Tasks};
+pub use task_error::TaskError;
+pub use tasks::{Enqueued, PoolCounts, ReadyOfKey, Tasks};
 
 use anabranch_runtime::ReplicaSet;
 

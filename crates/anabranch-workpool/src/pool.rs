@@ -55,8 +55,8 @@ pub trait Pool: Send + Sync + 'static {
     ) -> impl Future<Output = HandlerResult<Self::Output>> + Send;
 
     /// The attempts of a task are used up.
-    fn gave_up(&self, _task: &Task, _error: &str) -> GaveUp {
-        GaveUp::AsSet
+    fn gave_up(&self, _task: &Task, _error: &str) -> TaskGaveUp {
+        TaskGaveUp::AsSet
     }
 }
 
@@ -119,14 +119,14 @@ pub trait OutsidePool: Send + Sync + 'static {
     ) -> impl Future<Output = HandlerResult<Self::Output>> + Send;
 
     /// The attempts of a task are used up.
-    fn gave_up(&self, _task: &Task, _error: &str) -> GaveUp {
-        GaveUp::AsSet
+    fn gave_up(&self, _task: &Task, _error: &str) -> TaskGaveUp {
+        TaskGaveUp::AsSet
     }
 }
 
 /// What becomes of a task whose attempts are used up, and of its key.
 #[derive(Debug)]
-pub enum GaveUp {
+pub enum TaskGaveUp {
     /// What the [retry](PoolSettings::retry) of the pool says.
     AsSet,
     /// It is dead, and its key is held until somebody retries or discards it.

@@ -1,6 +1,7 @@
 //! A task of an outside pool while it runs: checkpoints on the way, and what is to follow.
 
 use crate::new_task::NewTask;
+use anabranch_core::ErrorCode;
 use anabranch_runtime::{HandlerError, HandlerResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,7 +47,10 @@ impl Run {
     pub async fn save_json(&mut self, json: String) -> HandlerResult {
         let (saved, done) = oneshot::channel();
         let save = Save { task: self.task, checkpoint: json.clone(), saved };
-        let gone = || HandlerError::new("the task was cancelled, or has another owner by now");
+        let gone = || {
+            let said = "the task was cancelled, or has another owner by now";
+            HandlerError::with_code(ErrorCode::TaskLost, said)
+        };
         self.saves.send(save).map_err(|_| gone())?;
         done.await.map_err(|_| gone())?;
         self.checkpoint = Some(json);

@@ -1,7 +1,7 @@
 //! A task as it is run, and as others see it.
 
 use crate::new_task::{Completed, NewTask, Outcome, Then};
-use anabranch_core::{Slot, TaskState};
+use anabranch_core::{ErrorCode, Slot, TaskState};
 use anabranch_runtime::HandlerError;
 use anabranch_runtime::interference::Item;
 use jiff::Timestamp;
@@ -51,8 +51,10 @@ impl Task {
 
     /// Its payload.
     pub fn payload<P: DeserializeOwned>(&self) -> Result<P, HandlerError> {
-        serde_json::from_str(&self.payload)
-            .map_err(|error| HandlerError::new(format!("the payload does not fit: {error}")))
+        serde_json::from_str(&self.payload).map_err(|error| {
+            let said = format!("the payload does not fit: {error}");
+            HandlerError::with_code(ErrorCode::PayloadDoesNotFit, said)
+        })
     }
 
     /// Its payload, as JSON text.
@@ -137,6 +139,7 @@ impl fmt::Display for Compensation {
 
 /// All that is kept of a task.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct TaskDetails {
     /// How it stands.
     #[serde(flatten)]
@@ -166,6 +169,7 @@ pub struct OnComplete {
 
 /// How a task stands.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct TaskStatus {
     /// Its id.
     pub id: Uuid,

@@ -3,7 +3,8 @@
 
 use crate::new_task::{NewTask, Outcome};
 use crate::tables::{self, Tables, Why, corrupt};
-use crate::task::{Compensation, TaskStatus};
+use crate::task::TaskStatus;
+use crate::task_error::TaskError;
 use anabranch_core::{Happening, InputError, Notice, StoreError, TaskState, TaskStates};
 use anabranch_runtime::{HandlerError, RawTx, Tx};
 use anabranch_store::database::{Answer, End, Session, Statement, Topic, column};
@@ -13,7 +14,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use thiserror::Error;
 use uuid::Uuid;
 
 /// How soon to look again whether a task has ended, at first and at most.
@@ -44,6 +44,7 @@ pub struct Tasks {
 
 /// Where a task is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Enqueued {
     /// Its id.
     pub id: Uuid,
@@ -62,40 +63,6 @@ pub struct ReadyOfKey {
     pub place: Option<i64>,
     /// The time, by the database's clock.
     pub now: Timestamp,
-}
-
-/// Why tasks could not be enqueued, looked at or changed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum TaskError {
-    /// A task is not one that can be stored.
-    #[error(transparent)]
-    Invalid(#[from] InputError),
-    /// There is no such task, or it does not stand so that this can be done.
-    #[error("task {task}: {problem}")]
-    NotSo {
-        /// Which one.
-        task: Uuid,
-        /// What is wrong, and what to do.
-        problem: String,
-    },
-    /// The attempts of the task are used up and others were enqueued instead of it, so to try it again would do
-    /// both.
-    #[error(
-        "task {task} was compensated when its attempts were used up: to try it again would do it beside what was \
-         enqueued instead of it, {}; if both are meant, try it again all the same (Tasks::retry_anyway, \
-         `anabranch tasks retry {task} --force`)",
-        list(by)
-    )]
-    Compensated {
-        /// Which one.
-        task: Uuid,
-        /// What was enqueued instead of it.
-        by: Vec<Compensation>,
-    },
-    /// The database could not do it.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// How many tasks of a pool stand how.
@@ -265,7 +232,7 @@ impl Tasks {
         let (until, mut pause) = (Instant::now() + at_most, LOOK.0);
         loop {
             let status = self.status(task).await?;
-            let status = status.ok_or_else(|| not_so(task, "there is none with this id"))?;
+            let status = status.ok_or(TaskError::NoSuchTask { task })?;
             if !status.state.is_open() || Instant::now() >= until {
                 return Ok(status);
             }
@@ -473,12 +440,4 @@ impl std::fmt::Debug for Tasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tasks").field("pool", &self.pool).finish_non_exhaustive()
     }
-}
-
-pub(crate) fn not_so(task: Uuid, problem: &str) -> TaskError {
-    TaskError::NotSo { task, problem: problem.to_owned() }
-}
-
-fn list(tasks: &[Compensation]) -> String {
-    tasks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

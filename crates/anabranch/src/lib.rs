@@ -202,6 +202,7 @@
 mod url;
 
 pub mod backend;
+pub mod errors;
 pub mod events;
 pub mod log;
 pub mod operate;

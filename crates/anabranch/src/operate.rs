@@ -23,8 +23,8 @@ pub use anabranch_runtime::import::{Before, ImportedPartition};
 pub use anabranch_runtime::{
     ChangedColumn, CheckpointTable, ColumnDifference, ConsumerStatus, Consumers, CursorStatus,
     Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
-    MissingEvents, Offset, Offsets, Outage, Owner, Parked, Reason, Rebuild, RebuildError, Refusal,
-    ReplayError, ReplayFrom, Rescale, Runner, RunnerStatus, ScopeChange, SwitchPreview,
-    TableColumn, TableDifference, UnableWorker, Unlimited, Unmatched, UnrunPool, VersionState,
-    WorkerStatus,
+    MissingEvents, Obstacle, Offset, Offsets, OperateError, Outage, Owner, Parked, Reason, Rebuild,
+    RebuildError, Refusal, ReplayError, ReplayFrom, Rescale, Runner, RunnerStatus, ScopeChange,
+    SwitchPreview, TableColumn, TableDifference, UnableWorker, Unlimited, Unmatched, UnrunPool,
+    VersionState, WorkerStatus,
 };

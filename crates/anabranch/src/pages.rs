@@ -13,6 +13,7 @@ pages! {
     batch_records: "docs/batch-records.md",
     changing_a_projection: "docs/changing-a-projection.md",
     effects_outside: "docs/effects-outside.md",
+    errors: "docs/errors.md",
     events_from_events: "docs/events-from-events.md",
     events_of_the_engine: "docs/events-of-the-engine.md",
     how_scaling_works: "docs/how-scaling-works.md",

@@ -12,5 +12,5 @@
 
 pub use anabranch_core::{Again, Rollout};
 pub use anabranch_runtime::{
-    ConsumerProgress, Guarantee, Incomplete, Left, Progress, progress_bar,
+    ConsumerProgress, Guarantee, Incomplete, Left, Progress, TuningError, progress_bar,
 };

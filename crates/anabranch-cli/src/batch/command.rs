@@ -1,6 +1,7 @@
 //! A program for each row or page.
 
 use super::{page, program};
+use crate::refusal::refuse_unless;
 use anabranch::batch::Record;
 use anabranch::{HandlerError, HandlerResult};
 use std::io::ErrorKind;
@@ -35,7 +36,7 @@ impl CommandHandler {
         retry_exit: &[u8],
     ) -> anyhow::Result<Self> {
         let mut arguments = words(line)?;
-        anyhow::ensure!(!arguments.is_empty(), "there is no program; name one");
+        refuse_unless!(!arguments.is_empty(), InvalidArguments, "there is no program; name one");
         let program = arguments.remove(0);
         program::check(&program)?;
         let (job, retry_exit) = (job.to_owned(), retry_exit.to_vec());
@@ -166,7 +167,7 @@ fn words(line: &str) -> anyhow::Result<Vec<String>> {
             (_, c) => word.get_or_insert_default().push(c),
         }
     }
-    anyhow::ensure!(quote.is_none(), "a quote is not closed in `{line}`");
+    refuse_unless!(quote.is_none(), InvalidArguments, "a quote is not closed in `{line}`");
     words.extend(word);
     Ok(words)
 }

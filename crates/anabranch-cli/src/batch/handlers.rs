@@ -3,7 +3,9 @@
 use super::command::CommandHandler;
 use super::run::{seconds, seconds_or_none};
 use super::webhook::Webhook;
+use crate::refusal::{Refusal, refuse};
 use anabranch::batch::{Record, RowHandler, SqlHandler};
+use anabranch::errors::ErrorCode;
 use anabranch::{HandlerResult, Retry, Tx};
 use anyhow::Context;
 use clap::Args;
@@ -101,9 +103,9 @@ impl Handler {
     pub(super) fn of(way: &Way, job: &str) -> anyhow::Result<Self> {
         let Way { sql, command, webhook, per_page, timeout, retry_exit, .. } = way;
         match (sql, command, webhook) {
-            (Some(sql), ..) => Ok(Self::Sql(
-                SqlHandler::parse(sql).map_err(|error| anyhow::anyhow!("--sql: {error}"))?,
-            )),
+            (Some(sql), ..) => Ok(Self::Sql(SqlHandler::parse(sql).map_err(|error| {
+                Refusal::new(ErrorCode::InvalidArguments, format!("--sql: {error}"))
+            })?)),
             (_, Some(line), _) => {
                 let handler = CommandHandler::parse(line, job, *per_page, *timeout, retry_exit);
                 Ok(Self::Command(handler.context("--command")?))
@@ -112,7 +114,7 @@ impl Handler {
                 let webhook = Webhook::new(url, job, *per_page, *timeout);
                 Ok(Self::Webhook(webhook.context("--webhook")?))
             }
-            _ => anyhow::bail!("give --sql, --command or --webhook"),
+            _ => refuse!(InvalidArguments, "give --sql, --command or --webhook"),
         }
     }
 }

@@ -59,7 +59,7 @@ impl Import {
             object["job"] = json!(job);
             output::json(&object)
         } else {
-            let Imported { rows, keys, imported, already, gone, gone_keys, session } = imported;
+            let Imported { rows, keys, imported, already, gone, gone_keys, session, .. } = imported;
             let some = if gone_keys.len() < gone as usize { ", …" } else { "" };
             let named = match gone {
                 0 => String::new(),

@@ -1,5 +1,6 @@
 //! Whether a program can be started, before a row is claimed for it.
 
+use crate::refusal::{refuse, refuse_unless};
 use std::env;
 use std::path::Path;
 
@@ -17,7 +18,8 @@ pub(super) fn check(program: &str) -> anyhow::Result<()> {
     }
     match found.first() {
         Some(file) => check_file(&file.display().to_string(), file),
-        None => anyhow::bail!(
+        None => refuse!(
+            InvalidArguments,
             "there is no program `{program}` in PATH; install it, or name it with its path, such as \
              ./{program}"
         ),
@@ -26,14 +28,20 @@ pub(super) fn check(program: &str) -> anyhow::Result<()> {
 
 fn check_file(program: &str, file: &Path) -> anyhow::Result<()> {
     let here = env::current_dir().unwrap_or_default();
-    anyhow::ensure!(
+    refuse_unless!(
         file.exists(),
+        InvalidArguments,
         "there is no program `{program}` (from {}); correct the path",
         here.display()
     );
-    anyhow::ensure!(file.is_file(), "`{program}` is a directory; name a program in it");
-    anyhow::ensure!(
+    refuse_unless!(
+        file.is_file(),
+        InvalidArguments,
+        "`{program}` is a directory; name a program in it"
+    );
+    refuse_unless!(
         is_executable(file),
+        InvalidArguments,
         "`{program}` must not be executed; allow it: chmod +x {program}"
     );
     Ok(())

@@ -3,6 +3,7 @@
 use super::Job;
 use super::display::{self, Display};
 use super::handlers::{Handler, Way};
+use crate::refusal::refuse_unless;
 use anabranch::Options;
 use anabranch::batch::{Part, Summary};
 use anabranch_terminal::output;
@@ -116,8 +117,9 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let part = Part::new(self.instance_id, self.instance_count, self.hash)?;
-        anyhow::ensure!(
+        refuse_unless!(
             !self.hash || part != Part::Elastic,
+            InvalidArguments,
             "--hash is for parts; give --instance-id and --instance-count, or leave it out"
         );
         if part == Part::Elastic && !self.quiet {

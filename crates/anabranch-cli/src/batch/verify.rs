@@ -60,7 +60,7 @@ impl Verify {
 fn print(verified: &Verified) -> anyhow::Result<()> {
     let mut table = Table::new(["SESSION", "PART", ">ROWS", ">FIRST", ">LAST", ">PARTITIONS"]);
     for session in &verified.sessions {
-        let SessionRows { session, part, rows, first, last, partitions } = session.clone();
+        let SessionRows { session, part, rows, first, last, partitions, .. } = session.clone();
         // Only a fixed part has partitions to keep to.
         let is_fixed = part.contains(" of ");
         let partitions = if is_fixed { partitions.to_string() } else { "-".to_owned() };

@@ -1,9 +1,10 @@
 //! An HTTP request for each row or page.
 
 use super::page;
+use crate::refusal::{Refusal, refuse_unless};
 use anabranch::batch::Record;
+use anabranch::errors::ErrorCode;
 use anabranch::{HandlerError, HandlerResult};
-use anyhow::Context;
 use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,15 @@ impl Webhook {
         per_page: bool,
         timeout: Duration,
     ) -> anyhow::Result<Self> {
-        let parsed: Uri = url.parse().with_context(|| format!("`{url}` is no URL"))?;
+        let parsed: Uri = url.parse().map_err(|error| {
+            Refusal::new(ErrorCode::InvalidArguments, format!("`{url}` is no URL: {error}"))
+        })?;
         let scheme = parsed.scheme_str().unwrap_or_default();
-        anyhow::ensure!(["http", "https"].contains(&scheme), "`{url}` is no http or https URL");
+        refuse_unless!(
+            ["http", "https"].contains(&scheme),
+            InvalidArguments,
+            "`{url}` is no http or https URL"
+        );
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             // A redirect would turn a POST into a GET: it is no success.

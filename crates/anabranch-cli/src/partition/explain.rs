@@ -1,5 +1,6 @@
 //! Where a key goes: its slot, its partition for a number of them, its owner.
 
+use crate::refusal::refuse_unless;
 use crate::status;
 use crate::target::MaybeTarget;
 use anabranch::operate::{Consumers, CursorStatus};
@@ -225,8 +226,9 @@ fn hashed(key: &str, strategy: Strategy) -> anyhow::Result<Option<String>> {
             Err(_) => key.to_owned(),
         }),
         Strategy::Dcb => {
-            anyhow::ensure!(
+            refuse_unless!(
                 key.starts_with(DCB),
+                InvalidArguments,
                 "`{key}` is no key by dcb; give it as events have it: dcb:tenant:TENANT:SCOPE:ID"
             );
             Some(key.to_owned())

@@ -9,7 +9,7 @@ use anabranch_terminal::say;
 
 /// How two tables differ, on standard output.
 pub(super) fn difference(difference: &TableDifference) -> anyhow::Result<()> {
-    let TableDifference { table, only_old, only_new, examples, columns } = difference;
+    let TableDifference { table, only_old, only_new, examples, columns, .. } = difference;
     let by = match columns.is_same() {
         true => String::new(),
         false => format!(" (compared by {})", columns.compared.join(", ")),
@@ -28,7 +28,7 @@ pub(super) fn difference(difference: &TableDifference) -> anyhow::Result<()> {
 
 /// What a switch would do, for the person who is to confirm it.
 pub(super) fn preview(preview: &SwitchPreview, comparison: &str) {
-    let SwitchPreview { consumer, old, new, columns } = preview;
+    let SwitchPreview { consumer, old, new, columns, .. } = preview;
     say!("`{consumer}` would go from version {} to version {}:", old.version, new.version);
     let versions = [
         ("old", old, "is refused for this consumer, and goes on with its others"),

@@ -2,10 +2,10 @@
 
 use super::One;
 use crate::confirm::Confirm;
+use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch::workpool::{TaskState, Tasks};
 use anabranch_terminal::say;
-use anyhow::bail;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -69,11 +69,15 @@ impl Cancel {
         let (tasks, task) = self.one.find().await?;
         let id = task.id;
         if task.state.is_dead() {
-            bail!("task {id} is {}; `anabranch tasks discard {id}` clears it away", task.state);
+            refuse!(
+                WrongTaskState,
+                "task {id} is {}; `anabranch tasks discard {id}` clears it away",
+                task.state
+            );
         }
         if !tasks.cancel(id).await? {
             let (_, task) = self.one.find().await?;
-            bail!("task {id} is {} already", task.state);
+            refuse!(WrongTaskState, "task {id} is {} already", task.state);
         }
         say!("task {id} of `{}` is cancelled", task.key);
         Ok(())
@@ -85,10 +89,14 @@ impl Discard {
         let (tasks, task) = self.one.find().await?;
         let id = task.id;
         if task.state.is_open() {
-            bail!("task {id} is {}; `anabranch tasks cancel {id}` cancels it", task.state);
+            refuse!(
+                WrongTaskState,
+                "task {id} is {}; `anabranch tasks cancel {id}` cancels it",
+                task.state
+            );
         }
         if !task.state.is_dead() {
-            bail!("task {id} is {} already", task.state);
+            refuse!(WrongTaskState, "task {id} is {} already", task.state);
         }
         let waits = task.state == TaskState::Dead;
         let consequence = match waits {
@@ -100,9 +108,7 @@ impl Discard {
                 format!("task {id}, which is {}, could not be tried again any more", task.state)
             }
         };
-        if let Some(refusal) = self.confirm.refusal(&consequence) {
-            return Ok(refusal);
-        }
+        self.confirm.require(&consequence)?;
         tasks.discard(id).await?;
         match waits {
             true => say!("task {id} is discarded; what waits of `{}` goes on", task.key),

@@ -1,11 +1,12 @@
 //! One task from the command line.
 
+use crate::refusal::Refusal;
 use crate::target::Target;
+use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::workpool::{NewTask, Tasks};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
-use anyhow::Context;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -53,7 +54,9 @@ pub(crate) struct Enqueue {
 impl Enqueue {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let payload = RawValue::from_string(self.payload.trim().to_owned());
-        let payload = payload.context("the payload is not JSON")?;
+        let payload = payload.map_err(|error| {
+            Refusal::new(ErrorCode::InvalidJson, format!("the payload is not JSON: {error}"))
+        })?;
         let mut task = NewTask::new(self.key, &payload);
         if let Some(delay) = self.after {
             task = task.run_after(delay);

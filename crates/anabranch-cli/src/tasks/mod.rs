@@ -14,12 +14,13 @@ mod look;
 mod retry;
 mod show;
 
+use crate::refusal::{Refusal, refuse};
 use crate::status::POOL;
 use crate::target::Target;
+use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::workpool::{TaskStatus, Tasks};
 use anabranch::{Log, StoreError};
-use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use uuid::Uuid;
@@ -81,16 +82,17 @@ impl One {
     /// The tasks, of whichever pool this one is, and how it stands.
     async fn find(&self) -> anyhow::Result<(Tasks, TaskStatus)> {
         let tasks = tasks(&self.target).await?;
-        let status = tasks.status(self.id).await?.with_context(|| none(self.id))?;
+        let status = tasks.status(self.id).await?.ok_or_else(|| none(self.id))?;
         Ok((tasks, status))
     }
 }
 
-fn none(id: Uuid) -> String {
-    format!(
+fn none(id: Uuid) -> Refusal {
+    let said = format!(
         "there is no task {id}; those that have ended are kept for a while only, and `anabranch tasks` shows \
          the pools"
-    )
+    );
+    Refusal::new(ErrorCode::NoSuchTask, said)
 }
 
 /// An id, as it is written.
@@ -118,7 +120,7 @@ async fn pools(log: &Log) -> anyhow::Result<Vec<String>> {
 async fn must_exist(log: &Log, pool: &str) -> anyhow::Result<()> {
     match pools(log).await?.iter().any(|known| known == pool) {
         true => Ok(()),
-        false => bail!("there is no pool `{}`; {WHICH_POOLS}", pool.escape_debug()),
+        false => refuse!(NoSuchPool, "there is no pool `{}`; {WHICH_POOLS}", pool.escape_debug()),
     }
 }
 

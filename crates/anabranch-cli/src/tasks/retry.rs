@@ -3,11 +3,11 @@
 use super::look::state;
 use super::{WHICH_POOLS, none};
 use crate::confirm::Confirm;
+use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch::workpool::{TaskCondition, TaskFilter, TaskState, Tasks};
 use anabranch_terminal::output::count;
 use anabranch_terminal::say;
-use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl Retry {
 
     async fn one(&self, id: Uuid) -> anyhow::Result<()> {
         let tasks = super::tasks(&self.target).await?;
-        let task = tasks.status(id).await?.with_context(|| none(id))?;
+        let task = tasks.status(id).await?.ok_or_else(|| none(id))?;
         if !self.force {
             tasks.retry(id).await?;
         } else {
@@ -79,11 +79,15 @@ impl Retry {
             TaskState::Dead => TaskFilter::dead(),
             TaskState::Skipped => TaskFilter::skipped(),
             TaskState::Compensated if self.force => TaskFilter::compensated(),
-            TaskState::Compensated => bail!(
+            TaskState::Compensated => refuse!(
+                TaskCompensated,
                 "compensated tasks would be done besides what was enqueued instead of them; add --force if that \
                  is meant (`anabranch tasks show ID` names what was enqueued)"
             ),
-            other => bail!("{other} tasks cannot be tried again; use dead, skipped or compensated"),
+            other => refuse!(
+                WrongTaskState,
+                "{other} tasks cannot be tried again; use dead, skipped or compensated"
+            ),
         };
         for condition in &self.conditions {
             filter = filter.and(condition.clone());
@@ -95,7 +99,7 @@ impl Retry {
         if all == 0 {
             let pools = super::pools(&log).await?;
             if let Some(wrong) = self.conditions.iter().find(|given| given.is_of_no_pool(&pools)) {
-                bail!("there is no pool for which `{wrong}` is true; {WHICH_POOLS}");
+                refuse!(NoSuchPool, "there is no pool for which `{wrong}` is true; {WHICH_POOLS}");
             }
             say!("no {what} is as you say; `anabranch tasks` shows the pools");
             return Ok(ExitCode::SUCCESS);
@@ -104,9 +108,7 @@ impl Retry {
         let pools = pools.collect::<Vec<_>>().join(", ");
         if all > 1 {
             let consequence = format!("{} would be tried again: {pools}", count(all, &what));
-            if let Some(refusal) = self.confirm.refusal(&consequence) {
-                return Ok(refusal);
-            }
+            self.confirm.require(&consequence)?;
         }
         let mut told = Instant::now();
         let retried = Tasks::retry_where(&log, &filter, |retried| {

@@ -4,7 +4,6 @@ use super::look::time;
 use super::{One, none};
 use anabranch::workpool::{TaskDetails, TaskState};
 use anabranch_terminal::output;
-use anyhow::Context;
 use clap::Args;
 use std::fmt::Display;
 
@@ -24,7 +23,7 @@ impl Show {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let id = self.one.id;
         let tasks = super::tasks(&self.one.target).await?;
-        let task = tasks.details(id).await?.with_context(|| none(id))?;
+        let task = tasks.details(id).await?.ok_or_else(|| none(id))?;
         match self.json {
             true => output::json(&task),
             false => print(&task),

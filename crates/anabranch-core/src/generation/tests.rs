@@ -46,5 +46,6 @@ fn only_recreate_waits_for_all() {
     assert!(!Rollout::Recreate.may_hold(5, [4, 5]));
     assert!(Rollout::Recreate.may_hold(5, [5, 6]));
     assert_eq!("recreate".parse(), Ok(Rollout::Recreate));
-    assert_eq!("blue".parse::<Rollout>(), Err(()));
+    let unknown = "blue".parse::<Rollout>().unwrap_err().to_string();
+    assert_eq!(unknown, "there is no rollout `blue`; use cooperative or recreate");
 }

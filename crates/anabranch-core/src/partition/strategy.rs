@@ -1,5 +1,6 @@
 //! The strategies by name.
 
+use crate::UnknownName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -59,14 +60,12 @@ impl fmt::Display for Strategy {
 }
 
 impl FromStr for Strategy {
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, String> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name).ok_or_else(|| {
-            format!(
-                "there is no partition strategy `{name}`; use entity, customer, saga, global, dcb \
-                 or custom"
-            )
+            let known = "entity, customer, saga, global, dcb or custom";
+            UnknownName::new("partition strategy", name, known)
         })
     }
 }

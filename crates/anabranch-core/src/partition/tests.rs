@@ -115,7 +115,7 @@ fn strategies_are_found_by_name() {
     for strategy in Strategy::ALL {
         assert_eq!(strategy.name().parse(), Ok(strategy));
     }
-    let message = "shard".parse::<Strategy>().unwrap_err();
+    let message = "shard".parse::<Strategy>().unwrap_err().to_string();
     assert!(message.contains("`shard`; use entity, customer"), "{message}");
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Cause, EPOCH_2000_US};
 use anabranch_store::Value;
-use anabranch_store::value::times;
+use anabranch_store::value::{ValueError, times};
 use jiff::civil::{Date, DateTime, Time};
 
 /// The ends of time, which are no moments.
@@ -37,7 +37,7 @@ pub(super) fn since_2000(micros: i64) -> Result<i64, Cause> {
 /// Microseconds since 2000, of a text that is read in one of the two ways.
 pub(super) fn of_text(
     text: &str,
-    read: fn(&str) -> Result<DateTime, String>,
+    read: fn(&str) -> Result<DateTime, ValueError>,
 ) -> Result<i64, Cause> {
     match end_of(text, ENDS) {
         Some(end) => Ok(end),

@@ -1,6 +1,7 @@
 //! Why a handler failed.
 
-use anabranch_core::{Again, AppendError};
+use crate::known_codes::code_of_runtime;
+use anabranch_core::{Again, AppendError, ErrorCode};
 use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
@@ -64,6 +65,8 @@ pub struct HandlerError {
     is_answer: bool,
     /// Whether one transaction cannot do so much: with fewer events it may.
     is_too_much: bool,
+    /// The code of an error of ours.
+    code: Option<ErrorCode>,
 }
 
 impl HandlerError {
@@ -74,7 +77,30 @@ impl HandlerError {
             again: Again::AsSet,
             is_answer: false,
             is_too_much: false,
+            code: None,
         }
+    }
+
+    /// An error of ours that says this.
+    #[doc(hidden)]
+    pub fn with_code(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code: Some(code), ..Self::new(message) }
+    }
+
+    /// Its stable code, if it is an error of Anabranch, or one of those is among its causes. It ends the text
+    /// of the error, unless that ends with a statement.
+    ///
+    /// ```
+    /// use anabranch_core::{ErrorCode, StoreError};
+    /// use anabranch_runtime::HandlerError;
+    /// let closed = HandlerError::from(StoreError::Closed);
+    /// assert_eq!(closed.code(), Some(ErrorCode::LogClosed));
+    /// assert_eq!(closed.to_string(), "the log is closed; connect again [log_closed]");
+    /// assert_eq!(HandlerError::new("no such card").code(), None);
+    /// ```
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        self.code
     }
 
     /// An error that no further attempt can mend: the attempts are used up at once, and what comes then
@@ -114,7 +140,7 @@ impl HandlerError {
 
     /// One transaction cannot do so much.
     pub(crate) fn too_much(said: &str) -> Self {
-        Self { is_too_much: true, ..Self::new(said) }
+        Self { is_too_much: true, ..Self::with_code(ErrorCode::TransactionTooLarge, said) }
     }
 
     /// Whether fewer events in one transaction may do.
@@ -124,7 +150,7 @@ impl HandlerError {
 
     /// The same, because of what the log has said about an append.
     pub(crate) fn about_append(self, error: &AppendError) -> Self {
-        Self { is_answer: error.is_answer(), ..self }
+        Self { is_answer: error.is_answer(), code: Some(error.code()), ..self }
     }
 
     /// Whether the log has looked at what was appended for this event, and refused it. That says nothing against
@@ -166,10 +192,12 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
         let word = causes(error.as_ref()).find_map(|cause| cause.downcast_ref::<Word>());
         let answer = causes(error.as_ref()).find_map(|cause| cause.downcast_ref::<AppendError>());
         let is_answer = answer.is_some_and(AppendError::is_answer);
+        let code = causes(error.as_ref()).find_map(code_of);
         Self {
             again: word.map_or(Again::AsSet, |word| word.0.again),
             is_answer: is_answer || word.is_some_and(|word| word.0.is_answer),
             is_too_much: false,
+            code,
             error,
         }
     }
@@ -189,13 +217,20 @@ impl Deref for HandlerError {
     }
 }
 
+/// The code of an error that may be one of ours. Higher layers know more.
+fn code_of(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
+    let word = || error.downcast_ref::<Word>().and_then(|word| word.0.code);
+    code_of_runtime(error).or_else(word)
+}
+
 /// The error and what it comes from.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| (**error).source())
 }
 
 impl fmt::Display for HandlerError {
-    /// The error with its causes, its first 4,000 characters: it is logged and stored with each attempt.
+    /// The error with its causes, its first 4,000 characters, and its code: it is logged and stored with each
+    /// attempt.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut last = self.error.to_string();
         let mut said = last.clone();
@@ -208,8 +243,13 @@ impl fmt::Display for HandlerError {
             last = text;
         }
         match said.char_indices().nth(MAX_SAID) {
-            Some((end, _)) => write!(f, "{}…", &said[..end]),
-            None => f.write_str(&said),
+            Some((end, _)) => write!(f, "{}…", &said[..end])?,
+            None => f.write_str(&said)?,
+        }
+        match self.code {
+            // Such a text ends with the statement of whoever reads it, and would look as if it went on.
+            Some(ErrorCode::StatementRefused) | None => Ok(()),
+            Some(code) => write!(f, " [{code}]"),
         }
     }
 }

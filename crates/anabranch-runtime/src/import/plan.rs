@@ -20,6 +20,7 @@ pub(super) struct Found {
 
 /// What an import does.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ImportPlan {
     /// The consumer.
     pub consumer: String,
@@ -48,6 +49,7 @@ pub struct ImportPlan {
 
 /// What becomes of an old partition.
 #[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
 pub struct ImportedPartition {
     /// Its index, from 0.
     pub index: u16,

@@ -6,8 +6,7 @@ use crate::handler::HandlerError;
 use crate::report::Doing;
 use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::Move;
-use anabranch_core::{Event, StoreError};
-use anabranch_core::{Happening, Notice};
+use anabranch_core::{ErrorCode, Event, Happening, Notice, StoreError};
 use anabranch_store::database::{Reason, Statement, Topic};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -135,7 +134,8 @@ impl Lane {
         let handled = handled.unwrap_or_else(|panic| {
             let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
             let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(HandlerError::new(format!("the handler panicked: {}", said.unwrap_or_default())))
+            let said = format!("the handler panicked: {}", said.unwrap_or_default());
+            Err(HandlerError::with_code(ErrorCode::HandlerPanicked, said))
         });
         if let Some(failure) = tx.failure() {
             // What the database said counts, whatever the handler made of it.

@@ -31,6 +31,7 @@ pub struct ChangedColumn {
 
 /// How the columns of the two versions of a table differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ColumnDifference {
     /// The columns by which rows are compared.
     pub compared: Vec<String>,
@@ -101,10 +102,7 @@ impl Rebuild {
     async fn described(&self, table: &str) -> Result<Vec<Described>, RebuildError> {
         let rows = self.tables.query(self.tables.database.catalogue().columns_of(table)).await?;
         if rows.is_empty() {
-            return Err(RebuildError::Missing(format!(
-                "there is no table `{table}`; name the tables that the projection writes, as it gives \
-                 them to Tx::table"
-            )));
+            return Err(RebuildError::NoTable { table: table.to_owned() });
         }
         let described = |row: &Row| {
             let text = |name| self.tables.column::<String>(row, name);

@@ -19,6 +19,7 @@ const NUMBER: &str = "anabranch_number";
 
 /// How a table of the new version differs from that of the old one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct TableDifference {
     /// The table.
     pub table: String,

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 /// One of the two versions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct VersionState {
     /// Its version.
     pub version: u32,
@@ -18,6 +19,7 @@ pub struct VersionState {
 
 /// What a switch would do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct SwitchPreview {
     /// The consumer.
     pub consumer: String,
@@ -49,9 +51,7 @@ impl Rebuild {
     async fn version(&self, name: &str) -> Result<VersionState, RebuildError> {
         let registered = self.tables.registered(Some(name)).await?;
         let Some(registered) = registered.first() else {
-            return Err(RebuildError::Missing(format!(
-                "`{name}` was forgotten or switched to meanwhile; look again"
-            )));
+            return Err(RebuildError::Gone { name: name.to_owned() });
         };
         let cursors = self.tables.cursors(name).await?;
         let position = cursors.iter().map(|cursor| cursor.position).min().unwrap_or_default();

@@ -1,7 +1,6 @@
 //! The new version takes the place of the old one, in one transaction.
 
 use super::{Rebuild, RebuildError};
-use crate::consumers::no_consumer;
 use crate::row_watch;
 use crate::tables::IDLE;
 use anabranch_core::{Cursor, Position};
@@ -87,7 +86,7 @@ impl Rebuild {
         let mut partitions = Vec::new();
         for name in [self.name.as_str(), &next_name] {
             let Some(stored) = self.tables.identity(name).await? else {
-                return Err(RebuildError::Missing(no_consumer(name)));
+                return Err(self.tables.no_such_consumer(name).await.into());
             };
             partitions.push((stored.partition, stored.strategy));
         }

@@ -211,7 +211,7 @@ impl HandlerError {
         let error = match reason {
             Reason::Append { error, .. } => error,
             Reason::TooMuch { said } => return Self::too_much(said),
-            reason => return Self::new(reason.to_string()),
+            reason => return Self::with_code(reason.code(), reason.to_string()),
         };
         match error {
             error if error.is_conflict() => Self::new(error.to_string()),

@@ -105,7 +105,7 @@ impl RawTx for Tx {
             Ended::Broken(failed) => match failed.reason {
                 Reason::Store(error) => Commit::Away(error),
                 _ => {
-                    let error = HandlerError::new(failed.into_store_error(&at).to_string());
+                    let error = HandlerError::from(failed.into_store_error(&at));
                     Commit::Refused { item: None, error }
                 }
             },

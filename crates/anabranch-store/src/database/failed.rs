@@ -1,7 +1,7 @@
 //! Why a batch of statements failed, and what is said about it. All backends say it alike.
 
 use super::{InsertRows, Statement, Work};
-use anabranch_core::{AppendError, StoreError};
+use anabranch_core::{AppendError, ErrorCode, StoreError};
 use thiserror::Error;
 
 /// How much of a statement is shown.
@@ -14,7 +14,6 @@ pub struct Failed {
     /// Which statement of the batch, if one is to blame.
     pub statement: Option<usize>,
     /// What happened.
-    #[source]
     pub reason: Reason,
 }
 
@@ -52,7 +51,6 @@ pub enum Reason {
         /// Which of them.
         number: usize,
         /// Why.
-        #[source]
         error: AppendError,
     },
     /// The database could not be reached, or could not do it now.
@@ -106,6 +104,18 @@ impl Failed {
 }
 
 impl Reason {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unmatched | Self::Refused { .. } => ErrorCode::StatementRefused,
+            Self::TransactionEnded => ErrorCode::TransactionEnded,
+            Self::TooMuch { .. } => ErrorCode::TransactionTooLarge,
+            Self::Append { error, .. } => error.code(),
+            Self::Store(error) => error.code(),
+        }
+    }
+
     /// Something is refused that is no statement.
     pub fn refused(said: impl Into<String>) -> Self {
         Self::Refused { said: said.into(), statement: None }

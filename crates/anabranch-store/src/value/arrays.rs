@@ -1,7 +1,7 @@
 //! Arrays.
 
 use super::from_value::wrong;
-use super::{FromValue, Value};
+use super::{FromValue, Value, ValueError};
 use anabranch_core::{Position, StreamId};
 use uuid::Uuid;
 
@@ -40,11 +40,12 @@ impl<T: Element + Clone> From<&Vec<T>> for Value {
 }
 
 impl<T: Element + FromValue> FromValue for Vec<T> {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         let read = |values: &[Value]| {
             let one = |(number, value)| {
                 let number = number + 1;
-                T::from_value(value).map_err(|problem| format!("its value {number} {problem}"))
+                T::from_value(value)
+                    .map_err(|problem| ValueError::new(format!("its value {number} {problem}")))
             };
             values.iter().enumerate().map(one).collect()
         };
@@ -103,6 +104,6 @@ mod tests {
         assert_eq!(params![vec![1u8], [1u8].as_slice()], [vec![1u8], vec![1]].map(Value::Bytes));
         let bad = Value::from(vec![Some("1"), None]);
         let problem = Vec::<i64>::from_value(&bad).unwrap_err();
-        assert_eq!(problem, "its value 2 is null, not a whole number");
+        assert_eq!(problem.to_string(), "its value 2 is null, not a whole number");
     }
 }

@@ -3,7 +3,7 @@
 use super::arrays::elements;
 use super::from_value::wrong;
 use super::times::date_text;
-use super::{Element, FromValue, Value, from};
+use super::{Element, FromValue, Value, ValueError, from};
 use chrono::{
     DateTime, Datelike, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, Timelike, Utc,
 };
@@ -53,20 +53,20 @@ fn hour_text(hour: NaiveTime) -> String {
 elements!(NaiveDateTime NaiveDate NaiveTime);
 
 impl FromValue for DateTime<Utc> {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         NaiveDateTime::from_value(value).map(|utc| utc.and_utc())
     }
 }
 
 impl FromValue for DateTime<FixedOffset> {
     /// In UTC: databases keep the moment, not where it was told.
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         DateTime::<Utc>::from_value(value).map(|moment| moment.fixed_offset())
     }
 }
 
 impl FromValue for NaiveDateTime {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         // Chrono has more years than texts.
         if let Value::Time(micros) = value
             && let Some(moment) = DateTime::from_timestamp_micros(*micros)
@@ -80,13 +80,13 @@ impl FromValue for NaiveDateTime {
 }
 
 impl FromValue for NaiveDate {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         date(civil::Date::from_value(value)?).map_or_else(|| wrong(value, "a date"), Ok)
     }
 }
 
 impl FromValue for NaiveTime {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         time(civil::Time::from_value(value)?).map_or_else(|| wrong(value, "a time of day"), Ok)
     }
 }

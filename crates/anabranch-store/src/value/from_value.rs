@@ -1,16 +1,16 @@
 //! What values can be read as.
 
-use super::{Value, time_text};
+use super::{Value, ValueError, time_text};
 use anabranch_core::Position;
 use uuid::Uuid;
 
 /// What a value can be read as.
 ///
 /// ```
-/// use anabranch_store::value::{FromValue, Value};
+/// use anabranch_store::value::{FromValue, Value, ValueError};
 /// struct Cents(i64);
 /// impl FromValue for Cents {
-///     fn from_value(value: &Value) -> Result<Self, String> {
+///     fn from_value(value: &Value) -> Result<Self, ValueError> {
 ///         i64::from_value(value).map(Self)
 ///     }
 /// }
@@ -25,22 +25,22 @@ use uuid::Uuid;
 )]
 pub trait FromValue: Sized {
     /// The value, or what is wrong with it.
-    fn from_value(value: &Value) -> Result<Self, String>;
+    fn from_value(value: &Value) -> Result<Self, ValueError>;
 }
 
 /// The value is something else than what was wanted.
-pub(super) fn wrong<T>(value: &Value, wanted: &str) -> Result<T, String> {
-    Err(format!("is {value}, not {wanted}"))
+pub(super) fn wrong<T>(value: &Value, wanted: &str) -> Result<T, ValueError> {
+    Err(format!("is {value}, not {wanted}").into())
 }
 
 impl FromValue for Value {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         Ok(value.clone())
     }
 }
 
 impl<T: FromValue> FromValue for Option<T> {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Null => Ok(None),
             value => T::from_value(value).map(Some),
@@ -49,11 +49,11 @@ impl<T: FromValue> FromValue for Option<T> {
 }
 
 impl FromValue for i64 {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Int(number) => Ok(*number),
             Value::Bool(truth) => Ok((*truth).into()),
-            Value::Unsigned(number) => Err(format!("is {number}, which does not fit i64")),
+            Value::Unsigned(number) => Err(format!("is {number}, which does not fit i64").into()),
             // A sum of `bigint` is a `numeric` on PostgreSQL.
             Value::Text(text) => text.parse().or_else(|_| wrong(value, "a whole number")),
             value => wrong(value, "a whole number"),
@@ -64,7 +64,7 @@ impl FromValue for i64 {
 macro_rules! narrow {
     ($($kind:ty)*) => {
         $(impl FromValue for $kind {
-            fn from_value(value: &Value) -> Result<Self, String> {
+            fn from_value(value: &Value) -> Result<Self, ValueError> {
                 // Larger numbers than databases count with are text when they are read.
                 let larger = match value {
                     Value::Text(text) => text.parse().ok(),
@@ -76,7 +76,7 @@ macro_rules! narrow {
                 }
                 let number = i64::from_value(value)?;
                 let range = concat!("does not fit ", stringify!($kind));
-                <$kind>::try_from(number).map_err(|_| format!("is {number}, which {range}"))
+                <$kind>::try_from(number).map_err(|_| ValueError::new(format!("is {number}, which {range}")))
             }
         })*
     };
@@ -85,7 +85,7 @@ macro_rules! narrow {
 narrow!(i16 i32 u8 u16 u32 u64 usize);
 
 impl FromValue for bool {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Bool(truth) => Ok(*truth),
             Value::Int(number @ (0 | 1)) => Ok(*number == 1),
@@ -95,7 +95,7 @@ impl FromValue for bool {
 }
 
 impl FromValue for f64 {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Float(number) => Ok(*number),
             Value::Int(number) => Ok(*number as Self),
@@ -107,7 +107,7 @@ impl FromValue for f64 {
 }
 
 impl FromValue for String {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Text(text) | Value::Json(text) => Ok(text.clone()),
             Value::Uuid(id) => Ok(id.to_string()),
@@ -119,7 +119,7 @@ impl FromValue for String {
 }
 
 impl FromValue for Vec<u8> {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Bytes(bytes) => Ok(bytes.clone()),
             value => wrong(value, "bytes"),
@@ -128,7 +128,7 @@ impl FromValue for Vec<u8> {
 }
 
 impl FromValue for Uuid {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Uuid(id) => Ok(*id),
             Value::Text(text) => Self::parse_str(text).or_else(|_| wrong(value, "a UUID")),
@@ -138,18 +138,17 @@ impl FromValue for Uuid {
 }
 
 impl FromValue for serde_json::Value {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
-            Value::Json(text) | Value::Text(text) => {
-                serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))
-            }
+            Value::Json(text) | Value::Text(text) => serde_json::from_str(text)
+                .map_err(|error| ValueError::new(format!("is not JSON: {error}"))),
             other => Ok(other.to_json()),
         }
     }
 }
 
 impl FromValue for Position {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         i64::from_value(value).map(Self::from_i64)
     }
 }

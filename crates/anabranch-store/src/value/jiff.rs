@@ -2,7 +2,7 @@
 
 use super::arrays::elements;
 use super::from_value::wrong;
-use super::{FromValue, Value, from, times};
+use super::{FromValue, Value, ValueError, from, times};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -20,23 +20,24 @@ from! {
 elements!(Timestamp Zoned DateTime Date Time);
 
 impl FromValue for Timestamp {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         let utc = DateTime::from_value(value)?.to_zoned(TimeZone::UTC);
-        let beyond = |_| format!("is {value}, beyond what a jiff::Timestamp can be");
+        let beyond =
+            |_| ValueError::new(format!("is {value}, beyond what a jiff::Timestamp can be"));
         utc.map(|utc| utc.timestamp()).map_err(beyond)
     }
 }
 
 impl FromValue for DateTime {
     /// In UTC, if it is a moment. A text without a zone is taken for UTC: SQLite's own `CURRENT_TIMESTAMP` means it.
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Time(micros) => {
                 times::utc_of(*micros).map_or_else(|| wrong(value, "a time"), Ok)
             }
             Value::Text(text) => match times::said(text) {
                 Ok((utc, _)) => Ok(utc),
-                Err(problem) => unlike(value, "a time", &problem),
+                Err(problem) => unlike(value, "a time", problem),
             },
             value => wrong(value, "a time"),
         }
@@ -44,10 +45,10 @@ impl FromValue for DateTime {
 }
 
 impl FromValue for Date {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Text(text) => {
-                times::day(text).or_else(|problem| unlike(value, "a date", &problem))
+                times::day(text).or_else(|problem| unlike(value, "a date", problem))
             }
             value => wrong(value, "a date"),
         }
@@ -55,10 +56,10 @@ impl FromValue for Date {
 }
 
 impl FromValue for Time {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         match value {
             Value::Text(text) => {
-                times::hour(text).or_else(|problem| unlike(value, "a time of day", &problem))
+                times::hour(text).or_else(|problem| unlike(value, "a time of day", problem))
             }
             value => wrong(value, "a time of day"),
         }
@@ -66,12 +67,12 @@ impl FromValue for Time {
 }
 
 /// A text is something else than what was wanted. PostgreSQL's `infinity` is one that is often met.
-fn unlike<T>(value: &Value, wanted: &str, problem: &str) -> Result<T, String> {
+fn unlike<T>(value: &Value, wanted: &str, problem: ValueError) -> Result<T, ValueError> {
     match value {
         Value::Text(end) if matches!(end.as_str(), "infinity" | "-infinity") => {
-            Err(format!("is {end}, which is not {wanted}; read it as text"))
+            Err(format!("is {end}, which is not {wanted}; read it as text").into())
         }
-        value => Err(format!("is {value}, not {wanted}: {problem}")),
+        value => Err(format!("is {value}, not {wanted}: {problem}").into()),
     }
 }
 
@@ -96,7 +97,7 @@ mod tests {
         let problem = Date::from_value(&Value::from(local)).unwrap_err();
         let expected =
             "is the text \"2026-11-15T09:16:47.445123\", not a date: it is more than a date";
-        assert_eq!(problem, expected);
+        assert_eq!(problem.to_string(), expected);
         assert!(Time::from_value(&Value::from(local)).is_err());
         assert!(Timestamp::from_value(&text("2026-02-30")).is_err());
         assert!(Timestamp::from_value(&Value::Time(i64::MAX)).is_err());

@@ -1,7 +1,8 @@
 //! Rows of a result.
 
 use super::FromValue;
-use super::Value;
+use super::{Value, ValueError};
+use anabranch_core::ErrorCode;
 use std::fmt;
 use thiserror::Error;
 
@@ -11,6 +12,14 @@ use thiserror::Error;
 pub struct ColumnError {
     column: String,
     problem: String,
+}
+
+impl ColumnError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::WrongColumn
+    }
 }
 
 /// One row of a result.
@@ -42,7 +51,11 @@ impl Row {
             let problem = format!("there is none; the row has {}", self.columns.join(", "));
             return Err(ColumnError { column: column.to_string(), problem });
         };
-        T::from_value(value).map_err(|problem| ColumnError { column: column.to_string(), problem })
+        let wrong = |error: ValueError| ColumnError {
+            column: column.to_string(),
+            problem: error.to_string(),
+        };
+        T::from_value(value).map_err(wrong)
     }
 
     /// The names of the columns and their values.

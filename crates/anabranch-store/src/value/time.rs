@@ -3,7 +3,7 @@
 use super::arrays::elements;
 use super::from_value::wrong;
 use super::times::date_text;
-use super::{FromValue, Value, from};
+use super::{FromValue, Value, ValueError, from};
 use jiff::civil;
 use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time};
 
@@ -28,13 +28,13 @@ elements!(OffsetDateTime PrimitiveDateTime Date Time);
 
 impl FromValue for OffsetDateTime {
     /// In UTC: databases keep the moment, not where it was told.
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         PrimitiveDateTime::from_value(value).map(PrimitiveDateTime::assume_utc)
     }
 }
 
 impl FromValue for PrimitiveDateTime {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         let local = civil::DateTime::from_value(value)?;
         let parts = of_date(local.date()).zip(of_time(local.time()));
         parts.map_or_else(|| wrong(value, "a time"), |(date, time)| Ok(Self::new(date, time)))
@@ -42,13 +42,13 @@ impl FromValue for PrimitiveDateTime {
 }
 
 impl FromValue for Date {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         of_date(civil::Date::from_value(value)?).map_or_else(|| wrong(value, "a date"), Ok)
     }
 }
 
 impl FromValue for Time {
-    fn from_value(value: &Value) -> Result<Self, String> {
+    fn from_value(value: &Value) -> Result<Self, ValueError> {
         of_time(civil::Time::from_value(value)?).map_or_else(|| wrong(value, "a time of day"), Ok)
     }
 }

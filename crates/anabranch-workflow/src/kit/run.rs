@@ -2,7 +2,7 @@
 
 use super::{Kit, Step, Timer, Told};
 use crate::reactions::Shown;
-use crate::{GaveUp, Reaction, Workflow};
+use crate::{ActionGaveUp, Reaction, Workflow};
 use anabranch_core::{Event, NewEvent, Position, Slot, Slots, StreamId};
 use jiff::Timestamp;
 use std::collections::VecDeque;
@@ -129,8 +129,8 @@ impl<W: Workflow> Kit<W> {
             let commands = match act(&action) {
                 Ok(commands) => commands,
                 Err(error) => match self.workflow.gave_up(&action, &error.to_string()) {
-                    GaveUp::GoOn(commands) => commands,
-                    GaveUp::Park => {
+                    ActionGaveUp::GoOn(commands) => commands,
+                    ActionGaveUp::Park => {
                         self.actions.push_front(action);
                         self.parked = Some(error.to_string());
                         return;

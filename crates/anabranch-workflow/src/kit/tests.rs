@@ -1,5 +1,5 @@
 use super::*;
-use crate::{GaveUp, Schedule};
+use crate::{ActionGaveUp, Schedule};
 use anabranch_core::Cron;
 use anabranch_runtime::{HandlerError, HandlerResult};
 use serde::{Deserialize, Serialize};
@@ -97,8 +97,8 @@ impl Workflow for Reminders {
         }
     }
 
-    fn gave_up(&self, Act::Letter(number): &Act, _error: &str) -> GaveUp<Command> {
-        if *number == 2 { GaveUp::GoOn(vec![Command::Close]) } else { GaveUp::Park }
+    fn gave_up(&self, Act::Letter(number): &Act, _error: &str) -> ActionGaveUp<Command> {
+        if *number == 2 { ActionGaveUp::GoOn(vec![Command::Close]) } else { ActionGaveUp::Park }
     }
 
     fn hear(&self, event: &anabranch_core::Event) -> HandlerResult<Vec<(String, Command)>> {

@@ -3,7 +3,7 @@
 
 use super::job::{Job, task_id};
 use super::{action_pool, command_pool};
-use crate::{ActionRun, GaveUp, Journal, Workflow, Workflows};
+use crate::{ActionGaveUp, ActionRun, Journal, Workflow, Workflows};
 use anabranch_runtime::HandlerResult;
 use anabranch_workpool::{NewTask, OutsidePool, PoolSettings, Run, Task};
 use futures_util::future::BoxFuture;
@@ -68,12 +68,12 @@ impl<W: Workflow> OutsidePool for Actions<W> {
         Ok(count)
     }
 
-    fn gave_up(&self, task: &Task, error: &str) -> anabranch_workpool::GaveUp {
-        use anabranch_workpool::GaveUp as Pool;
+    fn gave_up(&self, task: &Task, error: &str) -> anabranch_workpool::TaskGaveUp {
+        use anabranch_workpool::TaskGaveUp as Pool;
         let Ok(action) = task.payload::<W::Action>() else { return Pool::Park };
         match self.workflows.workflow().gave_up(&action, error) {
-            GaveUp::Park => Pool::Park,
-            GaveUp::GoOn(commands) => {
+            ActionGaveUp::Park => Pool::Park,
+            ActionGaveUp::GoOn(commands) => {
                 // Not the ids of what follows from a success: if somebody tries it again all the same, that
                 // would be taken for sent.
                 let cause = Uuid::new_v5(&task.id(), b"gave up");

@@ -86,7 +86,7 @@ async fn a_row_that_fails_is_logged_and_retried_when_asked(db: Db) {
     assert_eq!(failed.len(), 60);
     let of = |key: &str| failed.iter().find(|row| row.key == key).unwrap().clone();
     assert_eq!((of("13").error.as_str(), of("13").attempts), ("bad 13", 1));
-    assert_eq!(of("17").error, "the handler panicked: worse 17");
+    assert_eq!(of("17").error, "the handler panicked: worse 17 [handler_panicked]");
     // Not again by itself.
     assert_eq!(batch.run(&log, records.clone()).await.unwrap().failed, 0);
     // Again when asked, once each.

@@ -7,6 +7,7 @@ use crate::support::*;
 use anabranch::RunError;
 use anabranch::StoreError;
 use anabranch::backend::database::{End, Statement};
+use anabranch::errors::ErrorCode;
 use anabranch::operate::{Consumers, Offset, Reason, ReplayError, ReplayFrom};
 use anabranch::prelude::*;
 use std::time::Duration;
@@ -116,7 +117,9 @@ async fn a_consumer_beyond_the_log_is_refused_by_name(db: Db) {
         assert!(cursor.reasons.contains(&Reason::BeyondLog { drawn }), "{:?}", cursor.reasons);
         assert!(cursor.reasons[0].to_string().contains("the last position that the log has ever"));
     }
-    let error = Consumers::new(&log).offsets("orders", None).await.unwrap_err().to_string();
+    let error = Consumers::new(&log).offsets("orders", None).await.unwrap_err();
+    assert_eq!((error.code(), error.kind().http_status()), (ErrorCode::BeyondLog, 409));
+    let error = error.to_string();
     assert!(error.contains("stands at position 20"), "{error}");
     let whole = Proof { handled: 20, doubled: 0, keys: 4, wrong: 0 };
     assert_eq!(proof(&log, &db.recorder("orders").table).await, whole, "nothing was handled");
@@ -127,7 +130,9 @@ async fn a_replay_leads_back_from_beyond_the_log(db: Db) {
     let consumers = Consumers::new(&log);
     let drawn = log.store().drawn().await.unwrap();
     let far = consumers.replay("orders", ReplayFrom::After(Position::new(drawn.get() + 1))).await;
-    let far = far.unwrap_err().to_string();
+    let far = far.unwrap_err();
+    assert_eq!((far.code(), far.kind().http_status()), (ErrorCode::ReplayBeyondLog, 409));
+    let far = far.to_string();
     assert!(far.contains(&format!("choose a position up to {drawn}")), "{far}");
     // What it makes of the events does not matter here; where it begins does.
     let first = log.read(Query::all()).collect().await.unwrap()[0].position();
@@ -240,6 +245,7 @@ async fn a_replay_says_from_where_it_can_begin(db: Db) {
         ReplayFrom::Time(day_before),
     ] {
         let error = consumers.replay("orders", from).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::EventsMissing);
         let ReplayError::Missing(missing) = &error else { panic!("{error:?}") };
         assert_eq!(missing.first_kept, Some((first.position(), first.recorded_us())));
         let after = missing.after.get();

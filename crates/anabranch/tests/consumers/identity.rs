@@ -4,6 +4,7 @@
 use crate::on_both;
 use crate::support::{Db, fill, number, proof, query, start, until};
 use anabranch::RunError;
+use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 
@@ -129,7 +130,9 @@ async fn another_scope_says_what_it_leaves_out_and_asks(db: Db) {
     assert_eq!((change.left_out, change.is_counted), (2, true));
     consumers.accept_scope(&change).await.unwrap();
     assert!(consumers.scope_change("a").await.unwrap().is_none());
-    let stale = consumers.accept_scope(&change).await.unwrap_err().to_string();
+    let stale = consumers.accept_scope(&change).await.unwrap_err();
+    assert_eq!(stale.code(), ErrorCode::ScopeChanged);
+    let stale = stale.to_string();
     assert!(stale.contains("look again"), "{stale}");
 
     append("Paid", "6").await;
@@ -177,7 +180,9 @@ async fn a_scope_is_not_accepted_while_a_worker_of_the_last_version_lives(db: Db
     query(&log, &insert, vec![]).await;
     let consumers = Consumers::new(&log);
     let change = consumers.scope_change("a").await.unwrap().unwrap();
-    let error = consumers.accept_scope(&change).await.unwrap_err().to_string();
+    let error = consumers.accept_scope(&change).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::OldWorkers);
+    let error = error.to_string();
     assert!(error.contains("workers of an older version"), "{error}");
     assert!(error.contains("s on old-host, pid 7"), "{error}");
     query(&log, &format!("DELETE FROM {workers} RETURNING id"), vec![]).await;

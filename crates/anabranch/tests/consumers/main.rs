@@ -26,6 +26,7 @@ mod odd_handlers;
 mod odd_views;
 mod offsets;
 mod older_logs;
+mod operate_errors;
 mod outages;
 mod parked_keys;
 mod rebuilds;

@@ -88,7 +88,7 @@ async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
     let total = |table: &str| format!("SELECT coalesce(sum(sum), 0) FROM {table}");
     until("the old version", async || (lag(&log, "sums").await? == 0).then_some(())).await;
     let rebuild = Rebuild::new(&log, "sums", &[table]);
-    assert!(matches!(rebuild.switch().await, Err(RebuildError::Missing(_))));
+    assert!(matches!(rebuild.switch().await, Err(RebuildError::NotUnderWay { .. })));
 
     // A wrong one is seen in the comparison, and thrown away.
     let wrong = Sums { factor: 2, version: 2, ..old.clone() };
@@ -104,7 +104,9 @@ async fn a_new_version_is_built_beside_the_old_one_and_switched_to(db: Db) {
     assert!(rebuild.compare().await.unwrap()[0].is_same());
     fill(&log, 0..STREAMS, 11..=11).await;
     until("the old version goes on", async || (lag(&log, "sums").await? == 0).then_some(())).await;
-    assert!(matches!(rebuild.switch().await, Err(RebuildError::Behind { .. })));
+    let behind = rebuild.switch().await.unwrap_err();
+    assert!(matches!(behind, RebuildError::Behind { .. }), "{behind}");
+    assert_eq!((behind.code().name(), behind.kind().http_status()), ("rebuild_behind", 409));
     assert!(matches!(rebuild.preview().await, Err(RebuildError::Behind { .. })));
     let building = start(&log, ReplicaSet::new("r").rebuild(new.clone()));
     until("the new version", async || (lag(&log, "sums.next").await? == 0).then_some(())).await;
@@ -365,7 +367,9 @@ async fn what_is_being_built_is_not_mixed_with_another_version(db: Db) {
         rebuild.switch().await,
         rebuild.abandon().await,
     ] {
-        let Err(RebuildError::Missing(what)) = refused else { panic!("{refused:?}") };
+        let what = refused.unwrap_err();
+        assert!(matches!(what, RebuildError::NotUnderWay { .. }), "{what}");
+        let what = what.to_string();
         assert!(what.contains("no rebuild of `sums` is under way: it is version 1"), "{what}");
     }
     run(&log, third()).await.unwrap();

@@ -214,7 +214,7 @@ async fn a_pool_may_go_on_without_a_dead_task(db: Db) {
     tasks.wait(ids[2].id, LONG).await.unwrap();
     assert_eq!(ledger.of_key(&log, "key-0").await, [1, 3]);
     let dead = tasks.status(ids[1].id).await.unwrap().unwrap();
-    assert_eq!(dead.error.as_deref(), Some("the task panicked: a bad moment"));
+    assert_eq!(dead.error.as_deref(), Some("the task panicked: a bad moment [handler_panicked]"));
     worker.stop().await;
     // The third policy stops the pool, and the set if that is wanted.
     let settings = PoolSettings::default().retry(Retry::never().then(Failure::Stop));

@@ -2,13 +2,14 @@
 
 use crate::on_both;
 use crate::support::*;
-use anabranch::Retry;
+use anabranch::errors::ErrorCode;
 use anabranch::partitioning::ScopeKey;
 use anabranch::prelude::*;
 use anabranch::workpool::NewTask;
 use anabranch::workpool::{
-    DCB_MAX_RETRIES_EXCEEDED, Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, TaskState,
+    Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbRejected, TaskState,
 };
+use anabranch::{HandlerError, Retry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,12 +17,16 @@ use std::time::Duration;
 on_both!(
     a_conflict_is_retried_and_later_work_waits_behind_it,
     after_five_attempts_a_command_is_rejected,
+    why_a_queued_command_ended_is_told_by_its_type,
     commands_of_many_are_serialised_and_none_is_lost,
     a_rejection_is_no_conflict,
     retries_are_serialised_with_other_work_on_the_scope,
 );
 
 const LONG: Duration = Duration::from_secs(60);
+/// What the handler fails on if nobody else is faster, and what it says then.
+const BREAKS: i64 = -1;
+const LOOKS_EXCEEDED: &str = "DCB_MAX_RETRIES_EXCEEDED: says the ledger";
 
 /// Adds a number to a sum, and meets as many conflicts as it is told to.
 #[derive(Clone, Default)]
@@ -55,6 +60,8 @@ impl DcbHandler for Sums {
             // Somebody else is faster.
             let other = scope.mark(NewEvent::new("Disturbed", ()));
             log.append(&stream, Expected::Any, [other]).await?;
+        } else if *add == BREAKS {
+            return Err(HandlerError::for_good(LOOKS_EXCEEDED).into());
         }
         let added = scope.mark(NewEvent::new("Added", add));
         let append = Append::new().to(&stream, Expected::Any, [added]).unless(scope.query(), after);
@@ -114,8 +121,11 @@ async fn after_five_attempts_a_command_is_rejected(db: Db) {
     sums.conflicts.store(5, Ordering::SeqCst);
     let error = dcb.decide(&scope("a"), 1, LONG).await.unwrap_err();
     let DcbFailure::Rejected(rejected) = error else { panic!("{error}") };
-    assert_eq!(rejected.code, DCB_MAX_RETRIES_EXCEEDED);
-    assert!(rejected.message.starts_with("5 attempts on tenant:acme:sum:a met a conflict"));
+    let DcbRejected::MaxRetriesExceeded { scope: of, attempts, error } = rejected else {
+        panic!("{rejected}")
+    };
+    assert_eq!((of, attempts), (scope("a"), 5));
+    assert!(error.starts_with("condition failed: the event at position"), "{error}");
     assert_eq!(sums.calls.load(Ordering::SeqCst), 5);
     // It is set aside, and the scope goes on.
     assert_eq!(dcb.tasks().list(TaskState::Skipped, 10).await.unwrap().len(), 1);
@@ -126,6 +136,38 @@ async fn after_five_attempts_a_command_is_rejected(db: Db) {
     sums.conflicts.store(1, Ordering::SeqCst);
     let error = once.with_dcb_retry(&scope("a"), 1).await.unwrap_err().to_string();
     assert!(error.starts_with("DCB_MAX_RETRIES_EXCEEDED: 1 attempts"), "{error}");
+}
+
+/// What a waiter learns is a type, whatever the handler's text looks like.
+async fn why_a_queued_command_ended_is_told_by_its_type(db: Db) {
+    let log = db.log().await;
+    let sums = Sums::default();
+    let dcb = Dcb::new(&log, sums.clone()).retry(Retry::default().attempts(2));
+    let queue = async |add| {
+        sums.conflicts.store(1, Ordering::SeqCst);
+        queued(dcb.with_dcb_retry(&scope("a"), add).await.unwrap())
+    };
+    let rejected = async |task| match dcb.wait(task, LONG).await.unwrap_err() {
+        DcbFailure::Rejected(rejected) => rejected,
+        other => panic!("{other}"),
+    };
+    let task = queue(1).await;
+    assert!(dcb.tasks().cancel(task).await.unwrap());
+    assert_eq!(rejected(task).await, DcbRejected::Cancelled);
+    // A text that looks like the other outcome is only a text.
+    let broken = queue(BREAKS).await;
+    let worker = start(&log, ReplicaSet::new("sums").outside_pool(dcb.pool()));
+    let said = rejected(broken).await;
+    let DcbRejected::GivenUp { error } = &said else { panic!("{said}") };
+    assert_eq!((error.as_str(), said.code()), (LOOKS_EXCEEDED, ErrorCode::DcbGivenUp));
+    // Conflicts until the end, then tried again with a failure: the last attempt counts.
+    sums.conflicts.store(u32::MAX, Ordering::SeqCst);
+    let task = queued(dcb.with_dcb_retry(&scope("b"), BREAKS).await.unwrap());
+    assert_eq!(rejected(task).await.code(), ErrorCode::DcbMaxRetriesExceeded);
+    sums.conflicts.store(0, Ordering::SeqCst);
+    dcb.tasks().retry(task).await.unwrap();
+    assert!(matches!(rejected(task).await, DcbRejected::GivenUp { .. }));
+    worker.stop().await;
 }
 
 async fn commands_of_many_are_serialised_and_none_is_lost(db: Db) {

@@ -3,10 +3,13 @@
 use crate::on_both;
 use crate::script::Script;
 use crate::support::*;
+use anabranch::errors::{ErrorCode, ErrorKind};
 use anabranch::operate::Consumers;
+use anabranch::operate::{Obstacle, OperateError};
 use anabranch::prelude::*;
-use anabranch::workpool::{GaveUp, PoolSettings, TaskError, TaskFilter, TaskState};
+use anabranch::workpool::TaskGaveUp;
 use anabranch::workpool::{NewTask, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskError, TaskFilter, TaskState};
 use anabranch::{Failure, HandlerError, Namespace, Options, Retry};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,6 +22,7 @@ on_both!(
     a_skipped_task_is_retried_and_its_key_stays_held_for_another,
     dead_tasks_are_retried_by_what_is_true_of_them,
     an_older_log_has_dead_tasks_all_the_same,
+    a_task_that_is_not_there_or_not_dead_is_told_apart,
 );
 
 const LONG: Duration = Duration::from_secs(60);
@@ -51,7 +55,7 @@ async fn a_compensated_task_is_retried_only_if_both_are_meant(db: Db) {
     });
     let charge = charge.settings(never(Failure::Park)).gave_up(|task| {
         let refund = NewTask::new(task.key(), &"refund").with_id(Uuid::from_u128(7));
-        GaveUp::GoOn(vec![("refunds".to_owned(), refund)])
+        TaskGaveUp::GoOn(vec![("refunds".to_owned(), refund)])
     });
     let refunds = Script::new("refunds", |_| Ok(()));
     let set = ReplicaSet::new("work").outside_pool(charge).pool(refunds);
@@ -79,6 +83,7 @@ async fn a_compensated_task_is_retried_only_if_both_are_meant(db: Db) {
 
     let refused = tasks.retry(ids[0].id).await.unwrap_err();
     assert!(matches!(refused, TaskError::Compensated { .. }), "{refused}");
+    assert_eq!((refused.code(), refused.kind()), (ErrorCode::TaskCompensated, ErrorKind::Conflict));
     let refused = refused.to_string();
     let refund = format!("{} of pool `refunds`, key `a` (done)", Uuid::from_u128(7));
     assert!(refused.contains(&refund) && refused.contains("--force"), "{refused}");
@@ -139,8 +144,8 @@ async fn a_skipped_task_is_retried_and_its_key_stays_held_for_another(db: Db) {
         _ => Ok(()),
     });
     let script = script.settings(never(Failure::Park)).gave_up(|task| match task.payload() {
-        Ok(1 | 2) => GaveUp::GoOn(Vec::new()),
-        _ => GaveUp::AsSet,
+        Ok(1 | 2) => TaskGaveUp::GoOn(Vec::new()),
+        _ => TaskGaveUp::AsSet,
     });
     let worker = start(&log, ReplicaSet::new("work").pool(script));
     let tasks = Tasks::new(&log, "steps");
@@ -245,8 +250,8 @@ async fn an_older_log_has_dead_tasks_all_the_same(db: Db) {
     let script =
         Script::new("old", |_| Err(HandlerError::new("no"))).settings(never(Failure::Park));
     let script = script.gave_up(|task| match task.key() {
-        "a" => GaveUp::GoOn(Vec::new()),
-        _ => GaveUp::AsSet,
+        "a" => TaskGaveUp::GoOn(Vec::new()),
+        _ => TaskGaveUp::AsSet,
     });
     let worker = start(&log, ReplicaSet::new("work").pool(script));
     let tasks = Tasks::new(&log, "old");
@@ -277,4 +282,36 @@ async fn an_older_log_has_dead_tasks_all_the_same(db: Db) {
     assert_eq!(state(&tasks, ids[1].id).await, TaskState::Ready);
     tasks.retry_anyway(ids[0].id).await.unwrap();
     assert_eq!(state(&tasks, ids[0].id).await, TaskState::Ready);
+}
+
+async fn a_task_that_is_not_there_or_not_dead_is_told_apart(db: Db) {
+    let log = db.log().await;
+    let tasks = Tasks::new(&log, "mails");
+    let nobody = Uuid::now_v7();
+    for error in [
+        tasks.retry(nobody).await.unwrap_err(),
+        tasks.retry_anyway(nobody).await.map(drop).unwrap_err(),
+        tasks.discard(nobody).await.unwrap_err(),
+        tasks.wait(nobody, LONG).await.map(drop).unwrap_err(),
+    ] {
+        let TaskError::NoSuchTask { task } = error else { panic!("{error}") };
+        assert_eq!((task, error.code()), (nobody, ErrorCode::NoSuchTask));
+        assert_eq!(error.kind().http_status(), 404);
+    }
+    let waits = tasks.enqueue(NewTask::new("a", &1)).await.unwrap().id;
+    let (retry, discard) = (tasks.retry(waits).await, tasks.discard(waits).await);
+    for error in [retry.unwrap_err(), discard.unwrap_err()] {
+        let TaskError::WrongState { task, state, .. } = error else { panic!("{error}") };
+        assert_eq!((task, state), (waits, TaskState::Ready));
+        assert_eq!((error.code(), error.kind()), (ErrorCode::WrongTaskState, ErrorKind::Conflict));
+    }
+    // A pool has no position, so what goes by positions is not possible with it.
+    let worker = start(&log, ReplicaSet::new("work").pool(Script::new("mails", |_| Ok(()))));
+    assert_eq!(tasks.wait(waits, LONG).await.unwrap().state, TaskState::Done);
+    worker.stop().await;
+    let error = Consumers::new(&log).skip_to_head("mails").await.unwrap_err();
+    let OperateError::NotPossible { because: Obstacle::NoPosition { kind }, .. } = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((kind.as_str(), error.code()), ("pool", ErrorCode::NoPosition));
 }

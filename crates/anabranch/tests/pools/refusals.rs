@@ -4,8 +4,9 @@ use crate::ledger::*;
 use crate::on_both;
 use crate::support::*;
 use anabranch::prelude::*;
-use anabranch::workpool::{GaveUp, PoolSettings, TaskState};
+use anabranch::workpool::TaskGaveUp;
 use anabranch::workpool::{NewTask, OutsidePool, Pool, Run, Task, Tasks};
+use anabranch::workpool::{PoolSettings, TaskState};
 use anabranch::{HandlerError, Retry};
 use serde::{Serialize, Serializer};
 use std::time::Duration;
@@ -70,10 +71,10 @@ impl OutsidePool for BadFollower {
         Ok(())
     }
 
-    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+    fn gave_up(&self, task: &Task, _: &str) -> TaskGaveUp {
         match task.key() {
-            "gave-up" => GaveUp::GoOn(vec![("bad".to_owned(), NewTask::new("k", &Broken(0)))]),
-            _ => GaveUp::Park,
+            "gave-up" => TaskGaveUp::GoOn(vec![("bad".to_owned(), NewTask::new("k", &Broken(0)))]),
+            _ => TaskGaveUp::Park,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! A pool that does what a test says, inside the database or outside.
 
 use anabranch::prelude::*;
-use anabranch::workpool::{GaveUp, PoolSettings};
+use anabranch::workpool::PoolSettings;
+use anabranch::workpool::TaskGaveUp;
 use anabranch::workpool::{OutsidePool, Pool, Run, Task};
 use std::sync::Arc;
 
 type Act = Arc<dyn Fn(&Task) -> HandlerResult + Send + Sync>;
-type Surrender = Arc<dyn Fn(&Task) -> GaveUp + Send + Sync>;
+type Surrender = Arc<dyn Fn(&Task) -> TaskGaveUp + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Script {
@@ -22,14 +23,14 @@ impl Script {
         act: impl Fn(&Task) -> HandlerResult + Send + Sync + 'static,
     ) -> Self {
         let settings = PoolSettings::default();
-        Self { name, settings, act: Arc::new(act), gave_up: Arc::new(|_| GaveUp::AsSet) }
+        Self { name, settings, act: Arc::new(act), gave_up: Arc::new(|_| TaskGaveUp::AsSet) }
     }
 
     pub fn settings(self, settings: PoolSettings) -> Self {
         Self { settings, ..self }
     }
 
-    pub fn gave_up(self, gave_up: impl Fn(&Task) -> GaveUp + Send + Sync + 'static) -> Self {
+    pub fn gave_up(self, gave_up: impl Fn(&Task) -> TaskGaveUp + Send + Sync + 'static) -> Self {
         Self { gave_up: Arc::new(gave_up), ..self }
     }
 }
@@ -49,7 +50,7 @@ impl Pool for Script {
         (self.act)(task)
     }
 
-    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+    fn gave_up(&self, task: &Task, _: &str) -> TaskGaveUp {
         (self.gave_up)(task)
     }
 }
@@ -69,7 +70,7 @@ impl OutsidePool for Script {
         (self.act)(task)
     }
 
-    fn gave_up(&self, task: &Task, _: &str) -> GaveUp {
+    fn gave_up(&self, task: &Task, _: &str) -> TaskGaveUp {
         (self.gave_up)(task)
     }
 }

@@ -2,7 +2,7 @@
 
 use anabranch::Retry;
 use anabranch::prelude::*;
-use anabranch::workflow::GaveUp;
+use anabranch::workflow::ActionGaveUp;
 use anabranch::workflow::{ActionRun, Reactions, Schedule, Workflow};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex};
@@ -163,10 +163,10 @@ impl Workflow for Shop {
         (self.act)(run.id(), &action.0, run.attempt())
     }
 
-    fn gave_up(&self, action: &Action, error: &str) -> GaveUp<Command> {
+    fn gave_up(&self, action: &Action, error: &str) -> ActionGaveUp<Command> {
         match action.0.as_str() {
-            "hopeless" => GaveUp::Park,
-            other => GaveUp::GoOn(vec![Command::Note(format!("gave up {other}: {error}"))]),
+            "hopeless" => ActionGaveUp::Park,
+            other => ActionGaveUp::GoOn(vec![Command::Note(format!("gave up {other}: {error}"))]),
         }
     }
 

@@ -1,0 +1,181 @@
+//! Why an operator's request was not carried out: as types, so that an API can answer 404 or 409 without
+//! reading texts.
+
+use crate::run_error::beyond_log;
+use crate::scope::Scope;
+use anabranch_core::{ErrorCode, ErrorKind, InputError, Position, StoreError, debug_with_code};
+use std::fmt;
+use thiserror::Error;
+
+/// Why something that was requested of a [consumer](crate::Consumers) was not done. Nothing was changed.
+///
+/// ```
+/// # async fn f(log: anabranch_store::Log) {
+/// use anabranch_core::ErrorKind;
+/// use anabranch_runtime::{Consumers, OperateError};
+/// match Consumers::new(&log).pause("order_summary").await {
+///     Ok(()) => println!("204 No Content"),
+///     Err(OperateError::NoSuchConsumer { known, .. }) => println!("404, there are {known:?}"),
+///     Err(error) if error.kind() == ErrorKind::Conflict => println!("409 {error}"),
+///     Err(error) => println!("{} {error} [{}]", error.kind().http_status(), error.code()),
+/// }
+/// # }
+/// ```
+#[derive(Error)]
+#[non_exhaustive]
+pub enum OperateError {
+    /// There is no such consumer.
+    #[error(
+        "{at}: there is no consumer `{}`; one appears when it first runs, and `anabranch status` lists them",
+        name.escape_debug()
+    )]
+    NoSuchConsumer {
+        /// In which database.
+        at: String,
+        /// The name.
+        name: String,
+        /// The names of those that there are.
+        known: Vec<String>,
+    },
+    /// The consumer has no such key among those that are parked or retried.
+    #[error(
+        "{at}: consumer `{consumer}` has no parked key `{}`; `anabranch parked list {consumer}` shows them",
+        key.escape_debug()
+    )]
+    NoSuchKey {
+        /// In which database.
+        at: String,
+        /// The consumer.
+        consumer: String,
+        /// The key.
+        key: String,
+    },
+    /// It is not possible as things stand.
+    #[error("{at}: {}", because.said(consumer))]
+    NotPossible {
+        /// In which database.
+        at: String,
+        /// With which consumer.
+        consumer: String,
+        /// Why, and what to do.
+        because: Obstacle,
+    },
+    /// What was given is wrong.
+    #[error(transparent)]
+    Invalid(#[from] InputError),
+    /// The database could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why something is not possible with a consumer as things stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// It finds its work elsewhere, and so has no position in the log.
+    NoPosition {
+        /// What it is.
+        kind: String,
+    },
+    /// It stands where the log has never been.
+    BeyondLog {
+        /// Where its furthest cursor stands.
+        position: Position,
+        /// The last position that the log has ever drawn.
+        drawn: Position,
+    },
+    /// A replay goes back, and this one would go forwards.
+    Forwards {
+        /// Where it stands.
+        stands: Position,
+        /// Where it was to begin.
+        to: Position,
+    },
+    /// A replay that would begin where the log has never been.
+    ReplayBeyondLog {
+        /// Where it was to begin.
+        to: Position,
+        /// The last position that the log has ever drawn.
+        drawn: Position,
+    },
+    /// It is folded from the first event on, and was to be replayed from a later one.
+    Folded,
+    /// Workers of the last version would not notice.
+    OldWorkers {
+        /// Which, in words.
+        workers: Vec<String>,
+    },
+    /// The scope that was to be accepted is not asked for any more.
+    ScopeChanged {
+        /// The scope that was to be accepted.
+        wanted: Box<Scope>,
+    },
+}
+
+impl Obstacle {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoPosition { .. } => ErrorCode::NoPosition,
+            Self::BeyondLog { .. } => ErrorCode::BeyondLog,
+            Self::Forwards { .. } => ErrorCode::ReplayForwards,
+            Self::ReplayBeyondLog { .. } => ErrorCode::ReplayBeyondLog,
+            Self::Folded => ErrorCode::ReplayOfFold,
+            Self::OldWorkers { .. } => ErrorCode::OldWorkers,
+            Self::ScopeChanged { .. } => ErrorCode::ScopeChanged,
+        }
+    }
+
+    fn said(&self, consumer: &str) -> impl fmt::Display {
+        let name = consumer;
+        match self {
+            Self::NoPosition { kind } => {
+                format!("consumer `{name}` is a {kind} and has no position in the log")
+            }
+            Self::BeyondLog { position, drawn } => beyond_log(name, *position, *drawn),
+            Self::Forwards { stands, to } => format!(
+                "consumer `{name}` stands at position {stands}, and a replay goes back: after {to} it would \
+                 leave events out; choose a position up to {stands}, or skip to the head"
+            ),
+            Self::ReplayBeyondLog { to, drawn } => format!(
+                "the last position that the log has ever drawn is {drawn}, so `{name}` cannot begin again \
+                 after {to}; choose a position up to {drawn}"
+            ),
+            Self::Folded => format!(
+                "`{name}` is folded from the first event on, so it can only be replayed from the start; what \
+                 it made of events that were deleted is lost then"
+            ),
+            Self::OldWorkers { workers } => format!(
+                "workers of an older version would go on with the old scope of `{name}`: {}; stop them, or \
+                 deploy this version everywhere, then accept it",
+                workers.join("; ")
+            ),
+            Self::ScopeChanged { wanted } => format!(
+                "the scope that a program asks for `{name}` is no longer ({wanted}); look again"
+            ),
+        }
+    }
+}
+
+debug_with_code!(OperateError);
+
+impl OperateError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::NoSuchConsumer { .. } => ErrorCode::NoSuchConsumer,
+            Self::NoSuchKey { .. } => ErrorCode::NoSuchKey,
+            Self::NotPossible { because, .. } => because.code(),
+            Self::Invalid(error) => error.code(),
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    /// Which kind of error it is: what an API answers.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.code().kind()
+    }
+}
