@@ -2,16 +2,19 @@
 
 use crate::consumer::follows_log;
 use crate::row_watch;
+use crate::standing;
 use crate::status::{ConsumerStatus, CursorStatus, Situation, WorkerStatus};
 use crate::tables::Tables;
+use crate::tables::consumers::Registered;
 use crate::tables::generations::Generation;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
-use anabranch_core::{Event, Position, Query, Slot, StoreError};
+use anabranch_core::{Cursor, Event, Position, Query, Slot, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Statement, Topic};
 use serde::Serialize;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The consumers of a log, as an operator sees them. Nothing here needs their code: what does, such as
 /// a replay, is asked for and then done by the worker that runs them.
@@ -92,7 +95,7 @@ impl Consumers {
     /// The consumers of a log.
     #[must_use]
     pub fn of(log: &Log) -> Self {
-        Self { log: log.clone(), tables: Tables::of(log.store().database()) }
+        Self { log: log.clone(), tables: Tables::of(log.database()) }
     }
 
     /// All of them.
@@ -155,20 +158,36 @@ impl Consumers {
         let before = self.tables.cursors(name).await?;
         let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);
         let is_beyond = before.iter().any(|cursor| cursor.position > drawn);
+        let (is_other, head) =
+            (self.is_other(name).await?, standing::point(&self.log, head).await?);
         let mut tx = Tx::begin(&self.tables.database, "");
         let locked = self.tables.lock(tx.session(), name).await?;
         // Lanes may have passed that head meanwhile; nothing is to be handled twice.
-        let standing = locked.cursors.iter().map(|cursor| cursor.position);
-        let furthest = standing.filter(|position| !is_beyond || *position <= drawn).max();
-        let head = head.max(furthest.unwrap_or_default());
+        let standing = locked.cursors.iter().filter(|_| !is_other.is_some_and(|(is, _)| is));
+        let standing = standing.filter(|cursor| !is_beyond || cursor.position <= drawn);
+        let furthest = standing.map(Cursor::point).max().filter(|at| at.position > head.position);
+        let head = furthest.unwrap_or(head);
         let (cursors, slots) = (&locked.cursors, &locked.slots);
-        let restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
+        let mut restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
+        restart.extend(is_other.map(|(_, log)| self.tables.belongs_to(name, log)));
         match tx.commit(restart).await {
-            Ended::Committed => Ok(head),
+            Ended::Committed => Ok(head.position),
             Ended::Fenced => Err(self.unknown(name)),
             Ended::Broken(failed) => Err(self.tables.error(failed)),
             Ended::Failed(failure) => Err(self.tables.error(failure.failed)),
         }
+    }
+
+    /// Whether the log is another one now than the consumer's, or was wound back; and which it is. Nothing if the
+    /// database is older than that.
+    async fn is_other(&self, name: &str) -> Result<Option<(bool, Uuid)>, StoreError> {
+        if !self.tables.has_anchors() {
+            return Ok(None);
+        }
+        let belonging = self.tables.belonging(name).await?;
+        let is_other = standing::compare(&self.log, &belonging).await?.is_err();
+        let is_other = is_other || belonging.wound_back.is_some();
+        Ok(Some((is_other, self.log.identity().await?)))
     }
 
     /// Removes a consumer that no longer exists, with its cursors and parked keys. Its tables stay.
@@ -258,11 +277,25 @@ impl Consumers {
         let registered = self.tables.registered(Some(name)).await?;
         let Some(found) = registered.first() else { return Err(self.unknown(name)) };
         if follows_log(&found.kind) {
-            return Ok(());
+            return self.must_have_log(found).await;
         }
         let source =
             format!("consumer `{name}` is a {} and has no position in the log", found.kind);
         Err(StoreError::Other { at: self.log.at().to_owned(), source: source.into() })
+    }
+
+    /// Refuses a consumer whose events are elsewhere, if nobody has said where.
+    pub(crate) async fn must_have_log(&self, found: &Registered) -> Result<(), StoreError> {
+        match standing::other_log(&self.log, found).await? {
+            Some((belongs_to, identity)) if !self.log.is_apart() => Err(StoreError::OtherLog {
+                consumer: found.name.clone(),
+                at: self.tables.at().to_owned(),
+                log: self.log.at().to_owned(),
+                belongs_to,
+                identity,
+            }),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn unknown(&self, name: &str) -> StoreError {

@@ -63,7 +63,7 @@ pub(crate) async fn select(
     values: Vec<Value>,
 ) -> Result<Vec<Row>> {
     let select = format!("SELECT key, state FROM {table} WHERE {condition}");
-    let database = log.store().database();
+    let database = log.database();
     let answers = database.begin().run(vec![Statement::query(select, values)], End::Commit).await;
     let answers =
         answers.map_err(|failed| -> StoreError { failed.with_statement(database.at()) })?;

@@ -41,8 +41,8 @@ use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
 use crate::too_busy::TooBusy;
-use anabranch_core::cursor::{Cursor, Parts};
-use anabranch_core::{Failure, HashRule, Position, SlotSet, StoreError, Strategy};
+use anabranch_core::cursor::{Anchor, Cursor, Parts, Point};
+use anabranch_core::{Event, Failure, HashRule, Position, SlotSet, StoreError, Strategy};
 use anabranch_store::database::Who;
 use anabranch_store::{Backoff, Log};
 use aside::Parking;
@@ -261,7 +261,7 @@ impl Lane {
         // Only now: while it waited, it may have been told of some of them again.
         for cursor in self.parts.unknown(cursors) {
             self.parking.load(&parked, &cursor.slots);
-            let (slots, at) = (cursor.slots.clone(), cursor.position);
+            let (slots, at) = (cursor.slots.clone(), cursor.point());
             let (lane, tenure) = (self.setup.number, self.parts.tenure());
             let part = self.parts.add(cursor);
             self.setup.feed.tell(FeedOrder::Add { lane, part, tenure, slots, at });
@@ -354,6 +354,14 @@ impl Lane {
         stats.parked.store(self.parking.parked(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
         self.setup.moved.notify_one();
+    }
+
+    /// The place of an event, with the event itself where the log is elsewhere.
+    fn point_of(&self, event: &Event) -> Point {
+        match self.setup.log.is_apart() {
+            true => Anchor::of(event).into(),
+            false => event.position().into(),
+        }
     }
 
     /// What the consumer's policy makes of a failure for good.

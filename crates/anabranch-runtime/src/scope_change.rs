@@ -138,6 +138,7 @@ impl Consumers {
     /// accepted it yet.
     pub async fn scope_change(&self, name: &str) -> Result<Option<ScopeChange>, StoreError> {
         self.tables.database.require_newest_schema()?;
+        self.must_follow_log(name).await?;
         let stored = self.tables.identity(name).await?.ok_or_else(|| self.unknown(name))?;
         let (Some(old), Some(wanted)) = (stored.scope, stored.wanted_scope) else {
             return Ok(None);

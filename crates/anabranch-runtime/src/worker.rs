@@ -99,7 +99,7 @@ pub(crate) async fn run(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Progress, RunError> {
     // Connections of its own: another replica set in this process cannot use them up.
-    let tables = Tables::of(log.store().database().apart()?);
+    let tables = Tables::of(log.database().apart()?);
     tables.database.require_newest_schema()?;
     tokio::pin!(stop);
     let has_sessions = sessions::secure(&tables, &plan.name, stop.as_mut());

@@ -107,6 +107,12 @@ pub trait Database: Send + Sync {
     /// What an append may hold that is stored by [`Work::Appends`].
     fn limits(&self) -> Limits;
 
+    /// Refuses a database of consumers whose events are on another server: nothing can be appended in its
+    /// transactions.
+    fn must_hold_log(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// How this database writes what differs.
     fn dialect(&self) -> &dyn Dialect;
 

@@ -123,6 +123,6 @@ async fn number(log: &Log, sql: &'static str) -> anyhow::Result<u64> {
 
 async fn query(log: &Log, sql: &'static str) -> anyhow::Result<Vec<Row>> {
     let statements = vec![Statement::query(sql, vec![])];
-    let answers = log.store().database().begin().run(statements, End::Commit).await?;
+    let answers = log.database().begin().run(statements, End::Commit).await?;
     Ok(answers.into_iter().next().unwrap_or_default().rows)
 }

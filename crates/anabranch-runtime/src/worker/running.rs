@@ -142,7 +142,8 @@ impl Start<'_> {
                 let (queues, chunks): (Vec<_>, Vec<_>) =
                     (0..count).map(|_| mpsc::unbounded_channel()).unzip();
                 let poll = (self.plan.tuning.poll, Arc::clone(&running.feed));
-                let (feed, handle) = Feed::new(self.log, Arc::clone(consumer), queues, poll);
+                let (feed, handle) =
+                    Feed::new((self.log, self.tables), Arc::clone(consumer), queues, poll);
                 feed_task.spawn(feed.run(reporter.clone()));
                 for ((number, (orders, keep, stats)), chunks) in kits.zip(chunks) {
                     let setup = LaneSetup {
