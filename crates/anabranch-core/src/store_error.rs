@@ -150,7 +150,7 @@ pub enum StoreError {
         /// Where cursors and effects are.
         at: String,
         /// Where the events are.
-        log: String,
+        log: Box<str>,
         /// What was asked for.
         what: &'static str,
         /// What to do.
@@ -200,23 +200,8 @@ pub enum StoreError {
         what: String,
     },
     /// The consumer's positions are of another log than the one at hand.
-    #[error(
-        "consumer `{consumer}` in {at} reads another log than the one in {log}: its cursors belong to \
-         {belongs_to}, and this is {identity}; name the log that it reads as well (Log::with_database, or \
-         --events-url)"
-    )]
-    OtherLog {
-        /// The consumer.
-        consumer: String,
-        /// Where its cursors are.
-        at: String,
-        /// The log at hand.
-        log: String,
-        /// The identity of the log that it reads.
-        belongs_to: uuid::Uuid,
-        /// The identity of the log at hand.
-        identity: uuid::Uuid,
-    },
+    #[error(transparent)]
+    OtherLog(Box<OtherLog>),
     /// The database cannot be written to.
     #[error("{at} is read-only: {}; {remedy}", root(.source))]
     ReadOnly {
@@ -351,6 +336,26 @@ pub enum StoreError {
         #[source]
         source: Source,
     },
+}
+
+/// The positions of a consumer are of another log than the one at hand.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "consumer `{consumer}` in {at} reads another log than the one in {log}: its cursors belong to \
+     {belongs_to}, and this is {identity}; name the log that it reads as well (Log::with_database, or \
+     --events-url)"
+)]
+pub struct OtherLog {
+    /// The consumer.
+    pub consumer: String,
+    /// Where its cursors are.
+    pub at: String,
+    /// The log at hand.
+    pub log: String,
+    /// The identity of the log that it reads.
+    pub belongs_to: uuid::Uuid,
+    /// The identity of the log at hand.
+    pub identity: uuid::Uuid,
 }
 
 /// As it is displayed: a program that returns it from `main` shows what to do.

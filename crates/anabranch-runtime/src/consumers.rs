@@ -9,7 +9,7 @@ use crate::tables::consumers::Registered;
 use crate::tables::generations::Generation;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
-use anabranch_core::{Cursor, Event, Position, Query, Slot, StoreError};
+use anabranch_core::{Cursor, Event, OtherLog, Position, Query, Slot, StoreError};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Statement, Topic};
 use serde::Serialize;
@@ -287,13 +287,15 @@ impl Consumers {
     /// Refuses a consumer whose events are elsewhere, if nobody has said where.
     pub(crate) async fn must_have_log(&self, found: &Registered) -> Result<(), StoreError> {
         match standing::other_log(&self.log, found).await? {
-            Some((belongs_to, identity)) if !self.log.is_apart() => Err(StoreError::OtherLog {
-                consumer: found.name.clone(),
-                at: self.tables.at().to_owned(),
-                log: self.log.at().to_owned(),
-                belongs_to,
-                identity,
-            }),
+            Some((belongs_to, identity)) if !self.log.is_apart() => {
+                Err(StoreError::OtherLog(Box::new(OtherLog {
+                    consumer: found.name.clone(),
+                    at: self.tables.at().to_owned(),
+                    log: self.log.at().to_owned(),
+                    belongs_to,
+                    identity,
+                })))
+            }
             _ => Ok(()),
         }
     }

@@ -322,7 +322,7 @@ impl ReplicaSet {
         let Some((what, remedy)) = self.in_one_database.filter(|_| log.is_apart()) else {
             return Ok(());
         };
-        let (at, log) = (log.database().at().to_owned(), log.at().to_owned());
+        let (at, log) = (log.database().at().to_owned(), log.at().into());
         Err(StoreError::TwoServers { at, log, what, remedy })
     }
 

@@ -33,7 +33,7 @@ fn refused(at: &str, log: &str) -> StoreError {
     let what = "an append in a transaction of cursors and effects";
     let remedy = "enqueue a task in the transaction and let its handler append (Log::append, with an id that \
                   follows from the task's), or keep log and consumers in one database";
-    StoreError::TwoServers { at: at.to_owned(), log: log.to_owned(), what, remedy }
+    StoreError::TwoServers { at: at.to_owned(), log: log.into(), what, remedy }
 }
 
 /// A transaction in which nothing is appended: the events table of that server is not the log.

@@ -115,7 +115,7 @@ impl<W: Workflow> Inner<W> {
             false => Ok(()),
             true => Err(StoreError::TwoServers {
                 at: self.log.database().at().to_owned(),
-                log: self.log.at().to_owned(),
+                log: self.log.at().into(),
                 what: "a workflow",
                 remedy: REMEDY,
             }),

@@ -255,7 +255,7 @@ impl Tasks {
     /// ([`StoreError::TwoServers`]): run in the transaction of an append they would be enqueued where nobody looks.
     pub fn statements(&self, tasks: &[NewTask]) -> Result<Vec<Statement>, TaskError> {
         if self.log.is_apart() {
-            let (at, log) = (self.database.at().to_owned(), self.log.at().to_owned());
+            let (at, log) = (self.database.at().to_owned(), self.log.at().into());
             let what = "to enqueue tasks in the transaction of an append";
             return Err(StoreError::TwoServers { at, log, what, remedy: ENQUEUE_REMEDY }.into());
         }

@@ -199,8 +199,8 @@
 pub use anabranch_core::*;
 pub use anabranch_runtime::*;
 pub use anabranch_store::{
-    Durability, EventStream, Log, Namespace, Options, ReadLog, ReadStream, Row, Sql, Value,
-    database, migration, params, value,
+    Durability, EventStream, Log, Look, Namespace, Options, ReadLog, ReadStream, Row, Seen, Sql,
+    Value, WoundBack, database, migration, params, value,
 };
 
 #[cfg(feature = "batch")]
@@ -221,6 +221,10 @@ mod url;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/effects-outside.md")]
 mod effects_outside {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/two-servers.md")]
+mod two_servers {}
 
 /// What most programs need: `use anabranch::prelude::*;`.
 pub mod prelude {

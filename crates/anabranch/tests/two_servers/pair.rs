@@ -25,18 +25,26 @@ impl Pair {
     }
 
     pub fn postgres() -> Self {
-        let ((events, first), (home, second)) = (on_server(), on_server());
-        Self { events, home, servers: [first, second] }
+        Self { events: Db::postgres(), home: Db::postgres(), servers: [None, None] }
     }
 
     pub fn sqlite_and_postgres() -> Self {
-        let (home, server) = on_server();
-        Self { events: Db::sqlite(), home, servers: [None, server] }
+        Self { home: Db::postgres(), ..Self::sqlite() }
     }
 
     pub fn postgres_and_sqlite() -> Self {
-        let (events, server) = on_server();
-        Self { events, home: Db::sqlite(), servers: [server, None] }
+        Self { events: Db::postgres(), ..Self::sqlite() }
+    }
+
+    /// The same with servers of its own, one for each side: they can be stopped. (On the server of all tests the
+    /// two are apart too, as two logs of one database are.)
+    pub fn on_servers(mut self) -> Self {
+        for (db, server) in [&mut self.events, &mut self.home].into_iter().zip(&mut self.servers) {
+            if db.url.starts_with("postgres:") {
+                (*db, *server) = on_server();
+            }
+        }
+        self
     }
 
     /// A handle as another process would have.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How a worker process learns what to do.
 const TOLD: &str = "ANABRANCH_TEST_TWO_SERVERS";
-const KILLS: u64 = 24;
+const KILLS: u64 = 12;
 
 on_all_pairs! {
     killed_workers_and_cut_connections_lose_and_double_nothing,
@@ -58,20 +58,24 @@ async fn work(told: &str) {
     let [events, events_own, home, home_own] = told.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{told}")
     };
-    let pair = Pair { events: at(events, events_own), home: at(home, home_own), servers: [None, None] };
+    let pair =
+        Pair { events: at(events, events_own), home: at(home, home_own), servers: [None, None] };
     // A server may be away while it starts; then the next one is there soon.
     let Ok(events) = anabranch::connect_with(&pair.events.url, &pair.events.options).await else {
         return;
     };
-    let Ok(home) = anabranch::connect_with(&pair.home.url, &pair.home.options).await else { return };
+    let Ok(home) = anabranch::connect_with(&pair.home.url, &pair.home.options).await else {
+        return;
+    };
     let Ok(log) = events.with_database(&home).await else { return };
     let _ = pair.set().lease(Duration::from_secs(2)).run(&log).await;
 }
 
-async fn killed_workers_and_cut_connections_lose_and_double_nothing(mut pair: Pair) {
+async fn killed_workers_and_cut_connections_lose_and_double_nothing(pair: Pair) {
     if let Ok(told) = std::env::var(TOLD) {
         return work(&told).await;
     }
+    let mut pair = pair.on_servers();
     let case = std::thread::current().name().unwrap().to_owned();
     let log = pair.log().await;
     let mut proxies: [Option<Proxy>; 2] = [None, None];
