@@ -226,7 +226,7 @@ impl Lane {
                 (events, up_to, false)
             }
             (Some(_), Some(batch)) => (batch.events.clone(), batch.up_to, true),
-            _ => (Vec::new(), self.parts.reached(&work.parts), true),
+            _ => (Vec::new(), self.parts.reached(&work.parts).position, true),
         };
         // What others should own is let go in this same transaction, if the batch ends with it.
         let mut moves = self.parts.moves(&work.parts, up_to, is_all.then_some(keep));
@@ -247,7 +247,7 @@ impl Lane {
         for step in moves.iter_mut().filter(|step| step.lets_go()) {
             if mutant == Mutant::Split {
                 let numbers: Vec<usize> = (0..self.numbers).collect();
-                let furthest = self.parts.reached(&numbers);
+                let furthest = self.parts.reached(&numbers).position;
                 let freed = step.freed.as_mut().unwrap_or(&mut step.cursor);
                 freed.position = freed.position.max(furthest);
             }

@@ -366,7 +366,7 @@ impl Batch {
         {
             return refuse(error.to_string());
         }
-        let database = log.store().database();
+        let database = log.database();
         let log_table = match &self.schema {
             Some(schema) if !self.log_table.contains('.') && database.catalogue().has_schemas() => {
                 format!("{schema}.{}", self.log_table)

@@ -112,7 +112,7 @@ struct Line {
 
 impl AppendEvent {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let log = self.target.create(None).await?;
+        let log = self.target.create_for_events().await?;
         let appended = match self.lines {
             true => self.append_lines(&log).await,
             false => self.append_one(&log).await,

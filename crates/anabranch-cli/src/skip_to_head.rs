@@ -1,7 +1,7 @@
 //! A consumer that is to leave out what it has not handled.
 
 use crate::confirm::Confirm;
-use crate::status::beyond;
+use crate::status::{beyond, is_of_other_log};
 use crate::target::Target;
 use anabranch_terminal::output::count;
 use anabranch_terminal::say;
@@ -29,6 +29,10 @@ impl SkipToHead {
         let consumers = self.target.consumers().await?;
         let name = &self.name;
         let before = consumers.status(name).await?;
+        if is_of_other_log(&before) && self.target.events_url.is_none() {
+            // Refused: nobody has said where the log is, so there is no head to tell of.
+            consumers.skip_to_head(name).await?;
+        }
         let failed = count((before.parked_keys + before.retrying_keys) as u64, "failed key");
         let consequence = match beyond(&before) {
             Some(drawn) => format!(

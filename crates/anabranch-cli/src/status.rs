@@ -30,7 +30,7 @@ pub(crate) const POOL: &str = "pool";
 /// enqueued.
 ///
 /// With a name also whether no event of the log matches what it asks for, and its cursors: which slots are done up to where, who owns them, and by name why one
-/// does not advance: it stands beyond the log (no lag is shown then), no worker runs it or can, it is about
+/// does not advance: it stands beyond the log, or that was wound back (no lag is shown then), no worker runs it or can, it is about
 /// to change hands, its lane is blocked by a backend of the database, its handler fails, keys are parked or
 /// wait for their next attempt, no wakes arrive.
 #[derive(Args)]
@@ -191,9 +191,9 @@ fn print(all: &[ConsumerStatus], pools: &[PoolCounts], unrun: &[UnrunPool]) -> a
             status.version.to_string(),
             state(status),
             of_log(status.position.get()),
-            of_log(status.head.get()),
-            lag(beyond(status), status.lag),
-            lag(beyond(status), status.lag_ready),
+            if is_of_other_log(status) { "unknown".to_owned() } else { of_log(status.head.get()) },
+            lag(&status.cursors, status.lag),
+            lag(&status.cursors, status.lag_ready),
             keys(status.retrying_keys, status.retrying_events, event),
             parked,
         ]);
@@ -232,7 +232,7 @@ fn print_cursors(status: &ConsumerStatus, workers: &[WorkerStatus]) -> anyhow::R
             cursor.slots.clone(),
             cursor.slot_count.to_string(),
             cursor.position.to_string(),
-            lag(beyond_of(cursor), cursor.lag),
+            lag(std::slice::from_ref(cursor), cursor.lag),
             owner(&cursor.owner, workers),
             reasons(cursor),
         ]);
@@ -259,9 +259,26 @@ fn print_runners(status: &ConsumerStatus) -> anyhow::Result<()> {
     table.print()
 }
 
-/// How far behind it is; of one that stands beyond the log no number would mean anything.
-fn lag(beyond: Option<Position>, lag: u64) -> String {
-    beyond.map_or_else(|| lag.to_string(), |_| "beyond the log".to_owned())
+/// How far behind they are; where the log is another one, was wound back, or ends before them, no number would mean
+/// anything.
+fn lag(cursors: &[CursorStatus], lag: u64) -> String {
+    let word = |reason: &Reason| match reason {
+        Reason::BeyondLog { .. } => Some("beyond the log"),
+        Reason::WoundBack { .. } => Some("wound back"),
+        Reason::OtherLog { .. } => Some("unknown"),
+        _ => None,
+    };
+    let word = cursors.iter().flat_map(|cursor| &cursor.reasons).find_map(word);
+    word.map_or_else(|| lag.to_string(), str::to_owned)
+}
+
+/// Whether its events are in another log than the one at hand, so that nobody can tell here how far behind it is.
+pub(crate) fn is_of_other_log(status: &ConsumerStatus) -> bool {
+    has_reason(status, |reason| matches!(reason, Reason::OtherLog { .. }))
+}
+
+fn has_reason(status: &ConsumerStatus, is: impl Fn(&Reason) -> bool) -> bool {
+    status.cursors.iter().flat_map(|cursor| &cursor.reasons).any(is)
 }
 
 /// The last position that the log has ever drawn, if a consumer stands beyond it.
@@ -293,6 +310,12 @@ pub(crate) fn state(status: &ConsumerStatus) -> String {
     words.extend(status.outage.as_ref().map(ToString::to_string));
     if beyond(status).is_some() {
         words.push("beyond the log".to_owned());
+    }
+    if is_of_other_log(status) {
+        words.push("its events are in another log".to_owned());
+    }
+    if has_reason(status, |reason| matches!(reason, Reason::WoundBack { .. })) {
+        words.push("stopped: the log was wound back".to_owned());
     }
     if status.replay_from.is_some() {
         words.push("replay asked".to_owned());

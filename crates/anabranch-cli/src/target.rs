@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args};
 
 const URL: &str = "ANABRANCH_URL";
+const EVENTS_URL: &str = "ANABRANCH_EVENTS_URL";
 const DEFAULT_URL: &str = "sqlite:anabranch.db";
 
 /// The log.
@@ -25,6 +26,10 @@ pub(crate) struct Target {
     /// Which log in it: a schema of PostgreSQL, a prefix of SQLite's tables
     #[arg(long, env = "ANABRANCH_NAMESPACE", default_value = "anabranch", value_parser = namespace)]
     pub(crate) namespace: Namespace,
+
+    /// The database that its events are in, if that is another than the consumers'; --url is the consumers' then
+    #[arg(long, env = EVENTS_URL, hide_env_values = true)]
+    pub(crate) events_url: Option<String>,
 }
 
 /// The log, for a command that may do without one.
@@ -47,7 +52,8 @@ impl MaybeTarget {
             say_if_others_are_named();
             DEFAULT_URL.to_owned()
         });
-        Target { url, namespace: self.namespace.clone() }
+        let events_url = std::env::var(EVENTS_URL).ok();
+        Target { url, namespace: self.namespace.clone(), events_url }
     }
 }
 
@@ -59,12 +65,22 @@ impl Target {
         anabranch::connect_with(&self.url, &options).await
     }
 
+    /// The same for events, which may be elsewhere than their consumers.
+    pub(crate) async fn create_for_events(&self) -> Result<Log, StoreError> {
+        let url = self.events_url.clone().unwrap_or_else(|| self.url.clone());
+        Self { url, ..self.clone() }.create(None).await
+    }
+
     /// Connects to the log as it is; it must be there. Who looks at a log or operates it does not
     /// upgrade it: the workers that run may be older than this program.
     pub(crate) async fn connect(&self) -> Result<Log, StoreError> {
         let namespace = self.namespace.clone();
         let options = Options { namespace, migrate: false, take_older: true, ..Options::default() };
-        anabranch::connect_with(&self.url, &options).await
+        let home = anabranch::connect_with(&self.url, &options).await?;
+        match &self.events_url {
+            None => Ok(home),
+            Some(url) => anabranch::connect_with(url, &options).await?.with_database(&home).await,
+        }
     }
 
     /// The consumers of the log as it is; it must be there.

@@ -164,6 +164,16 @@ codes! {
     NoSuchLog = "no_such_log", NotFound;
     /// The log has another hash rule.
     OtherHashRule = "other_hash_rule", Conflict;
+    /// Events and cursors are on two servers, and something needs one transaction over both.
+    TwoServers = "two_servers", Conflict;
+    /// A log and the database of its consumers make slots in different ways.
+    TwoHashRules = "two_hash_rules", Conflict;
+    /// What is to hold a log's consumers is a copy of that log.
+    SameLog = "same_log", Conflict;
+    /// The log was wound back behind cursors on another server.
+    LogWoundBack = "log_wound_back", Conflict;
+    /// A consumer's positions are of another log.
+    OtherLog = "other_log", Conflict;
     /// The database cannot be written to.
     ReadOnly = "read_only", Unavailable;
     /// No space left.

@@ -3,9 +3,11 @@
 //! Claiming and releasing only divide and join sets of slots. A slot carries its position along, so
 //! going from any number of partitions to any other has nothing to migrate, merge or replay.
 
+mod anchor;
 mod parts;
 
 use crate::{Position, SlotSet};
+pub use anchor::{Anchor, Point};
 pub use parts::{Move, Parts};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,13 +27,22 @@ pub struct Cursor {
     pub epoch: i64,
     /// The worker that moves it on; nobody while it is free.
     pub owner: Option<String>,
+    /// The last event of the log up to its position, where the log is on another server than the cursor.
+    pub anchor: Option<Anchor>,
 }
 
 impl Cursor {
     /// A free cursor that is not stored yet: what a consumer begins with.
     #[must_use]
-    pub fn free(slots: SlotSet, position: Position) -> Self {
-        Self { id: 0, slots, position, epoch: 0, owner: None }
+    pub fn free(slots: SlotSet, at: impl Into<Point>) -> Self {
+        let Point { position, anchor } = at.into();
+        Self { id: 0, slots, position, epoch: 0, owner: None, anchor }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn point(&self) -> Point {
+        Point { position: self.position, anchor: self.anchor }
     }
 
     fn is_of(&self, worker: &str) -> bool {
@@ -129,21 +140,22 @@ pub fn release(cursors: &[Cursor], me: &str) -> Change {
     divide(takeable.collect(), me, &[])
 }
 
-/// Divides the rows at each position anew: a part for each lane, the rest free.
+/// Divides the rows at each point anew: a part for each lane, the rest free. Rows at one position that know of
+/// different events there stay apart: one of them is of a log that was wound back.
 fn divide(rows: Vec<&Cursor>, me: &str, lanes: &[SlotSet]) -> Change {
-    let mut by_position: BTreeMap<Position, Vec<&Cursor>> = BTreeMap::new();
+    let mut by_point: BTreeMap<Point, Vec<&Cursor>> = BTreeMap::new();
     for row in rows {
-        by_position.entry(row.position).or_default().push(row);
+        by_point.entry(row.point()).or_default().push(row);
     }
     let mut change = Change::default();
-    for (position, rows) in by_position {
-        divide_at(position, rows, me, lanes, &mut change);
+    for (point, rows) in by_point {
+        divide_at(point, rows, me, lanes, &mut change);
     }
     change
 }
 
 fn divide_at(
-    position: Position,
+    point: Point,
     mut rows: Vec<&Cursor>,
     me: &str,
     lanes: &[SlotSet],
@@ -171,7 +183,8 @@ fn divide_at(
     let epoch = rows.iter().map(|row| row.epoch).max().unwrap_or(0) + 1;
     let mut ids = rows.iter().map(|row| row.id).filter(|id| *id != 0);
     for (slots, owner) in parts {
-        change.write.push(Cursor { id: ids.next().unwrap_or(0), slots, position, epoch, owner });
+        let id = ids.next().unwrap_or(0);
+        change.write.push(Cursor { id, epoch, owner, ..Cursor::free(slots, point) });
     }
     change.delete.extend(ids);
 }

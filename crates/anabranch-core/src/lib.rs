@@ -84,6 +84,6 @@ pub use schema::{DecodeError, EventSchema};
 pub use scope_key::ScopeKey;
 pub use slot::{HashRule, SLOTS, Slot, Slots};
 pub use slot_set::SlotSet;
-pub use store_error::StoreError;
+pub use store_error::{OtherLog, StoreError};
 pub use stream::StreamId;
 pub use task_state::{TaskState, TaskStates, UnknownTaskState};

@@ -142,6 +142,64 @@ pub enum StoreError {
         /// The rule that was asked for.
         asked: crate::HashRule,
     },
+    /// Events and their consumers are on two servers, and what was asked for needs one transaction over both.
+    #[error("{what} is refused: the events are in {log}, cursors and effects in {at}; {remedy}")]
+    TwoServers {
+        /// Where cursors and effects are.
+        at: String,
+        /// Where the events are.
+        log: Box<str>,
+        /// What was asked for.
+        what: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A log and the database of its consumers would make slots in different ways.
+    #[error(
+        "the log in {log} has the hash rule {log_rule}, and the database of its consumers, {at}, was made \
+         with {rule}, so their slots would differ; make that one anew with {log_rule} (Options::hash_rule, or \
+         `anabranch migrate --hash-rule`)"
+    )]
+    TwoRules {
+        /// Where the events are.
+        log: String,
+        /// The rule of the log.
+        log_rule: crate::HashRule,
+        /// Where cursors and effects are to be.
+        at: String,
+        /// The rule there.
+        rule: crate::HashRule,
+    },
+    /// What is to hold a log's consumers has the identity of that log.
+    #[error(
+        "{log} and {at} hold the same log, {identity}: one is a copy of the other, or both name one database. \
+         If they are one database, use the same URL for both; if one is a copy, keep the consumers in a \
+         database of their own"
+    )]
+    SameLog {
+        /// Where the events are.
+        log: String,
+        /// Where cursors and effects are to be.
+        at: String,
+        /// The identity of both.
+        identity: uuid::Uuid,
+    },
+    /// The log is not the one any more that cursors on another server belong to: it was wound back, or another
+    /// one is in its place. New events would be skipped in silence, so nothing is handled.
+    #[error(
+        "{at}: {what}. As it stands a consumer would skip new events. Let it handle what the log holds now \
+         (`anabranch replay CONSUMER --from-start`, or `--after POSITION`), or go on after that \
+         (`anabranch skip-to-head CONSUMER`)"
+    )]
+    WoundBack {
+        /// Where the log is.
+        at: String,
+        /// What was found.
+        what: String,
+    },
+    /// The consumer's positions are of another log than the one at hand.
+    #[error(transparent)]
+    OtherLog(Box<OtherLog>),
     /// The database cannot be written to.
     #[error("{at} is read-only: {}; {remedy}", root(.source))]
     ReadOnly {
@@ -274,6 +332,26 @@ pub enum StoreError {
 
 crate::debug_with_code!(StoreError);
 
+/// The positions of a consumer are of another log than the one at hand.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "consumer `{consumer}` in {at} reads another log than the one in {log}: its cursors belong to \
+     {belongs_to}, and this is {identity}; name the log that it reads as well (Log::with_database, or \
+     --events-url)"
+)]
+pub struct OtherLog {
+    /// The consumer.
+    pub consumer: String,
+    /// Where its cursors are.
+    pub at: String,
+    /// The log at hand.
+    pub log: String,
+    /// The identity of the log that it reads.
+    pub belongs_to: uuid::Uuid,
+    /// The identity of the log at hand.
+    pub identity: uuid::Uuid,
+}
+
 impl StoreError {
     /// Its stable code.
     #[must_use]
@@ -290,6 +368,11 @@ impl StoreError {
             Self::SchemaTooOld { .. } => ErrorCode::SchemaTooOld,
             Self::NoLog { .. } => ErrorCode::NoSuchLog,
             Self::OtherRule { .. } => ErrorCode::OtherHashRule,
+            Self::TwoServers { .. } => ErrorCode::TwoServers,
+            Self::TwoRules { .. } => ErrorCode::TwoHashRules,
+            Self::SameLog { .. } => ErrorCode::SameLog,
+            Self::WoundBack { .. } => ErrorCode::LogWoundBack,
+            Self::OtherLog(_) => ErrorCode::OtherLog,
             Self::ReadOnly { .. } => ErrorCode::ReadOnly,
             Self::Full { .. } => ErrorCode::DiskFull,
             Self::Disk { .. } => ErrorCode::DiskFailed,

@@ -6,9 +6,10 @@ use crate::keys::{self, Classes};
 use crate::row::event_of_row;
 use crate::schema::Sql;
 use crate::session::{Connection, prepare};
+use anabranch_core::cursor::Anchor;
 use anabranch_core::{Event, Position, Query, SlotColumn, StreamId};
 use anabranch_store::sql::{Names, positions};
-use anabranch_store::{Filter, Head, Page, PageEnd, ReadRequest, Scope};
+use anabranch_store::{Filter, Head, Look, Page, PageEnd, ReadRequest, Scope, Seen};
 use futures_util::future::try_join;
 use futures_util::{StreamExt, pin_mut};
 use tokio_postgres::Error;
@@ -65,6 +66,25 @@ impl Reader<'_> {
         let by_id = prepare(self.session, &self.sql.events_by_id).await?;
         let row = self.session.query_opt(&by_id, &[&[id].as_slice()]).await?;
         row.as_ref().map(event_of_row).transpose()
+    }
+
+    /// What stands where; no identity if the log is older than that.
+    pub(crate) async fn look(&self, look: &Look) -> Result<(Option<String>, Seen), Error> {
+        let statement = self.session.prepare_cached(&self.sql.look).await?;
+        let wanted: Vec<i64> = look.anchors.iter().map(|anchor| anchor.position.as_i64()).collect();
+        let row = self.session.query_one(&statement, &[&look.up_to.as_i64(), &wanted]).await?;
+        let anchor = |position: &str, id: &str| {
+            let position: Option<i64> = row.get(position);
+            position.map(|at| Anchor { position: Position::from_i64(at), id: row.get(id) })
+        };
+        let seen = Seen {
+            identity: Uuid::nil(),
+            first: row.get::<_, Option<i64>>("first").map(Position::from_i64),
+            last: anchor("last_position", "last_id"),
+            head: anchor("head_position", "head_id"),
+            found: row.get("found"),
+        };
+        Ok((row.get("identity"), seen))
     }
 
     /// A page of the events that pass a filter. Rows that do not pass look like gaps, so what is

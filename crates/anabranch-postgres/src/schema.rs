@@ -55,6 +55,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0007_permits.sql"),
             admits: 5,
         },
+        Migration {
+            version: 8,
+            name: "anchors",
+            sql: include_str!("../migrations/0008_anchors.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
     reads_from: 5,
@@ -73,6 +79,7 @@ pub(crate) struct Sql {
     pub(crate) horizon_head: String,
     pub(crate) horizon_marks: String,
     pub(crate) events: String,
+    pub(crate) look: String,
     pub(crate) tags: String,
 }
 
@@ -93,6 +100,7 @@ impl Sql {
             horizon_head: fill(include_str!("../queries/horizon_head.sql")),
             horizon_marks: fill(include_str!("../queries/horizon_marks.sql")),
             events: fill("\"{ns}\".events"),
+            look: fill(include_str!("../queries/look.sql")),
             tags: fill("\"{ns}\".event_tags"),
         }
     }

@@ -20,9 +20,10 @@ use anabranch_core::{
     Query, StoreError,
 };
 use anabranch_core::{Happening, Notice};
+use anabranch_store::anchors::identity_of;
 use anabranch_store::database::Topic;
 use anabranch_store::{
-    Database, Head, LogStore, Namespace, Options, Page, ReadRequest, Scope, Ticket,
+    Database, Head, LogStore, Look, Namespace, Options, Page, ReadRequest, Scope, Seen, Ticket,
 };
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
@@ -321,6 +322,15 @@ impl Inner {
         self.with_reader(&self.reads, async |reader| reader.drawn().await).await
     }
 
+    async fn look(&self, look: Look) -> Result<Seen, StoreError> {
+        let seen = self.with_reader(&self.reads, async |reader| reader.look(&look).await).await;
+        let (identity, seen) = seen.map_err(|failure| self.error(&failure))?;
+        if identity.is_none() {
+            self.effects.require_newest_schema()?;
+        }
+        Ok(Seen { identity: identity_of(&self.server.at, identity)?, ..seen })
+    }
+
     async fn with_reader<T>(
         &self,
         pool: &Pool,
@@ -383,6 +393,10 @@ impl LogStore for Postgres {
 
     fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
         Box::pin(async { self.inner.drawn().await.map_err(|failure| self.inner.error(&failure)) })
+    }
+
+    fn look(&self, look: Look) -> BoxFuture<'_, Result<Seen, StoreError>> {
+        Box::pin(self.inner.look(look))
     }
 
     fn flush(&self) -> BoxFuture<'_, ()> {

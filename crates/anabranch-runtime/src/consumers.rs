@@ -3,17 +3,20 @@
 use crate::consumer::follows_log;
 use crate::operate_error::{Obstacle, OperateError};
 use crate::row_watch;
+use crate::standing;
 use crate::status::{ConsumerStatus, CursorStatus, Situation, WorkerStatus};
 use crate::tables::Tables;
+use crate::tables::consumers::Registered;
 use crate::tables::generations::Generation;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
-use anabranch_core::{Event, Position, Query, Slot, StoreError, time};
+use anabranch_core::{Cursor, Event, OtherLog, Position, Query, Slot, StoreError, time};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Statement, Topic};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// The consumers of a log, as an operator sees them. Nothing here needs their code: what does, such as
 /// a replay, is asked for and then done by the worker that runs them.
@@ -96,7 +99,7 @@ impl Consumers {
     /// The consumers of a log.
     #[must_use]
     pub fn new(log: &Log) -> Self {
-        Self { log: log.clone(), tables: Tables::of(log.store().database()) }
+        Self { log: log.clone(), tables: Tables::of(log.database()) }
     }
 
     /// All of them.
@@ -162,20 +165,36 @@ impl Consumers {
         let before = self.tables.cursors(name).await?;
         let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);
         let is_beyond = before.iter().any(|cursor| cursor.position > drawn);
+        let (is_other, head) =
+            (self.is_other(name).await?, standing::point(&self.log, head).await?);
         let mut tx = Tx::begin(&self.tables.database, "");
         let locked = self.tables.lock(tx.session(), name).await?;
         // Lanes may have passed that head meanwhile; nothing is to be handled twice.
-        let standing = locked.cursors.iter().map(|cursor| cursor.position);
-        let furthest = standing.filter(|position| !is_beyond || *position <= drawn).max();
-        let head = head.max(furthest.unwrap_or_default());
+        let standing = locked.cursors.iter().filter(|_| !is_other.is_some_and(|(is, _)| is));
+        let standing = standing.filter(|cursor| !is_beyond || cursor.position <= drawn);
+        let furthest = standing.map(Cursor::point).max().filter(|at| at.position > head.position);
+        let head = furthest.unwrap_or(head);
         let (cursors, slots) = (&locked.cursors, &locked.slots);
-        let restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
+        let mut restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
+        restart.extend(is_other.map(|(_, log)| self.tables.belongs_to(name, log)));
         match tx.commit(restart).await {
-            Ended::Committed => Ok(head),
+            Ended::Committed => Ok(head.position),
             Ended::Fenced => Err(self.unknown(name).await),
             Ended::Broken(failed) => Err(self.tables.error(failed).into()),
             Ended::Failed(failure) => Err(self.tables.error(failure.failed).into()),
         }
+    }
+
+    /// Whether the log is another one now than the consumer's, or was wound back; and which it is. Nothing if the
+    /// database is older than that.
+    async fn is_other(&self, name: &str) -> Result<Option<(bool, Uuid)>, StoreError> {
+        if !self.tables.has_anchors() {
+            return Ok(None);
+        }
+        let belonging = self.tables.belonging(name).await?;
+        let is_other = standing::compare(&self.log, &belonging).await?.is_err();
+        let is_other = is_other || belonging.wound_back.is_some();
+        Ok(Some((is_other, self.log.identity().await?)))
     }
 
     /// Removes a consumer that no longer exists, with its cursors and parked keys. Its tables stay.
@@ -262,7 +281,7 @@ impl Consumers {
         let registered = self.tables.registered(Some(name)).await?;
         let Some(found) = registered.first() else { return Err(self.unknown(name).await) };
         if follows_log(&found.kind) {
-            return Ok(());
+            return Ok(self.must_have_log(found).await?);
         }
         Err(self.not_possible(name, Obstacle::NoPosition { kind: found.kind.clone() }))
     }
@@ -283,6 +302,22 @@ impl Consumers {
     /// That no consumer has this name, and which there are.
     pub(crate) async fn unknown(&self, name: &str) -> OperateError {
         self.tables.no_such_consumer(name).await
+    }
+
+    /// Refuses a consumer whose events are elsewhere, if nobody has said where.
+    pub(crate) async fn must_have_log(&self, found: &Registered) -> Result<(), StoreError> {
+        match standing::other_log(&self.log, found).await? {
+            Some((belongs_to, identity)) if !self.log.is_apart() => {
+                Err(StoreError::OtherLog(Box::new(OtherLog {
+                    consumer: found.name.clone(),
+                    at: self.tables.at().to_owned(),
+                    log: self.log.at().to_owned(),
+                    belongs_to,
+                    identity,
+                })))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

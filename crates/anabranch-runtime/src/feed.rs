@@ -6,16 +6,20 @@
 //! lane holds up nobody. Slots that were claimed at another position than the rest of their lane are
 //! the same case.
 
+mod checked;
 mod stall;
 mod stats;
 
 use crate::consumer::Consumer;
 use crate::lane::{Report, Reporter};
 use crate::run_error::RunError;
+use crate::tables::Tables;
+use anabranch_core::cursor::{Anchor, Point};
 use anabranch_core::engine_event::OutageOf;
 use anabranch_core::{Event, Happening, Position, SLOTS, SlotSet, StoreError};
 use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{Backoff, Emitter, Log, Page, PageEnd, ReadRequest, Scope};
+use checked::{Checked, Witness};
 use futures_util::FutureExt;
 use stall::Stall;
 pub(crate) use stats::FeedStats;
@@ -49,7 +53,7 @@ pub(crate) struct Chunk {
     pub(crate) sheds: u64,
     pub(crate) events: Vec<Event>,
     /// Everything of these parts up to here is in this chunk or was in those before.
-    pub(crate) up_to: Position,
+    pub(crate) up_to: Point,
     /// Given back when it is begun with.
     pub(crate) _place: Place,
 }
@@ -86,7 +90,7 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(crate) enum Order {
     /// A lane takes over slots at a position.
-    Add { lane: usize, part: usize, tenure: u64, slots: SlotSet, at: Position },
+    Add { lane: usize, part: usize, tenure: u64, slots: SlotSet, at: Point },
     /// A lane has released slots, for the nth time.
     Shed { lane: usize, sheds: u64, slots: SlotSet },
     /// A lane has lost all it had.
@@ -113,6 +117,8 @@ struct Unit {
     tenure: u64,
     slots: SlotSet,
     at: Position,
+    /// The last event of the log up to there, if that is elsewhere.
+    anchor: Option<Anchor>,
     /// When it was read last, as a count of reads: who waited longest is next.
     served: u64,
     /// Nothing to read before this, unless a wake comes.
@@ -145,6 +151,8 @@ pub(crate) struct Feed {
     stats: Arc<FeedStats>,
     events: Emitter,
     stall: Stall,
+    /// What is known of a log that is elsewhere.
+    witness: Witness,
 }
 
 /// What can be done next.
@@ -159,7 +167,7 @@ enum Next {
 
 impl Feed {
     pub(crate) fn new(
-        log: &Log,
+        (log, tables): (&Log, &Tables),
         consumer: Arc<Consumer>,
         lanes: Vec<mpsc::UnboundedSender<Chunk>>,
         (poll, stats): (Duration, Arc<FeedStats>),
@@ -183,6 +191,7 @@ impl Feed {
             stats,
             events,
             stall: Stall::default(),
+            witness: Witness::new(tables),
         };
         (feed, handle)
     }
@@ -256,7 +265,8 @@ impl Feed {
                     parts: vec![part],
                     tenure,
                     slots,
-                    at,
+                    at: at.position,
+                    anchor: at.anchor,
                     served: self.reads,
                     not_before: Instant::now() + GATHER,
                     wake_seen: *self.wake.borrow(),
@@ -338,8 +348,12 @@ impl Feed {
             .fold(SlotSet::empty(), |sum, number| sum.union(&self.units[*number].slots));
         let up_to = self.units.iter().map(|unit| unit.at).filter(|other| *other > at).min();
         let request = self.request(&slots, at, up_to.unwrap_or(Position::END));
-        let page = match self.log.store().read(request).await {
-            Ok(page) => page,
+        let read = match self.log.is_apart() {
+            true => self.read_checked(&group, request).await,
+            false => self.log.store().read(request).await.map(Checked::from),
+        };
+        let Checked { page, anchor } = match read {
+            Ok(read) => read,
             Err(error) if error.is_worth_waiting() => {
                 self.stats.waits_for(Some(&error));
                 self.events.outage(&mut self.outage, OutageOf::Feed, &error);
@@ -351,7 +365,7 @@ impl Feed {
             self.events.outage_over(&mut self.outage, OutageOf::Feed);
             self.stats.waits_for(None);
         }
-        self.deliver(&group, &slots, page, wake_seen);
+        self.deliver(&group, &slots, (page, anchor), wake_seen);
         self.join_up();
         Ok(None)
     }
@@ -389,7 +403,13 @@ impl Feed {
     }
 
     /// Hands each lane its events, and tells it how far the page went.
-    fn deliver(&mut self, group: &[usize], slots: &SlotSet, page: Page, wake_seen: u64) {
+    fn deliver(
+        &mut self,
+        group: &[usize],
+        slots: &SlotSet,
+        (page, anchor): (Page, Option<Anchor>),
+        wake_seen: u64,
+    ) {
         self.reads += 1;
         let up_to = Position::new(page.cursor);
         let now = Instant::now();
@@ -415,7 +435,9 @@ impl Feed {
             let unit = &mut self.units[*number];
             unit.served = self.reads;
             let moved = up_to > unit.at;
-            unit.at = up_to.max(unit.at);
+            if moved {
+                (unit.at, unit.anchor) = (up_to, anchor);
+            }
             unit.idle = page.end == PageEnd::Last;
             match page.end {
                 PageEnd::More => (unit.not_before, unit.pending) = (now, PENDING_POLL),
@@ -434,6 +456,7 @@ impl Feed {
                 let (parts, tenure) = (unit.parts.clone(), unit.tenure);
                 let sheds = self.sheds[unit.lane];
                 let _place = Place::take(&unit.queued, &self.room);
+                let up_to = Point { position: up_to, anchor };
                 let chunk = Chunk { parts, tenure, sheds, events, up_to, _place };
                 // A lane that is gone has said so.
                 let _ = self.lanes[unit.lane].send(chunk);
@@ -464,6 +487,7 @@ impl Feed {
             let same = |other: &&mut Unit| {
                 other.lane == unit.lane
                     && other.at == unit.at
+                    && other.anchor == unit.anchor
                     && other.tenure == unit.tenure
                     && is_queued(other) == is_queued(&unit)
             };

@@ -63,7 +63,7 @@ pub(crate) async fn select(
     values: Vec<Value>,
 ) -> HandlerResult<Vec<Row>> {
     let select = format!("SELECT key, state FROM {table} WHERE {condition}");
-    let database = log.store().database();
+    let database = log.database();
     let rows = database.begin().rows(Statement::query(select, values), End::Commit).await;
     Ok(rows.map_err(|failed| -> StoreError { failed.with_statement(database.at()) })?)
 }

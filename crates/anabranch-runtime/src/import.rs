@@ -16,6 +16,7 @@ pub use plan::{Before, ImportPlan, ImportedPartition};
 pub use refusal::Refusal;
 
 use crate::consumer::strategy_text;
+use crate::standing;
 use crate::tables::Tables;
 use anabranch_core::{
     ErrorCode, ErrorKind, Happening, HashRule, Notice, Partition, Position, StoreError, Strategy,
@@ -169,7 +170,7 @@ impl Import {
 
     /// What [`apply`](Self::apply) would do, and why it may not. Changes nothing.
     pub async fn check(&self, log: &Log) -> Result<ImportPlan, ImportError> {
-        let tables = Tables::of(log.store().database());
+        let tables = Tables::of(log.database());
         let head = log.head().await?;
         let mut session = tables.database.control();
         let found = self.found(&tables, session.as_mut(), "").await?;
@@ -180,10 +181,15 @@ impl Import {
 
     /// Writes the positions, in one transaction, or nothing at all.
     pub async fn apply(&self, log: &Log) -> Result<ImportPlan, ImportError> {
-        let tables = Tables::of(log.store().database());
+        let tables = Tables::of(log.database());
         tables.database.require_newest_schema()?;
         // Before the transaction, which may keep all others from the database.
         let head = log.head().await?;
+        let mut cursors = self.cursors();
+        for cursor in &mut cursors {
+            cursor.anchor = standing::point(log, cursor.position).await?.anchor;
+        }
+        let log_identity = log.identity().await?;
         let mut session = tables.database.control();
         let (name, strategy) = (&self.consumer, self.strategy_text(log.hash_rule()));
         let slots = self.slots();
@@ -196,7 +202,8 @@ impl Import {
             return Err(ImportError::Refused { consumer, refusals });
         }
         let old = found.map(|found| found.cursors).unwrap_or_default();
-        let statements = tables.import(name, &strategy, &slots, &old, self.cursors());
+        let mut statements = tables.import(name, &strategy, &slots, &old, cursors);
+        statements.push(tables.belongs_to(name, log_identity));
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| tables.error(failed))?;
         let detail = format!("at={} minimum={}", log.at(), plan.minimum);

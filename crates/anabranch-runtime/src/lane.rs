@@ -42,9 +42,9 @@ use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tables::parked::Asked;
 use crate::too_busy::TooBusy;
-use anabranch_core::cursor::{Cursor, Parts};
+use anabranch_core::cursor::{Anchor, Cursor, Parts, Point};
 use anabranch_core::{
-    Failure, Happening, HashRule, Notice, Position, SlotSet, StoreError, Strategy,
+    Event, Failure, Happening, HashRule, Notice, Position, SlotSet, StoreError, Strategy,
 };
 use anabranch_store::database::Who;
 use anabranch_store::{Backoff, Emitter, Log};
@@ -274,7 +274,7 @@ impl Lane {
         for cursor in self.parts.unknown(cursors) {
             claimed = claimed.union(&cursor.slots);
             self.parking.load(&parked, &cursor.slots, &tables.database.clock());
-            let (slots, at) = (cursor.slots.clone(), cursor.position);
+            let (slots, at) = (cursor.slots.clone(), cursor.point());
             let (lane, tenure) = (self.setup.number, self.parts.tenure());
             let part = self.parts.add(cursor);
             self.setup.feed.tell(FeedOrder::Add { lane, part, tenure, slots, at });
@@ -371,6 +371,14 @@ impl Lane {
         stats.parked.store(self.parking.parked(), Ordering::Relaxed);
         stats.retrying.store(self.parking.retrying(), Ordering::Relaxed);
         self.setup.moved.notify_one();
+    }
+
+    /// The place of an event, with the event itself where the log is elsewhere.
+    fn point_of(&self, event: &Event) -> Point {
+        match self.setup.log.is_apart() {
+            true => Anchor::of(event).into(),
+            false => event.position().into(),
+        }
     }
 
     /// What the consumer's policy makes of a failure for good.

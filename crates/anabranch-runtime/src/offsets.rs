@@ -117,6 +117,7 @@ impl Consumers {
         let workers = self.workers().await?;
         let registered = self.tables.registered(Some(name)).await?.pop();
         let Some(registered) = registered else { return Err(self.unknown(name).await) };
+        self.must_have_log(&registered).await?;
         let mut cursors = self.tables.cursors(name).await?;
         // After the cursors: they may move on meanwhile, and a lag is never negative.
         let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);

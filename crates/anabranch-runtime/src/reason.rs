@@ -9,6 +9,7 @@ use anabranch_store::database::Who;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Why a cursor does not advance, or not as it should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +20,18 @@ pub enum Reason {
     BeyondLog {
         /// The last position that the log has ever drawn.
         drawn: Position,
+    },
+    /// The log is elsewhere and was wound back, so that new events would be skipped. No worker runs it so.
+    WoundBack {
+        /// What was found.
+        what: String,
+    },
+    /// Its cursors belong to another log than the one at hand: nobody can tell here how far behind it is.
+    OtherLog {
+        /// The identity of the log that they belong to.
+        belongs_to: Uuid,
+        /// The identity of the log at hand.
+        identity: Uuid,
     },
     /// The consumer is paused.
     Paused,
@@ -138,6 +151,12 @@ impl fmt::Display for Reason {
                  restored from an older backup, or its sequence was reset): replay it, or skip to \
                  the head"
             ),
+            Self::WoundBack { what } => write!(f, "{what}: replay it, or skip to the head"),
+            Self::OtherLog { belongs_to, identity } => write!(
+                f,
+                "it reads the log {belongs_to}, and this is {identity}: name that log as well \
+                 (--events-url); if this one has taken its place, replay it, or skip to the head"
+            ),
             Self::Paused => f.write_str("paused"),
             Self::Outage(outage) => outage.fmt(f),
             Self::ReplayAsked => f.write_str("a replay is asked for; the next worker does it"),
@@ -194,9 +213,10 @@ pub(crate) fn reasons(
     cursor: &Cursor,
     backlog: &Backlog,
     (behind, drawn): (u64, Position),
+    of_log: Option<&Reason>,
 ) -> Vec<Reason> {
-    let mut reasons = Vec::new();
-    if cursor.position > drawn {
+    let mut reasons: Vec<Reason> = of_log.cloned().into_iter().collect();
+    if reasons.is_empty() && cursor.position > drawn {
         reasons.push(Reason::BeyondLog { drawn });
     }
     if consumer.paused {

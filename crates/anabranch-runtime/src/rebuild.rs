@@ -169,13 +169,13 @@ impl Rebuild {
     /// The rebuild of a view or rollup.
     #[must_use]
     pub fn for_view(log: &Log, name: &str) -> Self {
-        let database = log.store().database();
+        let database = log.database();
         let table = |suffix| fold::table(database.dialect(), name, suffix);
         Self::with_tables(log, name, vec![(table(""), table(NEXT.1))])
     }
 
     fn with_tables(log: &Log, name: &str, own: Vec<(String, String)>) -> Self {
-        let tables = Tables::of(log.store().database());
+        let tables = Tables::of(log.database());
         Self { log: log.clone(), tables, name: name.to_owned(), own }
     }
 

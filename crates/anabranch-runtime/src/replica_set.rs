@@ -12,7 +12,7 @@ use crate::tuning::Tuning;
 use crate::view::View;
 use crate::worker::{self, Plan};
 use anabranch_core::generation::Rollout;
-use anabranch_core::{FixedPartition, Position, Strategy};
+use anabranch_core::{FixedPartition, Position, StoreError, Strategy};
 use anabranch_store::{Log, Observer};
 use std::collections::HashSet;
 use std::future::Future;
@@ -49,6 +49,8 @@ pub struct ReplicaSet {
     checks_rows: bool,
     fail_fast: bool,
     interference: Option<Arc<dyn Interference>>,
+    /// What needs log and consumers in one database, and what to do where they are not.
+    in_one_database: Option<(&'static str, &'static str)>,
 }
 
 /// Called every now and then with how far the set is.
@@ -113,6 +115,7 @@ impl ReplicaSet {
             checks_rows: false,
             fail_fast: false,
             interference: None,
+            in_one_database: None,
         }
     }
 
@@ -257,6 +260,13 @@ impl ReplicaSet {
         self
     }
 
+    /// Refuses to run on a log whose consumers are on another server ([`Log::with_database`]): for something that
+    /// is made of consumers and needs both in one transaction, such as a workflow. `remedy` says what to do.
+    pub fn in_one_database(mut self, what: &'static str, remedy: &'static str) -> Self {
+        self.in_one_database = Some((what, remedy));
+        self
+    }
+
     /// Calls a function several times a second with how far the set is, and once when it has ended,
     /// with how it stands then.
     pub fn on_progress(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
@@ -312,6 +322,7 @@ impl ReplicaSet {
         log: &Log,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<Progress, RunError> {
+        self.check_servers(log)?;
         let plan = self.plan(false)?;
         worker::run(log, plan, stop).await
     }
@@ -335,8 +346,18 @@ impl ReplicaSet {
         log: &Log,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<Progress, RunError> {
+        self.check_servers(log)?;
         let plan = self.plan(true)?;
         worker::run(log, plan, stop).await
+    }
+
+    /// Refuses what needs log and consumers in one database, where they are not.
+    fn check_servers(&self, log: &Log) -> Result<(), StoreError> {
+        let Some((what, remedy)) = self.in_one_database.filter(|_| log.is_apart()) else {
+            return Ok(());
+        };
+        let (at, log) = (log.database().at().to_owned(), log.at().into());
+        Err(StoreError::TwoServers { at, log, what, remedy })
     }
 
     /// Refuses a new version that could not be told from the old one.

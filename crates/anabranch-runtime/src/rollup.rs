@@ -132,7 +132,7 @@ pub struct RollupReader<'r, R: Rollup> {
 impl<'r, R: Rollup> RollupReader<'r, R> {
     /// A reader of a rollup.
     pub fn new(log: &Log, rollup: &'r R) -> Self {
-        let table = fold::table(log.store().database().dialect(), rollup.name(), "");
+        let table = fold::table(log.database().dialect(), rollup.name(), "");
         Self { log: log.clone(), table, rollup }
     }
 

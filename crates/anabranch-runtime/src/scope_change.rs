@@ -139,6 +139,7 @@ impl Consumers {
     /// accepted it yet.
     pub async fn scope_change(&self, name: &str) -> Result<Option<ScopeChange>, OperateError> {
         self.tables.database.require_newest_schema()?;
+        self.must_follow_log(name).await?;
         let Some(stored) = self.tables.identity(name).await? else {
             return Err(self.unknown(name).await);
         };

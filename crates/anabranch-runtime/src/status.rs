@@ -5,6 +5,7 @@ use crate::consumer::follows_log;
 use crate::offsets::behind;
 use crate::reason::{Reason, reasons};
 use crate::report::Report;
+use crate::standing;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::outages::StoredOutage;
@@ -47,7 +48,8 @@ pub struct ConsumerStatus {
     pub head: Position,
     /// What is not handled: [`lag_ready`](Self::lag_ready) and the [`parked_events`](Self::parked_events).
     /// 0 means that everything is handled; never for one that stands beyond the log
-    /// ([`Reason::BeyondLog`]).
+    /// ([`Reason::BeyondLog`]), or whose log is another one or was wound back ([`Reason::OtherLog`],
+    /// [`Reason::WoundBack`]): then the number means nothing.
     pub lag: u64,
     /// What more workers could do: the positions between `position` and `head`, but for those of parked events,
     /// and the [`retrying_events`](Self::retrying_events) up to `position`. Of a pool, the tasks that could be
@@ -300,6 +302,7 @@ impl Situation {
         let head = log.head().await?;
         // After the cursors, too: none that is as it should be lies beyond it.
         let drawn = log.store().drawn().await?;
+        let of_log = standing::reason(log, tables, &registered).await?;
         // A consumer that finds its work elsewhere is never behind the log.
         let is_behind = follows_log(&registered.kind);
         let at = |cursor: &Cursor| if is_behind { cursor.position } else { head };
@@ -310,6 +313,7 @@ impl Situation {
         let backlog = Backlog::of(tables, &registered.name, &registered.kind, lowest).await?;
         // Beyond the log it is as far from its end, the other way: never 0.
         let behind = |position: Position| match position > drawn {
+            _ if of_log.is_some() => position.get().abs_diff(head.get()).max(1),
             true => position.get() - head.get(),
             false => behind(position, head),
         };
@@ -324,7 +328,14 @@ impl Situation {
                 lag_ready: lag.ready,
                 epoch: cursor.epoch,
                 owner: owner(cursor, &self.workers),
-                reasons: reasons(self, &registered, cursor, &backlog, (behind, drawn)),
+                reasons: reasons(
+                    self,
+                    &registered,
+                    cursor,
+                    &backlog,
+                    (behind, drawn),
+                    of_log.as_ref(),
+                ),
                 set: cursor.slots.clone(),
             }
         };

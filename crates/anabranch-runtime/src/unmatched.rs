@@ -6,6 +6,7 @@
 use crate::consumers::Consumers;
 use crate::operate_error::OperateError;
 use crate::scope::Scope;
+use crate::standing;
 use crate::tables::Tables;
 use crate::tables::log_names::NameColumn;
 use anabranch_core::{Position, Query, StoreError};
@@ -38,11 +39,9 @@ pub struct Unmatched {
 }
 
 impl Unmatched {
-    pub(crate) async fn of(
-        log: &Log,
-        tables: &Tables,
-        scope: &Scope,
-    ) -> Result<Option<Self>, StoreError> {
+    pub(crate) async fn of(log: &Log, scope: &Scope) -> Result<Option<Self>, StoreError> {
+        // Of the log itself, wherever its consumers are.
+        let tables = &Tables::of(log.store().database());
         let (categories, tenants) = scope.names();
         let types = types_of(scope.query());
         for (column, asked) in
@@ -130,10 +129,17 @@ impl Consumers {
         let Some(stored) = self.tables.identity(name).await? else {
             return Err(self.unknown(name).await);
         };
+        let registered = self.tables.registered(Some(name)).await?.pop();
+        if let Some(registered) = registered
+            && standing::other_log(&self.log, &registered).await?.is_some()
+        {
+            // Its events are elsewhere.
+            return Ok(None);
+        }
         // One that a program of the last version made has not stored it; a pool's means nothing.
         let scope = stored.scope.and_then(|text| serde_json::from_str(&text).ok());
         match scope.filter(|_| crate::consumer::follows_log(&stored.kind)) {
-            Some(scope) => Ok(Unmatched::of(&self.log, &self.tables, &scope).await?),
+            Some(scope) => Ok(Unmatched::of(&self.log, &scope).await?),
             None => Ok(None),
         }
     }

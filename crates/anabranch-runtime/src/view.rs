@@ -160,7 +160,7 @@ pub struct ViewReader<V: View> {
 impl<V: View> ViewReader<V> {
     /// A reader of a view.
     pub fn new(log: &Log, view: &V) -> Self {
-        let table = fold::table(log.store().database().dialect(), view.name(), "");
+        let table = fold::table(log.database().dialect(), view.name(), "");
         Self { log: log.clone(), table, view: PhantomData }
     }
 

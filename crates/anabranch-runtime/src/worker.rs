@@ -101,7 +101,7 @@ pub(crate) async fn run(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Progress, RunError> {
     // Connections of its own: another replica set in this process cannot use them up.
-    let mut tables = Tables::of(log.store().database().apart()?);
+    let mut tables = Tables::of(log.database().apart()?);
     tables.events = log.events().with(std::mem::take(&mut plan.events)).in_set(&plan.name);
     let events = tables.events.clone();
     let ended = run_on(log, tables, plan, stop).await;

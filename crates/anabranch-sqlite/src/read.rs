@@ -1,10 +1,11 @@
 //! One page of events.
 
 use crate::schema::Sql;
+use anabranch_core::cursor::Anchor;
 use anabranch_core::event::{Body, TAG_SEPARATOR};
 use anabranch_core::{Event, Position, Query, Slot, SlotColumn, Slots};
 use anabranch_store::sql::{Names, positions};
-use anabranch_store::{Filter, Page, PageEnd, ReadRequest, Scope, SlotFilter};
+use anabranch_store::{Filter, Look, Page, PageEnd, ReadRequest, Scope, Seen, SlotFilter};
 use rusqlite::types::{FromSqlError, FromSqlResult, Type, ValueRef};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 use std::borrow::Cow;
@@ -54,6 +55,47 @@ pub(crate) fn find(
 ) -> rusqlite::Result<Option<Event>> {
     let mut by_id = connection.prepare_cached(&format!("{} WHERE id = ?1", sql.event_columns))?;
     by_id.query_row([id.as_bytes()], event_of_row).optional()
+}
+
+/// What stands where, in one transaction and so at one moment; no identity if the log is older than that.
+pub(crate) fn look(
+    connection: &Connection,
+    sql: &Sql,
+    look: &Look,
+) -> rusqlite::Result<(Option<String>, Seen)> {
+    let at_one_moment = connection.unchecked_transaction()?;
+    let events = &sql.events;
+    let anchor = |row: &Row<'_>| {
+        let id = Uuid::from_bytes(row.get(1)?);
+        Ok(Anchor { position: Position::from_i64(row.get(0)?), id })
+    };
+    let last = |up_to: Position| {
+        let last = format!(
+            "SELECT position, id FROM {events} WHERE position <= ?1 ORDER BY position DESC LIMIT 1"
+        );
+        connection.prepare_cached(&last)?.query_row([up_to.as_i64()], anchor).optional()
+    };
+    let mut by_position = connection
+        .prepare_cached(&format!("SELECT position, id FROM {events} WHERE position = ?1"))?;
+    let mut found = Vec::with_capacity(look.anchors.len());
+    for wanted in &look.anchors {
+        let event = by_position.query_row([wanted.position.as_i64()], anchor).optional()?;
+        found.push(event.map(|event| event.id));
+    }
+    let first = format!("SELECT min(position) FROM {events}");
+    let first: Option<i64> = connection.prepare_cached(&first)?.query_row((), |row| row.get(0))?;
+    let identity = connection.prepare_cached(&sql.identity)?.query_row((), |row| row.get(0));
+    let seen = Seen {
+        identity: Uuid::nil(),
+        first: first.map(Position::from_i64),
+        last: last(look.up_to)?,
+        head: last(Position::END)?,
+        found,
+    };
+    let identity = identity.optional()?;
+    drop(by_position);
+    at_one_moment.commit()?;
+    Ok((identity, seen))
 }
 
 /// The end of the log, for a forward read of some of its events: all up to there is looked at, however

@@ -55,6 +55,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0007_permits.sql"),
             admits: 5,
         },
+        Migration {
+            version: 8,
+            name: "anchors",
+            sql: include_str!("../migrations/0008_anchors.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
     reads_from: 5,
@@ -66,6 +72,7 @@ pub(crate) struct Sql {
     pub(crate) insert_event: String,
     pub(crate) event_columns: String,
     pub(crate) events: String,
+    pub(crate) identity: String,
     pub(crate) tags: String,
     pub(crate) last_drawn: String,
 }
@@ -77,6 +84,7 @@ impl Sql {
             insert_event: fill(include_str!("../queries/insert_event.sql")),
             event_columns: fill(include_str!("../queries/event_columns.sql")),
             events: format!("{namespace}_events"),
+            identity: format!("SELECT value FROM {namespace}_settings WHERE name = 'identity'"),
             tags: format!("{namespace}_event_tags"),
             last_drawn: fill(include_str!("../queries/last_drawn.sql")),
         }

@@ -13,9 +13,10 @@ use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, InputError, InputProblem, Limits, Position,
     StoreError,
 };
+use anabranch_store::anchors::identity_of;
 use anabranch_store::database::{Statement, Topic};
 use anabranch_store::{
-    Clock, Database, Emitter, Head, LogStore, Options, Page, ReadRequest, Ticket,
+    Clock, Database, Emitter, Head, LogStore, Look, Options, Page, ReadRequest, Seen, Ticket,
 };
 use futures_util::future::BoxFuture;
 use std::path::PathBuf;
@@ -266,6 +267,21 @@ impl LogStore for Sqlite {
             last.map(Position::from_i64).map_err(|error| store_error(&shared.at, error))
         };
         Box::pin(async { self.readers.run(job).await? })
+    }
+
+    fn look(&self, look: Look) -> BoxFuture<'_, Result<Seen, StoreError>> {
+        let shared = Arc::clone(&self.shared);
+        let job = move |connection: &rusqlite::Connection| {
+            let seen = read::look(connection, &shared.appending.sql, &look);
+            seen.map_err(|error| store_error(&shared.at, error))
+        };
+        Box::pin(async {
+            let (identity, seen) = self.readers.run(job).await??;
+            if identity.is_none() {
+                self.effects.require_newest_schema()?;
+            }
+            Ok(Seen { identity: identity_of(&self.shared.at, identity)?, ..seen })
+        })
     }
 
     fn flush(&self) -> BoxFuture<'_, ()> {

@@ -130,6 +130,12 @@ pub trait Database: Send + Sync {
         Clock::machine()
     }
 
+    /// Refuses a database of consumers whose events are on another server: nothing can be appended in its
+    /// transactions.
+    fn must_hold_log(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// How this database writes what differs.
     fn dialect(&self) -> &dyn Dialect;
 

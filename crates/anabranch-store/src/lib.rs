@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`log_store`] | [`LogStore`]: what a backend must provide |
 //! | [`log`] | [`Log`]: append, read, subscribe |
+//! | [`anchors`] | whether a log still is the one that cursors elsewhere belong to |
+//! | `two_servers` | the database of consumers whose events are on another server |
 //! | [`coalesce`] | concurrent appends share one commit |
 //! | [`read`] | reads as builders that end in a stream of events |
 //! | [`event_stream`] | the stream of events, and the task that feeds it |
@@ -22,6 +24,7 @@
 //!
 //! This crate never names a database: what is true of one backend only lives in its crate.
 
+pub mod anchors;
 pub mod backoff;
 pub mod clock;
 pub mod coalesce;
@@ -40,8 +43,10 @@ pub mod options;
 pub mod read;
 pub mod sql;
 pub mod sql_text;
+mod two_servers;
 pub mod value;
 
+pub use anchors::{Look, Seen, WoundBack};
 pub use backoff::Backoff;
 pub use clock::Clock;
 pub use database::Database;

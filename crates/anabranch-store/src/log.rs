@@ -1,12 +1,14 @@
 //! The handle that users hold.
 
+use crate::anchors::Look;
 use crate::coalesce::Appender;
 use crate::control::{ONLY_READS, is_query};
-use crate::database::Statement;
+use crate::database::{Database, Statement};
 use crate::log_store::LogStore;
 use crate::observe::{Emitter, Observer};
 use crate::read::{ReadLog, ReadStream};
 use crate::sql_text::Sql;
+use crate::two_servers::Apart;
 use crate::value::{Row, Value};
 use anabranch_core::{
     Append, AppendError, Appended, Event, Expected, HashRule, Limits, NewEvent, Position, Query,
@@ -27,6 +29,8 @@ pub struct Log {
     store: Arc<dyn LogStore>,
     appender: Appender,
     events: Emitter,
+    /// The database of its consumers, if that is another one than the log's.
+    home: Option<Arc<dyn Database>>,
 }
 
 impl Log {
@@ -39,7 +43,7 @@ impl Log {
         let store: Arc<dyn LogStore> = Arc::new(store);
         let appender = Appender::start(Arc::clone(&store));
         let events = store.database().events().of_handle();
-        Self { store, appender, events }
+        Self { store, appender, events, home: None }
     }
 
     /// The same log with an observer more: it sees what happens in all that runs on this handle and its clones, and what
@@ -60,6 +64,56 @@ impl Log {
     #[must_use]
     pub fn events(&self) -> &Emitter {
         &self.events
+    }
+
+    /// This log with the consumers of another database: events are read from and appended to this log, and
+    /// cursors, effects, workers and tasks are in the database of `home`. That has the tables of a log of its
+    /// own, whose events are not used.
+    ///
+    /// What spans both servers in one transaction is refused ([`StoreError::TwoServers`]): `Tx::append`, enqueueing
+    /// tasks in the transaction of an append, and workflows. So is a home whose hash rule is another
+    /// ([`StoreError::TwoRules`]). If both are one and the same log, nothing is apart; if they only have the same
+    /// identity, one is a copy of the other or a second name of it, and that is refused ([`StoreError::SameLog`]).
+    ///
+    /// ```
+    /// # use anabranch_core::StoreError;
+    /// # use anabranch_store::Log;
+    /// # async fn f(events: Log, home: Log) -> Result<(), StoreError> {
+    /// let log = events.with_database(&home).await?;
+    /// assert_eq!(log.at(), events.at());
+    /// assert_eq!(log.database().at(), home.at());
+    /// # Ok(()) }
+    /// ```
+    pub async fn with_database(&self, home: &Self) -> Result<Self, StoreError> {
+        let (log, at) = (self.at().to_owned(), home.at().to_owned());
+        if self.hash_rule() != home.hash_rule() {
+            let (log_rule, rule) = (self.hash_rule(), home.hash_rule());
+            return Err(StoreError::TwoRules { log, log_rule, at, rule });
+        }
+        let (identity, other) = (self.identity().await?, home.identity().await?);
+        if identity == other && log != at {
+            return Err(StoreError::SameLog { log, at, identity });
+        }
+        let apart = || Arc::new(Apart::new(home.store.database(), &log)) as Arc<dyn Database>;
+        Ok(Self { home: (identity != other).then(apart), ..self.clone() })
+    }
+
+    /// Where the consumers of this log are: their cursors, effects, workers and tasks.
+    #[must_use]
+    pub fn database(&self) -> Arc<dyn Database> {
+        self.home.clone().unwrap_or_else(|| self.store.database())
+    }
+
+    /// Whether its consumers are in another database than its events: see [`with_database`](Self::with_database).
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        self.home.is_some()
+    }
+
+    /// Which log it is: a random number that it got when it was made, or when it was upgraded to the version
+    /// that knows it. A copy of a log has the same.
+    pub async fn identity(&self) -> Result<Uuid, StoreError> {
+        Ok(self.store.look(Look::default()).await?.identity)
     }
 
     /// Adds events to one stream, if it stands where the caller expects.
@@ -155,7 +209,8 @@ impl Log {
         self.read(query).after(after).follow()
     }
 
-    /// Reads tables of yours that are in the same database: what projections have written, say. Values stand
+    /// Reads tables of yours that are in the [database](Self::database) of its consumers: what projections have
+    /// written, say. Values stand
     /// as `$1`, `$2`, …, and rows are those of a handler's `Tx`; see [`Value`].
     ///
     /// It runs over a connection that reads, and a statement that writes is refused. It sees what was
@@ -174,12 +229,13 @@ impl Log {
     /// # Ok(()) }
     /// ```
     pub async fn query(&self, sql: impl Sql, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        let (sql, at) = (sql.into_text(), self.at());
+        let (sql, database) = (sql.into_text(), self.database());
         if !is_query(&sql) {
-            return Err(StoreError::Other { at: at.to_owned(), source: ONLY_READS.into() });
+            let at = database.at().to_owned();
+            return Err(StoreError::Other { at, source: ONLY_READS.into() });
         }
-        let rows = self.store.database().query(Statement::query(sql, values)).await;
-        rows.map_err(|failed| failed.with_statement(at))
+        let rows = database.query(Statement::query(sql, values)).await;
+        rows.map_err(|failed| failed.with_statement(database.at()))
     }
 
     /// Reads the first row, if there is one; see [`query`](Self::query).
@@ -250,7 +306,7 @@ impl Log {
         self.store.close().await;
     }
 
-    /// Which database this is, for messages. Never holds a password.
+    /// Which database its events are in, for messages. Never holds a password.
     #[must_use]
     pub fn at(&self) -> &str {
         self.store.at()

@@ -1,5 +1,6 @@
 //! What a backend must provide for the log. One file, one trait; `contract` proves it.
 
+use crate::anchors::{Look, Seen};
 use crate::database::Database;
 use anabranch_core::{
     Append, AppendError, Appended, Event, HashRule, Limits, Position, Query, SlotColumn, SlotSet,
@@ -38,6 +39,10 @@ pub trait LogStore: Any + Send + Sync {
     /// stored from now on has one up to it. A cursor beyond it belongs to another log, or to a later
     /// state of this one.
     fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>>;
+
+    /// What is where in the log, and which log it is, all at one moment. A log that was opened though it is
+    /// older than its identity ([`Options::take_older`](crate::Options::take_older)) is refused.
+    fn look(&self, look: Look) -> BoxFuture<'_, Result<Seen, StoreError>>;
 
     /// Makes sure that other processes have been told of what was appended.
     fn flush(&self) -> BoxFuture<'_, ()>;

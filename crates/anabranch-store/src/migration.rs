@@ -13,6 +13,8 @@ pub mod since {
     pub const FLEET: u32 = 6;
     /// Limits over all processes.
     pub const PERMITS: u32 = 7;
+    /// The identity of a log, and anchors of cursors.
+    pub const ANCHORS: u32 = 8;
 }
 
 /// One step of a backend's schema. Steps are never changed once released, only added, and they only

@@ -100,6 +100,7 @@ impl<W: Workflow> Workflows<W> {
     async fn change(&self, id: &str, to: Lifecycle) -> Result<u64, LifecycleError> {
         let inner = &self.inner;
         let stream = inner.stream(id)?;
+        inner.must_be_one().map_err(LoadError::from)?;
         let names = || (inner.workflow.name().to_owned(), id.to_owned());
         let changes = Query::types([PAUSED, RESUMED, CANCELLED]).tagged([tag(&stream)]);
         for _ in 0..ATTEMPTS {

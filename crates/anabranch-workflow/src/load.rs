@@ -207,6 +207,7 @@ impl<W: Workflow> Inner<W> {
             backwards: false,
             max_events: wanted.min(Page::MAX_EVENTS),
         };
+        self.must_be_one()?;
         Ok(self.log.store().read(request).await?)
     }
 

@@ -18,6 +18,7 @@ mod overdue;
 mod react;
 mod schedules;
 
+use crate::workflows::REMEDY;
 use crate::{Workflow, Workflows};
 use anabranch_runtime::ReplicaSet;
 use anabranch_workpool::PoolSet;
@@ -45,6 +46,7 @@ impl WorkflowSet for ReplicaSet {
     fn workflow<W: Workflow>(self, workflows: &Workflows<W>) -> Self {
         let workflow = workflows.workflow();
         let mut set = self
+            .in_one_database("a workflow", REMEDY)
             .projection(react::React::of(workflows))
             .outside_pool(commands::Commands::of(workflows))
             .outside_pool(actions::Actions::of(workflows));

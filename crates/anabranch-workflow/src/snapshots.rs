@@ -124,7 +124,7 @@ impl Snapshots {
         if let Some(database) = self.database.get() {
             return Ok(Arc::clone(database));
         }
-        let apart = self.log.store().database().apart()?;
+        let apart = self.log.database().apart()?;
         Ok(Arc::clone(self.database.get_or_init(|| apart)))
     }
 

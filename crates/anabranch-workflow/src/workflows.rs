@@ -5,13 +5,16 @@ use crate::cache::Cache;
 use crate::load::{Loaded, Mode};
 use crate::snapshots::Snapshots;
 use crate::turns::Turns;
-use anabranch_core::EventSchema;
+use anabranch_core::{EventSchema, StoreError};
 use anabranch_store::Log;
 use std::fmt;
 use std::sync::Arc;
 
 /// How many states are kept in memory.
 const MAX_CACHED: usize = 10_000;
+/// What to do where log and tasks are on two servers.
+pub(crate) const REMEDY: &str = "keep its events, tasks and snapshots in one database (the log without \
+                                 Log::with_database)";
 
 /// The instances of a workflow. Cheap to clone; clones share what they know.
 ///
@@ -100,6 +103,22 @@ impl<W: Workflow> Workflows<W> {
     pub async fn flush(&self) {
         if let Some((_, snapshots)) = &self.inner.snapshots {
             snapshots.flush().await;
+        }
+    }
+}
+
+impl<W: Workflow> Inner<W> {
+    /// Refuses a log whose consumers are on another server: a log that is wound back there would leave snapshots,
+    /// timers and actions of events that never were.
+    pub(crate) fn must_be_one(&self) -> Result<(), StoreError> {
+        match self.log.is_apart() {
+            false => Ok(()),
+            true => Err(StoreError::TwoServers {
+                at: self.log.database().at().to_owned(),
+                log: self.log.at().into(),
+                what: "a workflow",
+                remedy: REMEDY,
+            }),
         }
     }
 }

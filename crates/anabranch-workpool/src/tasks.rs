@@ -88,11 +88,15 @@ impl PoolCounts {
     }
 }
 
+/// What to do where events and tasks are on two servers.
+const ENQUEUE_REMEDY: &str = "let a projection that reads the log enqueue them (Tasks::enqueue_in), or, for a transaction \
+                              in the database of the tasks, take them from its own handle (Tasks::new(&home, …))";
+
 impl Tasks {
     /// The tasks of a pool.
     #[must_use]
     pub fn new(log: &Log, pool: impl Into<String>) -> Self {
-        let database = log.store().database();
+        let database = log.database();
         let tables = Tables::of(&database);
         let has_asked = Arc::default();
         Self { log: log.clone(), database, tables, pool: pool.into(), has_asked }
@@ -127,7 +131,7 @@ impl Tasks {
     async fn try_enqueue(&self, tasks: &[NewTask]) -> Result<Option<Vec<Enqueued>>, TaskError> {
         let mut statements = Vec::new();
         for page in tasks.chunks(PAGE) {
-            statements.extend(self.statements(page)?);
+            statements.extend(self.enqueueing(page)?);
         }
         let mut session = self.database.begin();
         let asks = !tasks.is_empty() && !self.has_asked.swap(true, Ordering::Relaxed);
@@ -194,7 +198,7 @@ impl Tasks {
         error: &str,
         wait: Duration,
     ) -> Result<Uuid, TaskError> {
-        let mut statements = self.statements(std::slice::from_ref(&task))?;
+        let mut statements = self.enqueueing(std::slice::from_ref(&task))?;
         statements.push(self.tables.failed(task.id, 1, error, wait));
         self.run(statements).await?;
         Ok(task.id)
@@ -202,7 +206,7 @@ impl Tasks {
 
     /// Enqueues tasks in the transaction of a handler: they are there if and when it commits.
     pub async fn enqueue_in(&self, tx: &mut Tx, tasks: &[NewTask]) -> Result<(), HandlerError> {
-        for statement in self.statements(tasks)? {
+        for statement in self.enqueueing(tasks)? {
             tx.push(statement).await?;
         }
         Ok(())
@@ -210,7 +214,19 @@ impl Tasks {
 
     /// The statements that enqueue tasks, for a transaction of your own: see
     /// `Postgres::run_in` and `Sqlite::run_in`.
-    pub fn statements(&self, tasks: &[NewTask]) -> Result<Vec<Statement>, InputError> {
+    ///
+    /// Where the events are on another server than the tasks (`Log::with_database`) they are refused
+    /// ([`StoreError::TwoServers`]): run in the transaction of an append they would be enqueued where nobody looks.
+    pub fn statements(&self, tasks: &[NewTask]) -> Result<Vec<Statement>, TaskError> {
+        if self.log.is_apart() {
+            let (at, log) = (self.database.at().to_owned(), self.log.at().into());
+            let what = "to enqueue tasks in the transaction of an append";
+            return Err(StoreError::TwoServers { at, log, what, remedy: ENQUEUE_REMEDY }.into());
+        }
+        Ok(self.enqueueing(tasks)?)
+    }
+
+    fn enqueueing(&self, tasks: &[NewTask]) -> Result<Vec<Statement>, InputError> {
         let limit = self.log.limits().data_bytes;
         tasks.iter().try_for_each(|task| task.check(&self.pool, limit))?;
         let tasks: Vec<(&str, &NewTask)> =

@@ -20,6 +20,7 @@ pages! {
     moving_from_hand_run_partitions: "docs/moving-from-hand-run-partitions.md",
     rollups: "docs/rollups.md",
     testing: "docs/testing.md",
+    two_servers: "docs/two-servers.md",
     values: "docs/values.md",
     when_a_handler_fails: "docs/when-a-handler-fails.md",
     work_pools: "docs/work-pools.md",

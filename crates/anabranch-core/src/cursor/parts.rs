@@ -1,6 +1,6 @@
 //! The cursors that a lane holds, how far beyond them it has come, and how it lets go of slots.
 
-use super::Cursor;
+use super::{Anchor, Cursor, Point};
 use crate::{Position, Slot, SlotSet};
 use std::collections::VecDeque;
 
@@ -35,13 +35,24 @@ struct Part {
     /// As it is stored.
     cursor: Cursor,
     /// How far the lane has come; what lies between holds no events of these slots.
-    reached: Position,
+    reached: Point,
     /// The part that has taken this one in.
     merged_into: Option<usize>,
     /// Cursors that it has taken in and that are still stored.
     absorbed: Vec<Cursor>,
     /// All its slots were let go.
     is_gone: bool,
+}
+
+impl Part {
+    /// It has come this far; says whether that is further than before.
+    fn go_to(&mut self, to: Point) -> bool {
+        let is_further = to.position > self.reached.position;
+        if is_further {
+            self.reached = to;
+        }
+        is_further
+    }
 }
 
 /// How a part is to be written: from where to where, with what it takes in and what it lets go.
@@ -141,7 +152,7 @@ impl Parts {
 
     /// Takes over a cursor; says under which number.
     pub fn add(&mut self, cursor: Cursor) -> usize {
-        let reached = cursor.position;
+        let reached = cursor.point();
         let (merged_into, absorbed) = (None, Vec::new());
         self.parts.push(Part { cursor, reached, merged_into, absorbed, is_gone: false });
         self.parts.len() - 1
@@ -166,7 +177,7 @@ impl Parts {
             // Only what stands at the same place may become one.
             if other == first
                 || self.parts[other].is_gone
-                || self.parts[other].reached != self.parts[first].reached
+                || self.parts[other].reached.position != self.parts[first].reached.position
             {
                 continue;
             }
@@ -192,7 +203,13 @@ impl Parts {
     /// What has to be written to move these parts to a position, and to let go of the slots that are
     /// not to be kept.
     #[must_use]
-    pub fn moves(&self, numbers: &[usize], to: Position, keep: Option<&SlotSet>) -> Vec<Move> {
+    pub fn moves(
+        &self,
+        numbers: &[usize],
+        to: impl Into<Point>,
+        keep: Option<&SlotSet>,
+    ) -> Vec<Move> {
+        let to = to.into();
         let roots = self.roots(numbers).into_iter().map(|part| self.step(part, to, keep));
         let is_change = |step: &Move| {
             step.cursor.position > step.from.0 || !step.absorbed.is_empty() || step.lets_go()
@@ -200,10 +217,11 @@ impl Parts {
         roots.filter(is_change).collect()
     }
 
-    fn step(&self, part: usize, to: Position, keep: Option<&SlotSet>) -> Move {
+    fn step(&self, part: usize, to: Point, keep: Option<&SlotSet>) -> Move {
         let held = &self.parts[part];
         let from = (held.cursor.position, held.cursor.epoch);
-        let mut cursor = Cursor { position: to, ..held.cursor.clone() };
+        let Point { position, anchor } = to;
+        let mut cursor = Cursor { position, anchor, ..held.cursor.clone() };
         let absorbed = held.absorbed.clone();
         let (mut freed, mut frees_all) = (None, false);
         if let Some(keep) = keep.filter(|keep| !cursor.slots.is_subset(keep)) {
@@ -237,7 +255,7 @@ impl Parts {
         for step in moves {
             let part = &mut self.parts[step.part];
             part.cursor = step.cursor.clone();
-            part.reached = part.reached.max(step.cursor.position);
+            part.go_to(step.cursor.point());
             // The id of a deleted row is never given out again.
             self.gone.extend(part.absorbed.drain(..).map(|cursor| (cursor.id, i64::MAX)));
             if step.frees_all {
@@ -251,22 +269,22 @@ impl Parts {
     }
 
     /// The log was looked at this far, and there was nothing. Says whether that is news.
-    pub fn reach(&mut self, numbers: &[usize], up_to: Position) -> bool {
+    pub fn reach(&mut self, numbers: &[usize], up_to: impl Into<Point>) -> bool {
+        let up_to = up_to.into();
         self.merge(numbers);
         let mut is_news = false;
         for root in self.roots(numbers) {
             let part = &mut self.parts[root];
-            is_news |= up_to > part.reached;
-            part.reached = part.reached.max(up_to);
+            is_news |= part.go_to(up_to);
         }
         is_news
     }
 
     /// How far some parts have come.
     #[must_use]
-    pub fn reached(&self, numbers: &[usize]) -> Position {
+    pub fn reached(&self, numbers: &[usize]) -> Point {
         let reached = self.roots(numbers).into_iter().map(|root| self.parts[root].reached);
-        reached.max().unwrap_or(Position::START)
+        reached.max_by_key(|reached| reached.position).unwrap_or(Position::START.into())
     }
 
     /// How far some parts are stored.
@@ -284,7 +302,7 @@ impl Parts {
     /// The parts that have come further than what is stored.
     #[must_use]
     pub fn dirty(&self) -> Vec<usize> {
-        let dirty = self.alive().filter(|(_, part)| part.reached > part.cursor.position);
+        let dirty = self.alive().filter(|(_, part)| part.reached.position > part.cursor.position);
         dirty.map(|(number, _)| number).collect()
     }
 
@@ -307,16 +325,25 @@ impl Parts {
         self.stored_ones().map(|cursor| (cursor.id, cursor.epoch)).collect()
     }
 
+    /// The events by which they know a log that is elsewhere.
+    #[must_use]
+    pub fn anchors(&self) -> Vec<Anchor> {
+        let mut anchors: Vec<Anchor> = self.stored_ones().filter_map(|own| own.anchor).collect();
+        anchors.sort_unstable();
+        anchors.dedup();
+        anchors
+    }
+
     /// How far all of them have come.
     #[must_use]
     pub fn lowest(&self) -> Option<Position> {
-        self.alive().map(|(_, part)| part.reached).min()
+        self.alive().map(|(_, part)| part.reached.position).min()
     }
 
     /// How far the furthest of them has come.
     #[must_use]
     pub fn furthest(&self) -> Option<Position> {
-        self.alive().map(|(_, part)| part.reached).max()
+        self.alive().map(|(_, part)| part.reached.position).max()
     }
 
     /// The slots of some parts.

@@ -60,7 +60,7 @@ fn slots(numbers: std::ops::Range<u16>) -> SlotSet {
 
 fn row(id: i64, numbers: std::ops::Range<u16>, position: u64, epoch: i64, owner: &str) -> Cursor {
     let owner = Some(owner.to_owned()).filter(|owner| !owner.is_empty());
-    Cursor { id, slots: slots(numbers), position: Position::new(position), epoch, owner }
+    Cursor { id, epoch, owner, ..Cursor::free(slots(numbers), Position::new(position)) }
 }
 
 #[test]

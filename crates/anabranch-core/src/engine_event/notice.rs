@@ -95,6 +95,8 @@ notices! {
         "how far a lane has looked is not written down"
     Switched Info "runtime::rebuild::switch"
         "switched to the new version"
+    WoundBackNotStored Warn "runtime::standing"
+        "cannot write down that its log was wound back"
     ProcessGone Debug "runtime::worker"
         "the process of a worker is gone"
     CannotTakeOver Warn "runtime::worker"

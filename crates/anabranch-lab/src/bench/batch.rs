@@ -185,7 +185,7 @@ impl BenchBatch {
                 let values = vec![row.get::<Value>("id")?, row.get::<Value>("name")?];
                 inserts.push(Statement::new(insert.clone(), values));
             }
-            own.log.store().database().begin().run(inserts, End::Commit).await?;
+            own.log.database().begin().run(inserts, End::Commit).await?;
         }
         Ok(self.rows as f64 / started.elapsed().as_secs_f64())
     }
@@ -209,5 +209,5 @@ async fn fill(own: &OwnLog, table: &str, rows: u64) -> anyhow::Result<()> {
 }
 
 async fn query(own: &OwnLog, statement: Statement) -> anyhow::Result<Vec<Row>> {
-    Ok(own.log.store().database().rows(statement).await?)
+    Ok(own.log.database().rows(statement).await?)
 }

@@ -256,7 +256,7 @@ pub(crate) async fn runs(own: &OwnLog, pool: &str, workers: usize) -> anyhow::Re
 }
 
 pub(crate) async fn is_done(own: &OwnLog, pool: &str) -> anyhow::Result<bool> {
-    let table = own.log.store().database().dialect().table("tasks");
+    let table = own.log.database().dialect().table("tasks");
     let state = TaskState::Ready.code();
     let ready = format!("SELECT seq FROM {table} WHERE pool = $1 AND state = {state} LIMIT 1");
     Ok(query(own, Statement::query(ready, params![pool])).await?.is_empty())
@@ -265,7 +265,7 @@ pub(crate) async fn is_done(own: &OwnLog, pool: &str) -> anyhow::Result<bool> {
 /// How many tasks are done that are not of the hot key, and how many seconds they took from the first
 /// of all to their last, by the database's clock.
 async fn done(own: &OwnLog, pool: &str) -> anyhow::Result<(u64, f64)> {
-    let table = own.log.store().database().dialect().table("tasks");
+    let table = own.log.database().dialect().table("tasks");
     let done = TaskState::Done.code();
     let sums = format!(
         "SELECT count(*) AS tasks, max(finished_us) - (SELECT min(finished_us) FROM {table} \
@@ -279,5 +279,5 @@ async fn done(own: &OwnLog, pool: &str) -> anyhow::Result<(u64, f64)> {
 }
 
 async fn query(own: &OwnLog, statement: Statement) -> anyhow::Result<Vec<Row>> {
-    Ok(own.log.store().database().rows(statement).await?)
+    Ok(own.log.database().rows(statement).await?)
 }

@@ -35,7 +35,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// The ledger beside a log.
     pub(crate) fn of(log: &Log) -> Self {
-        let database = log.store().database();
+        let database = log.database();
         let dialect = database.dialect();
         Self {
             log: log.clone(),
@@ -45,7 +45,7 @@ impl Ledger {
     }
 
     pub(crate) fn is_postgres(&self) -> bool {
-        self.log.store().database().dialect().name() == "postgres"
+        self.log.database().dialect().name() == "postgres"
     }
 
     /// All entries, in the order in which the database took them.
@@ -112,7 +112,7 @@ impl Ledger {
 
     /// The database's clock.
     pub(crate) async fn now_us(&self) -> anyhow::Result<i64> {
-        let now = self.log.store().database().dialect().now_us();
+        let now = self.log.database().dialect().now_us();
         self.number(&format!("SELECT {now}"), vec![]).await
     }
 
@@ -143,7 +143,7 @@ impl Ledger {
 
     /// Asks until the database answers: it may be away for a while, since it is hit too.
     async fn ask(&self, sql: &str, values: Vec<Value>) -> anyhow::Result<Vec<Row>> {
-        let (database, started) = (self.log.store().database(), Instant::now());
+        let (database, started) = (self.log.database(), Instant::now());
         loop {
             let query = Statement::query(sql.to_owned(), values.clone());
             match database.begin().rows(query, End::Commit).await {
@@ -170,7 +170,7 @@ pub(crate) struct Statements {
 impl Statements {
     pub(crate) fn of(log: &Log) -> Self {
         let Ledger { entries, counts, .. } = Ledger::of(log);
-        let database = log.store().database();
+        let database = log.database();
         let dialect = database.dialect();
         let now = dialect.now_us();
         let number = match dialect.name() {

@@ -122,5 +122,5 @@ async fn number(log: &Log, sql: &'static str) -> anyhow::Result<u64> {
 }
 
 async fn query(log: &Log, sql: &'static str) -> anyhow::Result<Vec<Row>> {
-    Ok(log.store().database().rows(Statement::query(sql, vec![])).await?)
+    Ok(log.database().rows(Statement::query(sql, vec![])).await?)
 }

@@ -7,6 +7,7 @@ use crate::row_watch;
 use crate::run_error::RunError;
 use crate::scope_change::ScopeChange;
 use crate::settings::Start;
+use crate::standing;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::cursors::Locked;
@@ -45,12 +46,15 @@ impl Consumer {
             problem: None,
             is_set_up: true,
             slots: self.partition.slots(),
+            log: None,
+            wound_back: None,
         };
         // Read before the transaction, which may keep all others from the database.
         let start = match self.settings.start {
-            Start::Beginning => Position::START,
-            Start::Head => log.head().await?,
+            Start::Beginning => Position::START.into(),
+            Start::Head => standing::point(log, log.head().await?).await?,
         };
+        let log_identity = log.identity().await?;
         let mut tx = Tx::begin(&tables.database, self.suffix);
         self.must_be_newer(tables, &mut tx).await?;
         let slots = self.partition.slots();
@@ -85,11 +89,12 @@ impl Consumer {
         let failed = |error: String| self.failed("set-up", &error);
         self.work.hooks().set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
         let mut begin: Vec<Statement> = match is_new {
-            true => tables.restart_at(&self.name, &[], &slots, start, start),
+            true => tables.restart_at(&self.name, &[], &slots, start, start.position),
             // Its cursors were imported: they stay where they stand.
             false => vec![tables.is_set_up(&wanted)],
         };
         begin.push(tables.keep_identity(&self.name, &identity));
+        begin.extend(is_new.then(|| tables.belongs_to(&self.name, log_identity)));
         let own = [tx.named_tables(), self.work.hooks().tables().to_vec()].concat();
         begin.push(tables.keep_own_tables(&self.name, &own));
         self.ended(tables, "set-up", tx.commit(begin).await)?;
@@ -144,6 +149,9 @@ impl Consumer {
             keep.push(tables.keep_identity(&self.name, identity));
         }
         self.ended(tables, "registering", tx.commit(keep).await)?;
+        if !self.has_rows() {
+            standing::check(log, tables, &self.name).await?;
+        }
         self.say_what_it_lost(log, tables).await?;
         key_samples::check(self, log, tables, &mut Checked::default()).await?;
         row_watch::prepare(self, tables).await
@@ -222,7 +230,7 @@ impl Consumer {
         tables: &Tables,
         identity: &Identity,
     ) -> Result<(), StoreError> {
-        if let Some(unmatched) = Unmatched::of(log, tables, &identity.scope).await? {
+        if let Some(unmatched) = Unmatched::of(log, &identity.scope).await? {
             self.notice(tables, Notice::NothingToHandle, unmatched.to_string());
         }
         Ok(())
@@ -282,16 +290,19 @@ impl Consumer {
     /// First its owners are fenced, in a transaction of its own: while a replay is asked for nobody
     /// claims, so the hook finds nobody at work, and a worker that still is fails at its fence without
     /// waiting for this one. (Held here, the cursors would make the two wait for each other.)
-    pub(crate) async fn reset(&self, tables: &Tables) -> Result<bool, RunError> {
+    pub(crate) async fn reset(&self, log: &Log, tables: &Tables) -> Result<bool, RunError> {
         let known = tables.registered(Some(&self.name)).await?;
-        if known.iter().all(|known| known.reset_to.is_none()) {
+        let Some(asked) = known.iter().find_map(|known| known.reset_to) else {
             // Somebody else was faster, or this was asked of an older heartbeat.
             return Ok(false);
-        }
+        };
+        // Read before the transaction, which may keep all others from the database.
+        let (start, log_identity) = (standing::point(log, asked).await?, log.identity().await?);
         tables.commit(tables.fence_all(&self.name)).await?;
         let mut tx = Tx::begin(&tables.database, self.suffix);
         let Locked { reset_to, slots, .. } = tables.lock_consumer(tx.session(), &self.name).await?;
-        let Some(to) = reset_to else {
+        // If somewhere else is asked for since, the next heartbeat sees to it.
+        let Some(to) = reset_to.filter(|to| *to == asked) else {
             tx.commit(Vec::new()).await;
             return Ok(false);
         };
@@ -308,7 +319,8 @@ impl Consumer {
         if cursors.iter().any(|cursor| cursor.position < to) {
             return Err(failed(format!("it stands before position {to}, and a replay goes back")));
         }
-        let restart = tables.restart_at(&self.name, &cursors, &slots, to, to);
+        let mut restart = tables.restart_at(&self.name, &cursors, &slots, start, to);
+        restart.push(tables.belongs_to(&self.name, log_identity));
         self.ended(tables, "reset", tx.commit(restart).await).map(|()| true)
     }
 }

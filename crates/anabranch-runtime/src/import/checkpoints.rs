@@ -60,7 +60,7 @@ impl CheckpointTable {
         if columns.len() == 1 {
             return Err(self.wrong("say by which column its rows are told apart: names or index"));
         }
-        let tables = Tables::of(log.store().database());
+        let tables = Tables::of(log.database());
         let rows = tables.foreign_rows(&self.table, &columns).await.map_err(|e| self.unread(e))?;
         if rows.len() > MAX_ROWS {
             return Err(self.wrong(format!(

@@ -5,6 +5,7 @@ use super::transact::Outcome;
 use crate::feed::Chunk;
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
+use anabranch_core::cursor::Point;
 use anabranch_core::{Event, Position, Slot};
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ pub(super) struct Batch {
     pub(super) events: Vec<Event>,
     /// Events of parked keys among them, taken out.
     pub(super) aside: Vec<Aside>,
-    pub(super) up_to: Position,
+    pub(super) up_to: Point,
     /// Slots may be let go with its commit: nothing comes after it that is of them.
     pub(super) is_last: bool,
     /// How often the lane had let go of slots when its events were looked through for those.
@@ -54,7 +55,7 @@ impl Lane {
         self.publish();
     }
 
-    fn looked(&mut self, parts: &[usize], up_to: Position) {
+    fn looked(&mut self, parts: &[usize], up_to: Point) {
         if self.parts.reach(parts, up_to) {
             self.dirty_since.get_or_insert_with(Instant::now);
         }
@@ -77,7 +78,8 @@ impl Lane {
                     // Whatever is left over keeps its place.
                     let rest = chunk.events.split_off(room);
                     batch.events.append(&mut chunk.events);
-                    batch.up_to = batch.events.last().map_or(batch.up_to, Event::position);
+                    batch.up_to =
+                        batch.events.last().map_or(batch.up_to, |last| self.point_of(last));
                     self.pending.put_back(Chunk { events: rest, ..chunk });
                     break;
                 }

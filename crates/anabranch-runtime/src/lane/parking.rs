@@ -9,11 +9,13 @@ use super::transact::Outcome;
 use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
+use crate::standing;
 use crate::tables::parked::{Asked, Attempt};
+use anabranch_core::cursor::{Anchor, Point};
 use anabranch_core::{Again, Event, Failure, Happening, Position, Query, Retry, StoreError};
 use anabranch_store::backoff::random;
 use anabranch_store::database::{End, Statement};
-use anabranch_store::{Filter, Log, ReadRequest, Scope};
+use anabranch_store::{Filter, Log, Look, ReadRequest, Scope};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -85,7 +87,8 @@ impl Lane {
             extra.push(tables.park_events(&consumer, [(key.as_str(), position)]));
         }
         // The events before it, and its own place in the log.
-        if let Some(flow) = self.commit_before(batch, event, position, extra).await? {
+        let up_to = self.point_of(&failed);
+        if let Some(flow) = self.commit_before(batch, event, up_to, extra).await? {
             return Ok(flow);
         }
         batch.events.remove(0);
@@ -107,7 +110,7 @@ impl Lane {
         }
         let done =
             batch.events.is_empty() && batch.aside.iter().all(|aside| aside.position <= position);
-        Ok(if done && batch.up_to == position {
+        Ok(if done && batch.up_to.position == position {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -120,7 +123,7 @@ impl Lane {
         &mut self,
         batch: &mut Batch,
         event: usize,
-        up_to: Position,
+        up_to: Point,
         extra: Vec<Statement>,
     ) -> Result<Option<ControlFlow<()>>, RunError> {
         let mut events: Vec<Event> = batch.events.drain(..event).collect();
@@ -428,8 +431,20 @@ impl Lane {
                 None => return Ok(Behind { events, gone: Some(position) }),
             }
         }
+        if !events.is_empty() {
+            must_stand(&log, self.parts.anchors()).await?;
+        }
         Ok(Behind { events, gone: None })
     }
+}
+
+/// What is parked is known by its position: in a log elsewhere that was wound back, others may stand there.
+async fn must_stand(log: &Log, anchors: Vec<Anchor>) -> Result<(), StoreError> {
+    if !log.is_apart() || anchors.is_empty() {
+        return Ok(());
+    }
+    let seen = log.store().look(Look { anchors: anchors.clone(), ..Look::default() }).await?;
+    seen.compare(&anchors).map_err(|wound| standing::wound_back(log, &wound))
 }
 
 /// The event at a position, if it matches and is still there.

@@ -91,7 +91,7 @@ impl Pending {
         let mut best: Option<(u64, usize)> = None;
         for (place, chunk) in self.heads() {
             let last = chunk.parts.iter().filter_map(|part| self.turns.get(part)).max();
-            let is_last = Some(parts.reached(&chunk.parts)) <= lowest;
+            let is_last = Some(parts.reached(&chunk.parts).position) <= lowest;
             let handicap = if is_last || last.is_none() { 0 } else { HANDICAP };
             let turn = last.map_or(0, |turn| turn + handicap);
             if best.is_none_or(|(before, _)| turn < before) {
@@ -114,7 +114,7 @@ mod tests {
             tenure: 0,
             sheds: 0,
             events: Vec::new(),
-            up_to: Position::new(up_to),
+            up_to: Position::new(up_to).into(),
             _place: Place::free(),
         }
     }
@@ -130,7 +130,9 @@ mod tests {
     }
 
     fn taken(pending: &mut Pending, parts: &Parts) -> Vec<u64> {
-        std::iter::from_fn(|| pending.take(parts, None)).map(|chunk| chunk.up_to.get()).collect()
+        std::iter::from_fn(|| pending.take(parts, None))
+            .map(|chunk| chunk.up_to.position.get())
+            .collect()
     }
 
     #[test]
@@ -138,7 +140,7 @@ mod tests {
         let mut pending = Pending::default();
         let parts = parts(&[0, 100]);
         (1..=4).for_each(|number| pending.push(chunk(&[0], number)));
-        assert_eq!(pending.take(&parts, None).unwrap().up_to.get(), 1);
+        assert_eq!(pending.take(&parts, None).unwrap().up_to.position.get(), 1);
         pending.push(chunk(&[1], 101));
         assert_eq!(taken(&mut pending, &parts), [101, 2, 3, 4]);
     }
@@ -173,7 +175,7 @@ mod tests {
         pending.push(chunk(&[0], 1));
         pending.push(chunk(&[0, 1], 2));
         pending.push(chunk(&[0], 3));
-        assert_eq!(pending.take(&parts, Some(&[0])).unwrap().up_to.get(), 1);
+        assert_eq!(pending.take(&parts, Some(&[0])).unwrap().up_to.position.get(), 1);
         assert!(pending.take(&parts, Some(&[0])).is_none(), "the next one is of both");
     }
 }

@@ -26,7 +26,7 @@ impl Lane {
     ) -> Result<ControlFlow<()>, RunError> {
         if event > 0 {
             // What stands before it is done, and is not done again by the tries.
-            let up_to = batch.events[event - 1].position();
+            let up_to = self.point_of(&batch.events[event - 1]);
             if let Some(flow) = self.commit_before(batch, event, up_to, Vec::new()).await? {
                 return Ok(flow);
             }

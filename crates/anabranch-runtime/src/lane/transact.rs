@@ -60,7 +60,7 @@ impl Lane {
         };
         let is_all = events.len() == batch.events.len();
         let up_to = match events.last() {
-            Some(last) if !is_all => last.position(),
+            Some(last) if !is_all => self.point_of(last),
             _ if is_all => batch.up_to,
             _ => self.parts.reached(&batch.parts),
         };
@@ -68,7 +68,7 @@ impl Lane {
         let mut fence = if events.len() == count { extra } else { Vec::new() };
         // Those behind the cursor are stored already.
         let reached = self.parts.stored(&batch.parts);
-        let aside = batch.aside.iter().filter(|aside| aside.position <= up_to);
+        let aside = batch.aside.iter().filter(|aside| aside.position <= up_to.position);
         let aside: Vec<_> = aside
             .filter(|aside| aside.position > reached)
             .map(|aside| (aside.key.as_str(), aside.position))

@@ -3,10 +3,11 @@
 use super::Tables;
 use super::outages::StoredOutage;
 use super::parked::plain;
-use anabranch_core::cursor::Change;
+use anabranch_core::cursor::{Change, Point};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
 use anabranch_store::params;
+use uuid::Uuid;
 
 /// What is kept about a consumer.
 #[derive(Clone, Debug)]
@@ -25,6 +26,10 @@ pub(crate) struct Registered {
     pub(crate) is_set_up: bool,
     /// Every slot that it has.
     pub(crate) slots: SlotSet,
+    /// The log that its cursors belong to, if that is stored: else the one in this database.
+    pub(crate) log: Option<Uuid>,
+    /// What was found out about that log.
+    pub(crate) wound_back: Option<String>,
 }
 
 impl Tables {
@@ -40,10 +45,11 @@ impl Tables {
 
     fn select_registered(&self, name: Option<&str>, lock: &str) -> Statement {
         let select = format!(
-            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up, slots{} \
+            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up, slots{}{} \
              FROM {} \
              WHERE name = $1 OR $1 = '' ORDER BY name{lock}",
             self.outage_columns(),
+            self.log_columns(),
             self.consumers
         );
         Statement::query(select, params![name.unwrap_or_default()])
@@ -61,6 +67,8 @@ impl Tables {
             problem: self.column(row, "problem")?,
             is_set_up: self.column(row, "is_set_up")?,
             slots: self.slots(row)?,
+            log: self.log_of(row)?,
+            wound_back: self.column(row, "wound_back")?,
         })
     }
 
@@ -152,7 +160,7 @@ impl Tables {
         consumer: &str,
         cursors: &[Cursor],
         slots: &SlotSet,
-        to: Position,
+        to: impl Into<Point>,
         keep: Position,
     ) -> Vec<Statement> {
         self.restart_with(consumer, cursors, vec![Cursor::free(slots.clone(), to)], keep)
@@ -183,9 +191,10 @@ impl Tables {
             true => format!(", {}", Self::NO_OUTAGE),
             false => String::new(),
         };
+        let goes_on = if self.has_anchors() { ", wound_back = NULL" } else { "" };
         let raise = format!(
             "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL, \
-             beyond_log = NULL{tried} WHERE name = $1",
+             beyond_log = NULL{tried}{goes_on} WHERE name = $1",
             self.consumers
         );
         statements.push(Statement::fence(raise, params![consumer], 1));

@@ -3,10 +3,10 @@
 //! What to change is decided by pure functions of the core; here the rows are locked, read, and
 //! written. Law 1 is checked whenever they are read and whenever they are written.
 
-use super::Tables;
+use super::{Tables, anchors};
 use crate::identity::Stored;
 use crate::run_error::RunError;
-use anabranch_core::cursor::{self, Change, Move};
+use anabranch_core::cursor::{self, Change, Move, Point};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
 use anabranch_store::{Row, params};
@@ -96,9 +96,10 @@ impl Tables {
         rows.iter().map(|row| self.cursor(row)).collect()
     }
 
-    fn select_cursors(&self, consumer: &str, lock: &str) -> Statement {
+    pub(super) fn select_cursors(&self, consumer: &str, lock: &str) -> Statement {
         let select = format!(
-            "SELECT id, slots, position, epoch, owner FROM {} WHERE consumer = $1 ORDER BY id{lock}",
+            "SELECT id, slots, position, epoch, owner{} FROM {} WHERE consumer = $1 ORDER BY id{lock}",
+            self.anchor_columns(),
             self.cursors
         );
         Statement::query(select, params![consumer])
@@ -223,18 +224,30 @@ impl Tables {
             let (position, epoch, owner) = (cursor.position, cursor.epoch, cursor.owner.clone());
             if cursor.id == 0 {
                 inserts.push(statements.len());
+                let (columns, places) = match self.has_anchors() {
+                    true => (", anchor_position, anchor_id", ", $6, $7"),
+                    false => ("", ""),
+                };
                 let insert = format!(
-                    "INSERT INTO {cursors} (consumer, slots, position, epoch, owner) \
-                     VALUES ($1, $2, $3, $4, $5) RETURNING id"
+                    "INSERT INTO {cursors} (consumer, slots, position, epoch, owner{columns}) \
+                     VALUES ($1, $2, $3, $4, $5{places}) RETURNING id"
                 );
-                let values = params![consumer, slots, position, epoch, owner];
+                let mut values = params![consumer, slots, position, epoch, owner];
+                if self.has_anchors() {
+                    values.extend(anchors::values(cursor.anchor));
+                }
                 statements.push(Statement::query(insert, values));
             } else {
+                let set =
+                    if self.has_anchors() { ", anchor_position = $6, anchor_id = $7" } else { "" };
                 let update = format!(
-                    "UPDATE {cursors} SET slots = $2, position = $3, epoch = $4, owner = $5 \
+                    "UPDATE {cursors} SET slots = $2, position = $3, epoch = $4, owner = $5{set} \
                      WHERE id = $1"
                 );
-                let values = params![cursor.id, slots, position, epoch, owner];
+                let mut values = params![cursor.id, slots, position, epoch, owner];
+                if self.has_anchors() {
+                    values.extend(anchors::values(cursor.anchor));
+                }
                 statements.push(Statement::new(update, values));
             }
         }
@@ -243,27 +256,34 @@ impl Tables {
 
     /// The fence (law 2): moves a cursor on if it still is what its owner believes. The old position
     /// stands in it too: a commit whose answer was lost is found out by it, not repeated.
-    pub(crate) fn advance(&self, id: i64, epoch: i64, from: Position, to: Position) -> Statement {
+    pub(crate) fn advance(&self, id: i64, epoch: i64, from: Position, to: Point) -> Statement {
+        // Where the log is in this database, there never is an anchor.
+        let set = if to.anchor.is_some() { ", anchor_position = $5, anchor_id = $6" } else { "" };
         let update = format!(
-            "UPDATE {} SET position = $4 WHERE id = $1 AND epoch = $2 AND position = $3",
+            "UPDATE {} SET position = $4{set} WHERE id = $1 AND epoch = $2 AND position = $3",
             self.cursors
         );
-        Statement::fence(update, params![id, epoch, from, to], 1)
+        let mut values = params![id, epoch, from, to.position];
+        if to.anchor.is_some() {
+            values.extend(anchors::values(to.anchor));
+        }
+        Statement::fence(update, values, 1)
     }
 
     /// The statements that write a step of a cursor, each of them a fence.
     pub(crate) fn move_cursor(&self, consumer: &str, step: &Move) -> Vec<Statement> {
         let ((from, epoch), cursor) = (step.from, &step.cursor);
         if step.absorbed.is_empty() && !step.lets_go() {
-            return vec![self.advance(cursor.id, epoch, from, cursor.position)];
+            return vec![self.advance(cursor.id, epoch, from, cursor.point())];
         }
         let cursors = &self.cursors;
         let update = format!(
-            "UPDATE {cursors} SET position = $4, slots = $5, epoch = $6, owner = $7 \
-             WHERE id = $1 AND epoch = $2 AND position = $3"
+            "UPDATE {cursors} SET position = $4, slots = $5, epoch = $6, owner = $7, \
+             anchor_position = $8, anchor_id = $9 WHERE id = $1 AND epoch = $2 AND position = $3"
         );
         let (to, slots, owner) = (cursor.position, cursor.slots.to_bytes(), cursor.owner.clone());
-        let values = params![cursor.id, epoch, from, to, slots, cursor.epoch, owner];
+        let mut values = params![cursor.id, epoch, from, to, slots, cursor.epoch, owner];
+        values.extend(anchors::values(cursor.anchor));
         let mut statements = vec![(cursor.id, Statement::fence(update, values, 1))];
         for other in &step.absorbed {
             let delete =
@@ -288,13 +308,14 @@ impl Tables {
         Statement::fence(update, params![id, epoch], 1)
     }
 
-    fn cursor(&self, row: &Row) -> Result<Cursor, StoreError> {
+    pub(super) fn cursor(&self, row: &Row) -> Result<Cursor, StoreError> {
         Ok(Cursor {
             id: self.column(row, "id")?,
             slots: self.slots(row)?,
             position: self.column(row, "position")?,
             epoch: self.column(row, "epoch")?,
             owner: self.column(row, "owner")?,
+            anchor: self.anchor(row)?,
         })
     }
 

@@ -9,6 +9,7 @@
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
 //! | `identity` | what identifies a consumer, and keys of events that it has handled |
 //! | `log_names` | the categories and types that the log has |
+//! | `anchors` | which log a consumer's cursors belong to, and by which events they know it |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
 //! | `row_writers` | for which slot each row of a watched table was written |
 //! | `imports` | positions of runners that were there before |
@@ -23,6 +24,7 @@
 //! | `permits` | how much of a consumer each worker may have in work |
 //! | `pools` | tasks of pools, as a status counts them |
 
+pub(crate) mod anchors;
 pub(crate) mod consumers;
 pub(crate) mod cursors;
 pub(crate) mod generations;

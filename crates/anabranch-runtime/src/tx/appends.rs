@@ -144,6 +144,9 @@ impl Tx {
     /// under such an id differs (a time, a random number, another version of your code), the event has failed.
     /// To append anew what was appended before, give the consumer another name.
     ///
+    /// Where the events are on another server than the cursors (`Log::with_database`) it is refused
+    /// ([`StoreError::TwoServers`](anabranch_core::StoreError::TwoServers)): no transaction spans both.
+    ///
     /// A consumer that handles what it appends goes on for ever: leave that type out of its scope.
     ///
     /// One transaction takes 50,000 events and 64 MiB. A batch that has queued much is committed before it comes to
@@ -172,9 +175,11 @@ impl Tx {
     /// does.
     pub fn append_all(&mut self, append: Append) -> HandlerResult {
         let (item, limits) = (self.current(), self.database.limits());
-        let valid = append
-            .validate(&limits)
-            .map_err(|error| Reason::Append { number: self.appends.len(), error: error.into() });
+        let number = self.appends.len();
+        let refused = |error: AppendError| Reason::Append { number, error };
+        let is_here = self.database.must_hold_log().map_err(|error| refused(error.into()));
+        let valid =
+            is_here.and_then(|()| append.validate(&limits).map_err(|error| refused(error.into())));
         let named = valid.and_then(|()| self.appends.named(append, item));
         let Err(reason) = named.and_then(|queued| self.appends.push(queued)) else { return Ok(()) };
         let error = HandlerError::of(&reason);

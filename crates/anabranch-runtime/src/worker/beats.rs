@@ -72,7 +72,7 @@ impl Keeper {
     async fn reset(&mut self, number: usize) -> Result<(), RunError> {
         let running = &mut self.running[number];
         let consumer = Arc::clone(&running.consumer);
-        match consumer.reset(&self.tables).await {
+        match consumer.reset(&self.log, &self.tables).await {
             Ok(done) => {
                 if done {
                     self.tables.events.of(&consumer.name).emit(Happening::replay_began());

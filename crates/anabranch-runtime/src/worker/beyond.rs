@@ -14,6 +14,7 @@ use super::Keeper;
 use crate::key_samples;
 use crate::lane::Order;
 use crate::run_error::RunError;
+use crate::standing;
 use anabranch_core::{Cursor, Position};
 use anabranch_core::{Happening, Notice};
 use std::sync::atomic::Ordering;
@@ -33,6 +34,15 @@ impl Keeper {
         let running = &self.running[number];
         let furthest = cursors.iter().map(|cursor| cursor.position).max();
         let Some(furthest) = furthest.filter(|_| !running.has_rows()) else { return Ok(true) };
+        if self.log.is_apart() {
+            match standing::check(&self.log, &self.tables, &running.consumer.name).await {
+                Err(RunError::Store(error)) if error.is_worth_waiting() => {
+                    self.notice_of(&running.consumer.name, Notice::CannotCompareCursors, &error);
+                    return Ok(false);
+                }
+                checked => checked?,
+            }
+        }
         let Some(drawn) = self.drawn().await? else { return Ok(false) };
         self.is_in_log(&running.consumer.name, furthest, drawn).await.map(|()| true)
     }

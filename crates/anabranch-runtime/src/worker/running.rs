@@ -145,8 +145,13 @@ impl Start<'_> {
                     (0..count).map(|_| mpsc::unbounded_channel()).unzip();
                 let poll = (self.plan.tuning.poll, Arc::clone(&running.feed));
                 let events = self.tables.events.of(&consumer.name);
-                let (feed, handle) =
-                    Feed::new(self.log, Arc::clone(consumer), queues, poll, events.clone());
+                let (feed, handle) = Feed::new(
+                    (self.log, self.tables),
+                    Arc::clone(consumer),
+                    queues,
+                    poll,
+                    events.clone(),
+                );
                 feed_task.spawn(feed.run(reporter.clone()));
                 for ((number, (orders, keep, stats)), chunks) in kits.zip(chunks) {
                     let setup = LaneSetup {

@@ -13,6 +13,7 @@
 // The suite is test code that ships: a case fails by panicking.
 #![allow(clippy::unwrap_used)]
 
+pub mod anchors;
 pub mod append;
 pub mod dcb;
 pub mod dialect;
@@ -73,6 +74,9 @@ impl Harness {
 macro_rules! contract {
     ($harness:expr) => {
         $crate::contract! { @cases $harness;
+            anchors::a_log_has_an_identity_of_its_own,
+            anchors::a_look_finds_what_stands_where,
+            anchors::what_was_deleted_is_told_from_what_was_wound_back,
             append::versions_and_positions_grow,
             append::an_expectation_is_kept_or_the_conflict_says_why,
             append::several_streams_are_stored_all_or_not_at_all,

@@ -232,7 +232,7 @@ pub async fn number(log: &Log, sql: &str) -> i64 {
 
 pub async fn query(log: &Log, sql: &str, values: Vec<Value>) -> Vec<anabranch::Row> {
     let statement = Statement::query(sql.to_owned(), values);
-    let database = log.store().database();
+    let database = log.database();
     let answers = database.begin().run(vec![statement], End::Commit).await.unwrap();
     answers.into_iter().next().unwrap().rows
 }

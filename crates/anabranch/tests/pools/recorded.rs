@@ -8,7 +8,7 @@ use anabranch::backend::database::{
 };
 use anabranch::prelude::*;
 use anabranch::{HashRule, Row, Value};
-use anabranch_store::{Database, Head, LogStore, Page, ReadRequest, Ticket};
+use anabranch_store::{Database, Head, LogStore, Look, Page, ReadRequest, Seen, Ticket};
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -48,6 +48,10 @@ impl LogStore for Store {
 
     fn drawn(&self) -> BoxFuture<'_, Result<Position, StoreError>> {
         self.log.store().drawn()
+    }
+
+    fn look(&self, look: Look) -> BoxFuture<'_, Result<Seen, StoreError>> {
+        self.log.store().look(look)
     }
 
     fn flush(&self) -> BoxFuture<'_, ()> {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod budget;
+mod crashed;
 #[path = "../replica_sets/crew.rs"]
 mod crew;
 mod crowds;

@@ -1,0 +1,94 @@
+//! Whether the log still is the one that a consumer's cursors belong to: its identity, and, where it is on another
+//! server, the events by which the cursors know it.
+//!
+//! What is compared is what is stored. A log that was wound back may grow again and lose its old events one day, so
+//! what was found is kept in the consumer's row until somebody says where it goes on. Another log is not: that may
+//! be a wrong URL of one process, and it is found out each time.
+
+use crate::consumer::follows_log;
+use crate::reason::Reason;
+use crate::run_error::RunError;
+use crate::tables::Tables;
+use crate::tables::anchors::Belonging;
+use crate::tables::consumers::Registered;
+use anabranch_core::cursor::{Anchor, Point};
+use anabranch_core::{Happening, Notice, Position, StoreError};
+use anabranch_store::{Log, Look, WoundBack};
+use uuid::Uuid;
+
+/// The error of a log that is not the one any more that cursors belong to.
+pub(crate) fn wound_back(log: &Log, what: &WoundBack) -> StoreError {
+    StoreError::WoundBack { at: log.at().to_owned(), what: what.to_string() }
+}
+
+/// A position with the event that it is known by, if the log is elsewhere.
+pub(crate) async fn point(log: &Log, position: Position) -> Result<Point, StoreError> {
+    let anchor = match log.is_apart() {
+        true => log.store().look(Look { up_to: position, ..Look::default() }).await?.last,
+        false => None,
+    };
+    Ok(Point { position, anchor })
+}
+
+/// The log that a consumer belongs to and the one at hand, if they differ. A consumer that finds its work
+/// elsewhere, or of which nobody has stored it, belongs to any.
+pub(crate) async fn other_log(
+    log: &Log,
+    consumer: &Registered,
+) -> Result<Option<(Uuid, Uuid)>, StoreError> {
+    let Some(belongs_to) = consumer.log.filter(|_| follows_log(&consumer.kind)) else {
+        return Ok(None);
+    };
+    let identity = log.identity().await?;
+    Ok((identity != belongs_to).then_some((belongs_to, identity)))
+}
+
+/// Compares what is stored of a consumer with the log.
+pub(crate) async fn compare(
+    log: &Log,
+    belonging: &Belonging,
+) -> Result<Result<(), WoundBack>, StoreError> {
+    let anchors: Vec<Anchor> = if log.is_apart() { belonging.anchors.clone() } else { Vec::new() };
+    let seen = log.store().look(Look { anchors: anchors.clone(), ..Look::default() }).await?;
+    Ok(seen.is_log(belonging.log).and_then(|()| seen.compare(&anchors)))
+}
+
+/// What is to be said about the log of a consumer.
+pub(crate) async fn reason(
+    log: &Log,
+    tables: &Tables,
+    consumer: &Registered,
+) -> Result<Option<Reason>, StoreError> {
+    if let Some((belongs_to, identity)) = other_log(log, consumer).await? {
+        return Ok(Some(Reason::OtherLog { belongs_to, identity }));
+    }
+    if let Some(what) = consumer.wound_back.clone() {
+        return Ok(Some(Reason::WoundBack { what }));
+    }
+    if !log.is_apart() || !follows_log(&consumer.kind) {
+        return Ok(None);
+    }
+    let compared = compare(log, &tables.belonging(&consumer.name).await?).await?;
+    Ok(compared.err().map(|wound| Reason::WoundBack { what: wound.to_string() }))
+}
+
+/// Refuses a consumer whose log is another one now, or was wound back, unless it is to begin again anyway.
+pub(crate) async fn check(log: &Log, tables: &Tables, consumer: &str) -> Result<(), RunError> {
+    let belonging = tables.belonging(consumer).await?;
+    if belonging.wants_reset {
+        return Ok(());
+    }
+    if let Some(what) = belonging.wound_back {
+        let error = StoreError::WoundBack { at: log.at().to_owned(), what };
+        return Err(RunError::from(error).of(consumer));
+    }
+    let Err(wound) = compare(log, &belonging).await? else { return Ok(()) };
+    if !matches!(wound, WoundBack::OtherLog { .. }) {
+        let keep = tables.is_wound_back(consumer, belonging.generation, &wound.to_string());
+        if let Err(error) = tables.commit(vec![keep]).await {
+            let said = Happening::failed(Notice::WoundBackNotStored, &error);
+            tables.events.of(consumer).emit(said);
+        }
+    }
+    Err(RunError::from(wound_back(log, &wound)).of(consumer))
+}
