@@ -260,7 +260,7 @@ impl Holding {
 
     fn obey(&mut self, order: Option<Order>) {
         match order {
-            Some(Order::Take { cursors, losses }) => {
+            Some(Order::Take { cursors, losses, .. }) => {
                 if losses != self.setup.stats.losses.load(Ordering::Relaxed) {
                     return;
                 }

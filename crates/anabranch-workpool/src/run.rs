@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub struct Run {
     pub(crate) task: Uuid,
     pub(crate) checkpoint: Option<String>,
-    pub(crate) saves: mpsc::UnboundedSender<Save>,
+    pub(crate) saves: mpsc::Sender<Save>,
     pub(crate) then: Vec<(String, NewTask)>,
 }
 
@@ -47,7 +47,7 @@ impl Run {
         let (saved, done) = oneshot::channel();
         let save = Save { task: self.task, checkpoint: json.clone(), saved };
         let gone = || HandlerError::new("the task was cancelled, or has another owner by now");
-        self.saves.send(save).map_err(|_| gone())?;
+        self.saves.send(save).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?;
         self.checkpoint = Some(json);
         Ok(())
