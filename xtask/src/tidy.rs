@@ -153,6 +153,14 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
         problems
             .push(format!("{name} logs by itself; emit an event of the engine (Emitter::emit)"));
     }
+    if !name.contains("/tests/") {
+        for line in unbounded(text) {
+            problems.push(format!(
+                "{name}:{line} makes a channel without bound; give it one, or say before it why it cannot grow \
+                 (`// {REASON}…`)"
+            ));
+        }
+    }
     let sql = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "CREATE TABLE "];
     let is_place = SQL_PLACES.iter().any(|place| name.starts_with(place));
     if name.starts_with("crates/") && !is_place && !name.contains("/tests/") {
@@ -163,6 +171,27 @@ fn file_problems(name: &str, text: &str) -> Vec<String> {
         }
     }
     problems
+}
+
+/// How the comment begins that says why a channel cannot grow.
+const REASON: &str = "Unbounded: ";
+
+/// The lines, from 1, that make a channel without bound and have no reason for it just before them.
+fn unbounded(text: &str) -> Vec<usize> {
+    let text = text.split("#[cfg(test)]").next().unwrap_or(text);
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let makes = |line: &str| {
+        !line.starts_with("//")
+            && (line.contains("unbounded_channel") || line.contains("unbounded()"))
+    };
+    // The reason may take three lines, and the statement may begin a line above.
+    let has_reason = |number: usize| {
+        let before = &lines[number.saturating_sub(4)..number];
+        before
+            .iter()
+            .any(|line| line.strip_prefix("// ").is_some_and(|why| why.starts_with(REASON)))
+    };
+    (0..lines.len()).filter(|n| makes(lines[*n]) && !has_reason(*n)).map(|n| n + 1).collect()
 }
 
 /// The lines that are not comments, up to the tests of the file.
@@ -231,6 +260,10 @@ mod tests {
         assert_eq!(broken("crates/anabranch-batch/src/a.rs", "//! A.\ntracing::info!(\"\");"), 1);
         assert_eq!(broken("crates/anabranch-lab/src/a.rs", "//! A.\ntracing::info!(\"\");"), 0);
         assert_eq!(broken("crates/anabranch/src/utils.rs", "//! A."), 1);
+        let channel = "let (sender, received) = mpsc::unbounded_channel();";
+        assert_eq!(broken("crates/anabranch/src/a.rs", &format!("//! A.\n{channel}")), 1);
+        let reason = "// Unbounded: one message for each lane.";
+        assert_eq!(broken("crates/anabranch/src/a.rs", &format!("//! A.\n{reason}\n{channel}")), 0);
         assert_eq!(broken("xtask/src/a.rs", &format!("//! A.{}", "\n".repeat(501))), 1);
         let upwards = "[dependencies]\nanabranch-sqlite.workspace = true";
         let layer = |name: &str| {

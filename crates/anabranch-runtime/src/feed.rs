@@ -173,6 +173,8 @@ impl Feed {
         (poll, stats): (Duration, Arc<FeedStats>),
         events: Emitter,
     ) -> (Self, FeedHandle) {
+        // Unbounded: lanes and feed would wait for each other. A lane says what the keeper has handed to it or wants
+        // back, once each; and while the feed hangs in a read, lanes run out of events to commit.
         let (sender, orders) = mpsc::unbounded_channel();
         let handle = FeedHandle { orders: sender };
         let feed = Self {

@@ -245,7 +245,7 @@ impl Holding {
 
     fn obey(&mut self, order: Option<Order>) {
         match order {
-            Some(Order::Take { cursors, losses, since }) => {
+            Some(Order::Take { cursors, losses, since, .. }) => {
                 if losses != self.setup.stats.losses.load(Ordering::Relaxed) {
                     return;
                 }

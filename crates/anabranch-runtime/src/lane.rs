@@ -230,7 +230,7 @@ impl Lane {
 
     async fn obey(&mut self, order: Order) -> Result<(), RunError> {
         match order {
-            Order::Take { cursors, losses, since } => {
+            Order::Take { cursors, losses, since, .. } => {
                 if losses == self.setup.stats.losses.load(Ordering::Relaxed) {
                     self.take(cursors, since).await?;
                 }
@@ -244,9 +244,11 @@ impl Lane {
             Order::Halt => self.halted = true,
             Order::GoOn { patience } => self.go_on(patience),
             Order::Probe { before, .. } => self.probe = Some(before),
-            Order::Asked { key, asked } => {
-                if !self.asked.iter().any(|(known, _)| *known == key) {
-                    self.asked.push_back((key, asked));
+            Order::Asked { keys, .. } => {
+                for (key, asked) in keys {
+                    if !self.asked.iter().any(|(known, _)| *known == key) {
+                        self.asked.push_back((key, asked));
+                    }
                 }
             }
             Order::Stop => self.stopping = true,

@@ -16,6 +16,7 @@
 //! | `catch_up` | whether the end is reached, and what is left then |
 //! | `last_word` | how it stands when its lanes have stopped |
 //! | `start` | registering before it joins |
+//! | `orders` | how it talks to a lane |
 //! | `running` | one consumer as it runs here: its feed and its lanes |
 //! | `heartbeat` | the signs of life, on a task of their own |
 //! | `peers` | watching another worker, to notice its death |
@@ -30,6 +31,7 @@ mod heartbeat;
 mod last_word;
 mod limits;
 mod membership;
+mod orders;
 mod outage;
 mod peers;
 mod running;
@@ -184,6 +186,8 @@ impl Keeper {
         plan: Plan,
         refused: Vec<Option<RunError>>,
     ) -> Result<Self, RunError> {
+        // Unbounded: the keeper waits for lanes to end, so they must not wait for it. A lane has one thing to say at a
+        // time: that it is lost, halted, or done with a try; and nothing more before it is told what to do.
         let (reporter, reports) = mpsc::unbounded_channel();
         let worker = new_worker(&plan);
         tables.events = tables.events.by_worker(&worker.id);

@@ -19,6 +19,10 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+/// How many checkpoints wait to be stored together. A task waits until its own is stored, so it makes no difference
+/// to it if it waits for room first.
+const SAVES: usize = 1_000;
+
 /// An [`OutsidePool`] as a replica set runs it.
 pub(crate) struct Outside<P> {
     pool: Arc<P>,
@@ -52,7 +56,7 @@ impl<P: OutsidePool> RowConsumer for Outside<P> {
 
     async fn look_after(&self, holding: &mut Holding) -> Result<(), RunError> {
         let (reader, queue) = (Reader::new(self.pool.name(), holding), Queue::new(false));
-        let (saver, saves) = mpsc::unbounded_channel();
+        let (saver, saves) = mpsc::channel(SAVES);
         let (running, ended) = (JoinSet::new(), Vec::new());
         let turns = Turns::new(&self.turns, holding);
         let mut lane = Lane { outside: self, reader, queue, turns, running, ended, saver, saves };
@@ -74,8 +78,8 @@ struct Lane<'a, P> {
     turns: Turns,
     running: JoinSet<Ended>,
     ended: Vec<Ended>,
-    saver: mpsc::UnboundedSender<Save>,
-    saves: mpsc::UnboundedReceiver<Save>,
+    saver: mpsc::Sender<Save>,
+    saves: mpsc::Receiver<Save>,
 }
 
 impl<P: OutsidePool> Lane<'_, P> {

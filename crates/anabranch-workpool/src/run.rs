@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub struct Run {
     pub(crate) task: Uuid,
     pub(crate) checkpoint: Option<String>,
-    pub(crate) saves: mpsc::UnboundedSender<Save>,
+    pub(crate) saves: mpsc::Sender<Save>,
     pub(crate) then: Vec<(String, NewTask)>,
 }
 
@@ -51,7 +51,7 @@ impl Run {
             let said = "the task was cancelled, or has another owner by now";
             HandlerError::with_code(ErrorCode::TaskLost, said)
         };
-        self.saves.send(save).map_err(|_| gone())?;
+        self.saves.send(save).await.map_err(|_| gone())?;
         done.await.map_err(|_| gone())?;
         self.checkpoint = Some(json);
         Ok(())

@@ -28,6 +28,8 @@ const REPORT: Duration = Duration::from_secs(2);
 /// Of a lease of 5 s.
 const HEARTBEATS_PER_SECOND: f64 = 1.0;
 const WARM_UP: usize = 5;
+/// More than are ever under way: each event is appended when the one before was handled.
+const CALLS: usize = 100;
 
 /// From an append to its handler, on a log where nothing else happens
 ///
@@ -47,7 +49,7 @@ pub(crate) struct BenchLatency {
 
 /// Says when it was called.
 struct Clock {
-    called: mpsc::UnboundedSender<(Position, Instant)>,
+    called: mpsc::Sender<(Position, Instant)>,
 }
 
 impl Projection for Clock {
@@ -61,7 +63,7 @@ impl Projection for Clock {
 
     async fn handle(&self, event: &Event, _: &mut Tx) -> HandlerResult {
         // Whoever asked may have given up.
-        let _ = self.called.send((event.position(), Instant::now()));
+        let _ = self.called.send((event.position(), Instant::now())).await;
         Ok(())
     }
 }
@@ -78,7 +80,7 @@ impl BenchLatency {
             report::print_header("latency")?;
         }
         let without = count_transactions(own).await?;
-        let (sender, mut called) = mpsc::unbounded_channel();
+        let (sender, mut called) = mpsc::channel(CALLS);
         let (stop, stopped) = oneshot::channel::<()>();
         let log = own.log.clone();
         let mut worker = JoinSet::new();
@@ -108,7 +110,7 @@ impl BenchLatency {
     async fn latency(
         &self,
         log: &Log,
-        called: &mut mpsc::UnboundedReceiver<(Position, Instant)>,
+        called: &mut mpsc::Receiver<(Position, Instant)>,
     ) -> anyhow::Result<Latency> {
         let (mut from_return, mut from_call) = (Vec::new(), Vec::new());
         for number in 0..self.count as usize + WARM_UP {

@@ -4,16 +4,17 @@ use crate::run_error::RunError;
 use crate::tables::parked::Asked;
 use anabranch_core::{Again, Cursor, Slot, StoreError};
 use anabranch_store::database::Who;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// What a lane is told.
+/// What a lane is told. `_unheard` is there until it has heard it.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// These cursors are yours; those that you know already may be among them. How often the lane had
     /// been fenced when they were claimed: what was claimed before the last time may not be its own. Since when
     /// nobody may have handled their events.
-    Take { cursors: Vec<Cursor>, losses: u64, since: Instant },
+    Take { cursors: Vec<Cursor>, losses: u64, since: Instant, _unheard: Arc<()> },
     /// Nothing is yours any more.
     Forget,
     /// You work for this worker from now on.
@@ -26,8 +27,8 @@ pub(crate) enum Order {
     GoOn { patience: usize },
     /// Try one event, though it is stopped: so many were tried before. Whether the lane owns what failed.
     Probe { before: i64, is_owner: bool },
-    /// Somebody wants something of a parked key.
-    Asked { key: String, asked: Asked },
+    /// Somebody wants something of parked keys.
+    Asked { keys: Vec<(String, Asked)>, _unheard: Arc<()> },
     /// Finish the batch and end.
     Stop,
 }

@@ -101,16 +101,22 @@ impl Keeper {
     }
 
     async fn pass_on_asked(&mut self, number: usize) -> Result<(), RunError> {
-        let running = &self.running[number];
+        let running = &mut self.running[number];
         let parked = match self.tables.parked(&running.consumer.name).await {
             Ok(parked) => parked,
             Err(error) if error.is_worth_waiting() => return Ok(()),
             Err(error) => return self.is_broken(number, error.into()),
         };
+        let mut of_lanes = vec![Vec::new(); running.lanes.len()];
         for key in parked {
             let Some(asked) = key.asked else { continue };
             if let Some(lane) = running.lane_of(key.slot) {
-                let _ = running.lanes[lane].send(Order::Asked { key: key.key, asked });
+                of_lanes[lane].push((key.key, asked));
+            }
+        }
+        for (lane, keys) in running.lanes.iter_mut().zip(of_lanes) {
+            if !keys.is_empty() {
+                lane.ask(keys);
             }
         }
         Ok(())

@@ -86,9 +86,9 @@ impl Keeper {
     }
 
     /// Tells all lanes whose they are.
-    fn tell_who(&self) {
-        for running in &self.running {
-            let (worker, name) = (&self.worker.id, &running.consumer.name);
+    fn tell_who(&mut self) {
+        for running in &mut self.running {
+            let (worker, name) = (&self.worker.id, &running.consumer.name.clone());
             running.tell_all(|lane| Order::Serve(Who::lane(worker, name, lane)));
         }
     }

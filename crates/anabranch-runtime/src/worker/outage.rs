@@ -326,7 +326,7 @@ impl Keeper {
                     Some(lane) => {
                         outage.trying = Some(Trying { probes: probes + 1, lane });
                         let is_owner = owner == Some(lane);
-                        let _ = running.lanes[lane].send(Order::Probe { before: probes, is_owner });
+                        running.lanes[lane].tell(Order::Probe { before: probes, is_owner });
                     }
                     None => outage.is_over = true,
                 }

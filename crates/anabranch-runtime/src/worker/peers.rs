@@ -16,14 +16,14 @@ pub(super) struct Peers {
     tables: Tables,
     watched: HashMap<String, JoinHandle<()>>,
     alarmed: Option<Instant>,
-    deaths: mpsc::UnboundedSender<String>,
+    deaths: mpsc::Sender<String>,
     /// Workers whose process is gone.
-    pub(super) gone: mpsc::UnboundedReceiver<String>,
+    pub(super) gone: mpsc::Receiver<String>,
 }
 
 impl Peers {
     pub(super) fn new(tables: &Tables) -> Self {
-        let (deaths, gone) = mpsc::unbounded_channel();
+        let (deaths, gone) = mpsc::channel(ALARMED);
         Self { tables: tables.clone(), watched: HashMap::new(), alarmed: None, deaths, gone }
     }
 
@@ -56,7 +56,7 @@ impl Peers {
             self.watched.entry(peer.clone()).or_insert_with(|| {
                 tokio::spawn(async move {
                     death.await;
-                    let _ = deaths.send(peer);
+                    let _ = deaths.send(peer).await;
                 })
             });
         }

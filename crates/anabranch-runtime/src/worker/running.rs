@@ -1,6 +1,7 @@
 //! One consumer as it runs here: its feed and its lanes, and which slots each of them should hold.
 
 use super::Plan;
+use super::orders::Orders;
 use super::trouble::Trouble;
 use crate::consumer::Consumer;
 use crate::feed::{Feed, FeedStats};
@@ -43,7 +44,7 @@ pub(super) struct Running {
     keep: Vec<watch::Sender<Arc<SlotSet>>>,
     /// How many slots it wants.
     pub(super) wanted: usize,
-    pub(super) lanes: Vec<mpsc::UnboundedSender<Order>>,
+    pub(super) lanes: Vec<Orders>,
     pub(super) lane_tasks: JoinSet<()>,
     /// The feed, or the keeper of permits, ends with the lanes.
     pub(super) feed_task: JoinSet<()>,
@@ -97,7 +98,7 @@ pub(super) struct Start<'a> {
 
 /// The tasks of a consumer in one of its lives, and how to talk to them.
 struct Lanes {
-    orders: Vec<mpsc::UnboundedSender<Order>>,
+    orders: Vec<Orders>,
     keep: Vec<watch::Sender<Arc<SlotSet>>>,
     lane_tasks: JoinSet<()>,
     feed_task: JoinSet<()>,
@@ -128,7 +129,7 @@ impl Start<'_> {
         let (mut lane_tasks, mut feed_task) = (JoinSet::new(), JoinSet::new());
         let mut kits = Vec::new();
         for stats in &running.stats {
-            let (sender, received) = mpsc::unbounded_channel();
+            let (sender, received) = Orders::new();
             let (keep_sender, kept) = watch::channel(Arc::new(SlotSet::empty()));
             kits.push((received, kept, Arc::clone(stats)));
             orders.push(sender);
@@ -141,6 +142,8 @@ impl Start<'_> {
         let reporter = Reporter { of, life, reports };
         match &consumer.work {
             Work::Events(code) => {
+                // Unbounded: the feed reads for all lanes, and must not wait for one. It reads for a lane only while
+                // few chunks wait before it (`Feed::has_room`).
                 let (queues, chunks): (Vec<_>, Vec<_>) =
                     (0..count).map(|_| mpsc::unbounded_channel()).unzip();
                 let poll = (self.plan.tuning.poll, Arc::clone(&running.feed));
@@ -280,9 +283,9 @@ impl Running {
         }
     }
 
-    pub(super) fn tell_all(&self, order: impl Fn(usize) -> Order) {
-        for (number, lane) in self.lanes.iter().enumerate() {
-            let _ = lane.send(order(number));
+    pub(super) fn tell_all(&mut self, order: impl Fn(usize) -> Order) {
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            lane.tell(order(number));
         }
     }
 
@@ -333,7 +336,7 @@ impl Running {
     }
 
     /// Hands each lane what it has, of the cursors that are this worker's.
-    pub(super) fn hand_out(&self, cursors: &[Cursor], losses: &[u64], made: Instant) {
+    pub(super) fn hand_out(&mut self, cursors: &[Cursor], losses: &[u64], made: Instant) {
         let since = self.lost.map_or(made, |lost| lost.max(made));
         let mut of_lanes: Vec<Vec<Cursor>> = vec![Vec::new(); self.lanes.len()];
         for cursor in cursors {
@@ -342,9 +345,9 @@ impl Running {
             // One that no lane here has ever wanted is let go by any.
             of_lanes[lane.unwrap_or(0)].push(cursor.clone());
         }
-        for ((lane, cursors), losses) in self.lanes.iter().zip(of_lanes).zip(losses) {
+        for ((lane, cursors), losses) in self.lanes.iter_mut().zip(of_lanes).zip(losses) {
             if !cursors.is_empty() {
-                let _ = lane.send(Order::Take { cursors, losses: *losses, since });
+                lane.take(cursors, *losses, since);
             }
         }
     }
