@@ -7,6 +7,7 @@
 //! the same case.
 
 mod checked;
+mod chunk;
 mod stall;
 mod stats;
 
@@ -20,6 +21,7 @@ use anabranch_core::{Event, Happening, Position, SLOTS, SlotSet, StoreError};
 use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{Backoff, Emitter, Log, Page, PageEnd, ReadRequest, Scope};
 use checked::{Checked, Witness};
+pub(crate) use chunk::{Chunk, Place};
 use futures_util::FutureExt;
 use stall::Stall;
 pub(crate) use stats::FeedStats;
@@ -41,50 +43,6 @@ const GONE_POLL: Duration = Duration::from_millis(50);
 const TOGETHER: Duration = Duration::from_millis(20);
 /// How long a lane that begins waits for its sisters, which begin at about the same time.
 const GATHER: Duration = Duration::from_millis(5);
-
-/// Events for a lane.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    /// Which of the lane's parts it is for.
-    pub(crate) parts: Vec<usize>,
-    /// The lane's tenure when it was read: one from before it lost its slots is void.
-    pub(crate) tenure: u64,
-    /// How often the lane had released slots when it was read.
-    pub(crate) sheds: u64,
-    pub(crate) events: Vec<Event>,
-    /// Everything of these parts up to here is in this chunk or was in those before.
-    pub(crate) up_to: Point,
-    /// Given back when it is begun with.
-    pub(crate) _place: Place,
-}
-
-/// A place in front of a lane. It is free again when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Place {
-    taken: Arc<AtomicUsize>,
-    room: Arc<Notify>,
-}
-
-impl Place {
-    fn take(taken: &Arc<AtomicUsize>, room: &Arc<Notify>) -> Self {
-        taken.fetch_add(1, Ordering::Relaxed);
-        Self { taken: Arc::clone(taken), room: Arc::clone(room) }
-    }
-}
-
-#[cfg(test)]
-impl Place {
-    pub(crate) fn free() -> Self {
-        Self::take(&Arc::default(), &Arc::default())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(1, Ordering::Relaxed);
-        self.room.notify_one();
-    }
-}
 
 /// What the feed is told.
 #[derive(Debug)]

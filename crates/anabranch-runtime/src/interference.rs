@@ -159,7 +159,10 @@ impl LaneHandler for WatchedCalls {
             for event in events {
                 let mut undelivered = Vec::new();
                 let deliver = self.handler.after_commit(std::slice::from_ref(event));
-                let call = deliver.map(|of_it| Ok(undelivered = of_it));
+                let call = deliver.map(|of_it| {
+                    undelivered = of_it;
+                    Ok(())
+                });
                 if let Err(error) = self.calls.around(Item::Event(event), call).await {
                     failed.push((event.position(), error));
                 }

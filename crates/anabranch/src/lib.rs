@@ -173,8 +173,8 @@
 //!
 //! # Logs
 //!
-//! What happens in the engine is one stream of typed events ([`Happening`]), and an [`Observer`] gets them: see
-//! [`ReplicaSet::observer`] and [`Log::with_observer`]. One of the observers, [`TracingObserver`], writes what a program
+//! What happens in the engine is one stream of typed events ([`Happening`](events::Happening)), and an [`Observer`](events::Observer) gets them: see
+//! [`ReplicaSet::observer`] and [`Log::with_observer`]. One of the observers, [`TracingObserver`](events::TracingObserver), writes what a program
 //! should know of failures, waits and hand-overs to [`tracing`](https://docs.rs/tracing), with targets that begin with
 //! `anabranch`; nothing else logs, and [`Options::tracing`] turns it off. Nothing is shown before the
 //! program installs a subscriber of `tracing`, such as
@@ -221,8 +221,7 @@ pub use anabranch_runtime::{
     Scope, Settings, Start, Subscriber, Tuning, Tx, View, ViewColumn, ViewReader, shutdown_signal,
 };
 pub use anabranch_store::{
-    Durability, EventStream, Log, Namespace, Observer, Options, Row, Sql, TracingObserver, Value,
-    migration, params, value,
+    Durability, EventStream, Log, Namespace, Options, Row, Sql, Value, migration, params, value,
 };
 pub use jiff::Timestamp;
 

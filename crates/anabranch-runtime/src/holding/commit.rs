@@ -16,7 +16,7 @@ pub enum Commit {
     Away(StoreError),
     /// A statement was refused: nothing is stored.
     Refused {
-        /// The item whose statement it was: see [`Tx::for_event`].
+        /// The item whose statement it was: see [`Tx::for_event`](crate::Tx::for_event).
         item: Option<usize>,
         /// What the database said.
         error: HandlerError,
