@@ -34,6 +34,17 @@ fn programs(text: &str) -> Vec<&str> {
     found
 }
 
+/// A line of a program that only rustdoc would hide.
+fn hidden(text: &str) -> Option<&str> {
+    let mut is_rust = false;
+    text.lines().find(|line| {
+        if let Some(info) = line.trim_start().strip_prefix("```") {
+            is_rust = info.starts_with("rust");
+        }
+        is_rust && (*line == "#" || line.starts_with("# "))
+    })
+}
+
 /// What is wrong with a page.
 fn problem(name: &str, text: &str, list: &str) -> Option<String> {
     let programs = programs(text);
@@ -46,6 +57,9 @@ fn problem(name: &str, text: &str, list: &str) -> Option<String> {
             "{name} has a block ```{info}: say what it is (`text`, `console`, `rust`), and let the tests compile it \
              (`no_run` at the most)"
         ));
+    }
+    if let Some(line) = hidden(text) {
+        return Some(format!("{name}: readers of the page see `{line}`; write the program out"));
     }
     let is_listed = list.contains(&format!("\"{name}\""));
     (!programs.is_empty() && !is_listed)
@@ -76,4 +90,6 @@ fn a_page_that_is_not_compiled_is_found() {
     assert!(said("docs/a.md", "```rust\n1;\n```\n").contains("add it to"));
     assert!(said("README.md", "```rust,ignore\n1;\n```\n").contains("let the tests compile it"));
     assert!(said("README.md", "```\nx\n```\n").contains("say what it is"));
+    assert!(said("README.md", "```rust\n# use x;\n```\n").contains("write the program out"));
+    assert_eq!(said("README.md", "```rust\n1;\n```\n# A heading\n"), "");
 }
