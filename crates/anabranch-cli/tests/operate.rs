@@ -3,34 +3,18 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod printed;
 mod process;
 mod sums;
 
+use printed::{lines, said, words};
 use process::{failure, postgres, run, stdout};
 use serde_json::Value;
-use std::process::Output;
 use std::time::Duration;
 use sums::{Bench, until};
 
 /// The projection's name; its table is named after the bench.
 const NAME: &str = "sums";
-
-fn lines(output: &Output) -> Vec<Value> {
-    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// The words of each line.
-fn words(text: &str) -> Vec<Vec<&str>> {
-    text.lines()
-        .map(|line| line.split("  ").map(str::trim).filter(|w| !w.is_empty()).collect())
-        .collect()
-}
-
-fn said(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    assert!(output.stdout.is_empty(), "it is no data");
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_says_how_far_consumers_are_and_who_runs_them() {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod printed;
 mod process;
 
 use anabranch::Options;
@@ -11,6 +12,7 @@ use anabranch::workpool::TaskGaveUp;
 use anabranch::workpool::{NewTask, Pool, Task, Tasks};
 use anabranch::workpool::{PoolSettings, TaskState};
 use anabranch::{HandlerError, Namespace, Retry};
+use printed::{lines, said, words};
 use process::{failure, postgres, stdout};
 use serde_json::{Value, json};
 use std::process::Output;
@@ -146,23 +148,6 @@ impl Bench {
         };
         Running { task: tokio::spawn(run), stop }
     }
-}
-
-fn lines(output: &Output) -> Vec<Value> {
-    stdout(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// The words of each line.
-fn words(text: &str) -> Vec<Vec<&str>> {
-    text.lines()
-        .map(|line| line.split("  ").map(str::trim).filter(|w| !w.is_empty()).collect())
-        .collect()
-}
-
-fn said(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    assert!(output.stdout.is_empty(), "it is no data");
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

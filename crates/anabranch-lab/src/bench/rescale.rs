@@ -254,16 +254,12 @@ fn pauses(entries: &[Entry], (from_us, to_us): (i64, i64), patience_us: i64) -> 
 mod tests {
     use super::*;
 
+    fn entry(key: i64, worker: i64, handled_us: i64) -> Entry {
+        Entry { position: 0, key, version: 0, worker, recorded_us: 0, handled_us }
+    }
+
     #[test]
     fn what_moves_together_has_one_pause() {
-        let entry = |key, worker, handled_us| Entry {
-            position: 0,
-            key,
-            version: 0,
-            worker,
-            recorded_us: 0,
-            handled_us,
-        };
         let entries = [
             entry(1, 1, 1_000),
             entry(2, 1, 9_000),
@@ -278,14 +274,6 @@ mod tests {
 
     #[test]
     fn a_pause_that_is_not_over_counts() {
-        let entry = |key, worker, handled_us| Entry {
-            position: 0,
-            key,
-            version: 0,
-            worker,
-            recorded_us: 0,
-            handled_us,
-        };
         let entries = [entry(1, 1, 9_000), entry(2, 2, 90_000)];
         assert_eq!(pauses(&entries, (5_000, 100_000), 50_000), [91.0]);
     }

@@ -252,14 +252,26 @@ async fn what_is_refused_counts_even_if_the_handler_passes_over_it(db: Db) {
     assert_eq!(copied(&log).await.0.len(), 2);
 }
 
-/// Appends for events of a batch, with or without saying for which.
-struct Summing {
-    says: bool,
+type BatchHook = Box<dyn Fn(&[Event], &mut Tx) -> HandlerResult + Send + Sync>;
+
+/// Appends for the events of a batch together.
+pub struct InBatches {
+    name: &'static str,
+    hook: BatchHook,
 }
 
-impl Projection for Summing {
+impl InBatches {
+    pub fn new(
+        name: &'static str,
+        hook: impl Fn(&[Event], &mut Tx) -> HandlerResult + Send + Sync + 'static,
+    ) -> Self {
+        Self { name, hook: Box::new(hook) }
+    }
+}
+
+impl Projection for InBatches {
     fn name(&self) -> &str {
-        if self.says { "says" } else { "says_not" }
+        self.name
     }
     fn partition(&self) -> Partition {
         Partition::entity("Order")
@@ -271,20 +283,27 @@ impl Projection for Summing {
         Ok(())
     }
     async fn handle_batch(&self, events: &[Event], tx: &mut Tx) -> HandlerResult {
+        (self.hook)(events, tx)
+    }
+}
+
+/// Appends for events of a batch, with or without saying for which.
+fn summing(says: bool) -> InBatches {
+    InBatches::new(if says { "says" } else { "says_not" }, move |events, tx| {
         for (number, event) in events.iter().enumerate() {
-            if self.says {
+            if says {
                 tx.for_event(number);
             }
             tx.append(&copies(event), Expected::Any, [copy(event)])?;
         }
         Ok(())
-    }
+    })
 }
 
 async fn a_batch_handler_says_for_which_event_it_appends(db: Db) {
     let log = db.log().await;
     fill(&log, 0..3, 1..=1).await;
-    let set = |says| ReplicaSet::new("s").projection(Summing { says });
+    let set = |says| ReplicaSet::new("s").projection(summing(says));
     crate::support::left_by(set(false), &log).await;
     let parked = Consumers::new(&log).parked("says_not").await.unwrap();
     assert!(parked[0].error.contains("Tx::for_event"), "{}", parked[0].error);

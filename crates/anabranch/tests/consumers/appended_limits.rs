@@ -1,9 +1,8 @@
 //! How much one transaction appends: what is more is done in several, or fails the event that wants it.
 
-use crate::appended_events::copies;
-use crate::gates::never;
+use crate::appended_events::{InBatches, copies};
 use crate::on_both;
-use crate::support::{Db, fill, left_by, start, until};
+use crate::support::{Db, end_of, fill, left_by, start};
 use anabranch::Retry;
 use anabranch::backend::RawTx;
 use anabranch::backend::database::Statement;
@@ -31,30 +30,12 @@ async fn copied(log: &Log) -> usize {
     log.read(Query::types(["Copied"])).collect().await.unwrap().len()
 }
 
-/// Appends for all events of the batch in its own way.
-struct Own {
-    name: &'static str,
-    /// For order 3, and for each other.
-    each: (usize, usize),
-}
-
-impl Projection for Own {
-    fn name(&self) -> &str {
-        self.name
-    }
-    fn partition(&self) -> Partition {
-        Partition::entity("Order")
-    }
-    fn settings(&self) -> Settings {
-        never()
-    }
-    async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
-        Ok(())
-    }
-    async fn handle_batch(&self, events: &[Event], tx: &mut Tx) -> HandlerResult {
+/// Appends so many events for order 3, and so many for each other.
+fn own(of_third: usize, of_others: usize) -> InBatches {
+    InBatches::new("own", move |events, tx| {
         for (number, event) in events.iter().enumerate() {
             tx.for_event(number);
-            let mut left = if event.stream_id() == "3" { self.each.0 } else { self.each.1 };
+            let mut left = if event.stream_id() == "3" { of_third } else { of_others };
             while left > 0 {
                 let some = left.min(5_000);
                 tx.append(&copies(event), Expected::Any, many(some))?;
@@ -62,14 +43,14 @@ impl Projection for Own {
             }
         }
         Ok(())
-    }
+    })
 }
 
 async fn an_event_that_appends_too_much_fails_alone(db: Db) {
     let log = db.log().await;
     fill(&log, 0..6, 1..=1).await;
-    let own = Own { name: "own", each: (TOO_MUCH, 1) };
-    assert_eq!(left_by(ReplicaSet::new("s").lanes(1).projection(own), &log).await.parked_keys, 1);
+    let set = ReplicaSet::new("s").lanes(1).projection(own(TOO_MUCH, 1));
+    assert_eq!(left_by(set, &log).await.parked_keys, 1);
     let parked = Consumers::new(&log).parked("own").await.unwrap();
     assert_eq!(parked[0].key, "Order:3");
     assert!(parked[0].error.contains("50000 events"), "{}", parked[0].error);
@@ -79,7 +60,7 @@ async fn an_event_that_appends_too_much_fails_alone(db: Db) {
 async fn a_batch_that_appends_too_much_is_done_in_parts(db: Db) {
     let log = db.log().await;
     fill(&log, 0..6, 1..=1).await;
-    let own = Own { name: "own", each: (10_000, 10_000) };
+    let own = own(10_000, 10_000);
     ReplicaSet::new("s").lanes(1).projection(own).catch_up(&log).await.unwrap();
     assert_eq!(copied(&log).await, 60_000);
 }
@@ -110,11 +91,7 @@ async fn a_task_that_appends_too_much_fails_alone(db: Db) {
     let ids = tasks.enqueue_all(all.collect()).await.unwrap();
     let worker = start(&log, ReplicaSet::new("work").lanes(1).pool(Copies));
     for (id, state) in ids.iter().zip([TaskState::Done, TaskState::Dead, TaskState::Done]) {
-        let task = until("its end", async || {
-            let task = tasks.status(id.id).await.unwrap()?;
-            matches!(task.state, TaskState::Done | TaskState::Dead).then_some(task)
-        })
-        .await;
+        let task = end_of(&tasks, id.id).await;
         assert_eq!(task.state, state, "{task:?}");
     }
     worker.stop().await;

@@ -5,6 +5,8 @@ use anabranch::Options;
 use anabranch::backend::database::{End, Statement};
 use anabranch::operate::{ConsumerStatus, Consumers};
 use anabranch::prelude::*;
+use anabranch::workpool::Tasks;
+use anabranch::workpool::{TaskState, TaskStatus};
 use anabranch::{Namespace, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -270,6 +272,15 @@ pub async fn until<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> 
         Ok(found) => found,
         Err(_) => panic!("waited a minute for: {what}"),
     }
+}
+
+/// How a task stands when it has ended, well or badly.
+pub async fn end_of(tasks: &Tasks, id: uuid::Uuid) -> TaskStatus {
+    until("the end of a task", async || {
+        let task = tasks.status(id).await.unwrap()?;
+        matches!(task.state, TaskState::Done | TaskState::Dead).then_some(task)
+    })
+    .await
 }
 
 pub async fn status(log: &Log, name: &str) -> ConsumerStatus {

@@ -97,11 +97,7 @@ async fn what_a_task_appends_is_there_once_with_its_end(db: Db) {
     for (id, state) in
         ids.iter().zip([TaskState::Done, TaskState::Done, TaskState::Dead, TaskState::Done])
     {
-        let task = until("its end", async || {
-            let task = tasks.status(id.id).await.unwrap()?;
-            matches!(task.state, TaskState::Done | TaskState::Dead).then_some(task)
-        })
-        .await;
+        let task = end_of(&tasks, id.id).await;
         assert_eq!(task.state, state, "{task:?}");
     }
     worker.stop().await;

@@ -89,30 +89,16 @@ fn fails_once(gate: &Gate) -> impl Fn(&Event) -> HandlerResult + Send + Sync + '
 /// What stands before a failing event is committed while slots should be let go: the rest of the
 /// batch must not be handled here and by the heir.
 async fn events_behind_a_failure_are_not_handled_twice(db: Db) {
-    let log = db.log().await;
-    let recorder = db.recorder("orders").settings(never());
-    let table = recorder.table.clone();
-    let gate = Gate::default();
-    let _opens = Opens(gate.clone());
-    let first = recorder.clone().worker("first").hook(fails_once(&gate));
-    let set = ReplicaSet::new("s").projection(first).lanes(2).lease(LONG_LEASE);
-    let first = start(&db.log().await, set);
-    until_shared(&log, "orders", 1).await;
-    gate_and_forty(&log).await;
-    gate.is_met().await;
-    let set = ReplicaSet::new("s").projection(recorder.clone().worker("second"));
-    let second = start(&db.log().await, set.lease(LONG_LEASE));
-    until_others_hold(&log, 2).await;
-    gate.open();
-    until_shared(&log, "orders", 2).await;
-    until_passed(&log).await;
-    first.stop().await;
-    second.stop().await;
-    assert_eq!(proof(&log, &table).await, Proof { handled: 40, doubled: 0, keys: 40, wrong: 0 });
+    fails_while_slots_move(db, |set| set, 2).await;
 }
 
 /// The same where the lane keeps nothing at all: without a row there is no fence.
 async fn nothing_is_committed_without_a_row_to_fence_it(db: Db) {
+    fails_while_slots_move(db, |set| set.partition("0/1".parse().unwrap()), 1).await;
+}
+
+/// An event fails in a worker of which a second one wants slots; then so many share them.
+async fn fails_while_slots_move(db: Db, second: fn(ReplicaSet) -> ReplicaSet, sharers: usize) {
     let log = db.log().await;
     let recorder = db.recorder("orders").settings(never());
     let table = recorder.table.clone();
@@ -125,11 +111,10 @@ async fn nothing_is_committed_without_a_row_to_fence_it(db: Db) {
     gate_and_forty(&log).await;
     gate.is_met().await;
     let set = ReplicaSet::new("s").projection(recorder.clone().worker("second"));
-    let set = set.partition("0/1".parse().unwrap()).lease(LONG_LEASE);
-    let second = start(&db.log().await, set);
+    let second = start(&db.log().await, second(set).lease(LONG_LEASE));
     until_others_hold(&log, 2).await;
     gate.open();
-    until_shared(&log, "orders", 1).await;
+    until_shared(&log, "orders", sharers).await;
     until_passed(&log).await;
     first.stop().await;
     second.stop().await;
