@@ -17,7 +17,17 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             names.join(" ")
         );
     }
-    for module in ["prelude", "events", "operate", "partitioning", "backend", "log", "running"] {
+    for module in [
+        "errors",
+        "testing/mod",
+        "prelude",
+        "events",
+        "operate",
+        "partitioning",
+        "backend",
+        "log",
+        "running",
+    ] {
         let path = root.join(format!("crates/anabranch/src/{module}.rs"));
         self::names(&std::fs::read_to_string(&path)?)?;
     }

@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// let error = StreamId::new("Order", "").unwrap_err();
 /// assert_eq!(error.to_string(), "stream id of category `Order`: is empty; give it at least one character");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[error("{subject}: {problem}")]
 pub struct InputError {
     /// What was refused, by name.
@@ -258,7 +258,7 @@ fn stands_at(version: u64) -> String {
     }
 }
 
-crate::debug_with_code!(AppendError);
+crate::debug_with_code!(AppendError, InputError);
 
 impl From<InputError> for AppendError {
     fn from(error: InputError) -> Self {

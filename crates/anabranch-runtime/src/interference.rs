@@ -88,7 +88,7 @@ impl Holding {
 /// Takes a consumer's slots away from whoever has them, as heirs do: a commit that is on its way is fenced, and
 /// the slots are free.
 pub async fn take_slots(log: &Log, consumer: &str) -> Result<(), StoreError> {
-    let tables = Tables::of(log.store().database());
+    let tables = Tables::of(log.database());
     for cursor in tables.cursors(consumer).await? {
         if let Some(owner) = &cursor.owner {
             tables.release(consumer, owner).await?;

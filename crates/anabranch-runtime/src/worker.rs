@@ -107,6 +107,9 @@ pub(crate) async fn run(
     tables.events = log.events().with(std::mem::take(&mut plan.events)).in_set(&plan.name);
     let events = tables.events.clone();
     let ended = run_on(log, tables, plan, stop).await;
+    let error = ended.as_ref().err();
+    let (said, code) = (error.map(ToString::to_string), error.map(RunError::code));
+    events.emit(Happening::run_ended(said, code));
     events.flush().await;
     ended
 }

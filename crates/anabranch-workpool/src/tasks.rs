@@ -206,6 +206,7 @@ impl Tasks {
 
     /// Enqueues tasks in the transaction of a handler: they are there if and when it commits.
     pub async fn enqueue_in(&self, tx: &mut Tx, tasks: &[NewTask]) -> Result<(), HandlerError> {
+        tx.must_be_in(self.database.as_ref())?;
         for statement in self.enqueueing(tasks)? {
             tx.push(statement).await?;
         }

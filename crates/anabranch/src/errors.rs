@@ -22,7 +22,8 @@ pub fn error_code(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
 }
 
 fn code_of(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
-    let mut code = anabranch_runtime::code_of_runtime(error);
+    let mut code = anabranch_runtime::code_of_runtime(error)
+        .or_else(|| error.downcast_ref::<crate::testing::TestError>()?.code());
     #[cfg(feature = "workpool")]
     {
         use crate::workpool::{DcbFailure, DcbRejected, TaskConditionError, TaskError};

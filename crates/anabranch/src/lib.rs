@@ -173,9 +173,9 @@
 //!
 //! # Logs
 //!
-//! What happens in the engine is one stream of typed events ([`Happening`](events::Happening)), and an [`Observer`](events::Observer) gets them: see
-//! [`ReplicaSet::observer`] and [`Log::with_observer`]. One of the observers, [`TracingObserver`](events::TracingObserver), writes what a program
-//! should know of failures, waits and hand-overs to [`tracing`](https://docs.rs/tracing), with targets that begin with
+//! What happens in the engine is one stream of typed events ([`Happening`](events::Happening)), and an
+//! [`Observer`](events::Observer) gets them: see [`ReplicaSet::observer`] and [`Log::with_observer`]. One of the
+//! observers, [`TracingObserver`](events::TracingObserver), writes what a program should know of failures, waits and hand-overs to [`tracing`](https://docs.rs/tracing), with targets that begin with
 //! `anabranch`; nothing else logs, and [`Options::tracing`] turns it off. Nothing is shown before the
 //! program installs a subscriber of `tracing`, such as
 //! [`tracing-subscriber`](https://docs.rs/tracing-subscriber) with its feature `env-filter`:
@@ -187,6 +187,26 @@
 //! ```
 //!
 //! `RUST_LOG=anabranch=info` adds generations, claims and tries.
+//!
+//! # Features
+//!
+//! All of the first table are on by default, and each works alone.
+//!
+//! | feature | what it brings |
+//! |---|---|
+//! | `sqlite` | the embedded backend: `sqlite:orders.db`, `sqlite::memory:` |
+//! | `postgres` | the backend for many machines: `postgres://user@host/database` |
+//! | `tls` | encrypted connections to PostgreSQL |
+//! | `workpool` | tasks: [`workpool`] |
+//! | `workflow` | event-sourced workflows: [`workflow`] (brings `workpool`) |
+//! | `batch` | rows of a table, each handled once: [`batch`] |
+//!
+//! `chrono`, `time` and `rust_decimal` are off by default: types of these crates in [`params!`] and [`Row::get`].
+//! Those of jiff, such as [`Timestamp`], need none.
+//!
+//! # Errors
+//!
+//! Each has `code()`, a stable word, and `kind()` where an API needs it (404, 409, …); see [`errors`].
 //!
 //! # What is guaranteed
 //!

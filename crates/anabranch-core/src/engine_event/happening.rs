@@ -1,7 +1,7 @@
 //! Everything that can happen in the engine.
 
 use super::{Notice, OutageOf, Severity, SlotMove, maybe_seconds, seconds, text};
-use crate::{Position, SlotSet};
+use crate::{ErrorCode, Position, SlotSet};
 use core::time::Duration;
 use serde::Serialize;
 use uuid::Uuid;
@@ -43,6 +43,7 @@ macro_rules! happenings {
                     Self::EventFailed { retry_in: Some(_), .. } => Severity::Warn,
                     Self::EventSkipped { error: Some(_), .. } => Severity::Warn,
                     Self::WorkerJoined { waited: Some(_) } => Severity::Info,
+                    Self::TaskDied { is_held: true, .. } => Severity::Error,
                     other => other.usual_severity(),
                 }
             }
@@ -66,6 +67,13 @@ happenings! {
     }
     /// A worker has given back what it had, and is a member no more.
     WorkerLeft worker_left Severity::Debug; {}
+    /// A run of the set has ended in this process: stopped, caught up, or with the error that its caller gets.
+    RunEnded run_ended Severity::Debug; {
+        /// Why, if it failed.
+        error: Option<String>,
+        /// The stable code of that error.
+        code: Option<ErrorCode>,
+    }
     /// Another worker is dead: its lease is over, or its process is gone. The worker that found out says so.
     WorkerDied worker_died Severity::Debug; {
         /// Which one.
@@ -136,10 +144,10 @@ happenings! {
         events: usize,
         /// The last of them; nothing for rows.
         position: Option<Position>,
-        /// The time in the handler, its statements included.
+        /// The time in the handler. Statements that it does not wait for are queued, and sent with the commit.
         #[serde(serialize_with = "seconds")]
         handler: Duration,
-        /// The time in the commit.
+        /// The time from then until the commit is answered: what was queued, the cursors and the commit itself.
         #[serde(serialize_with = "seconds")]
         commit: Duration,
     }

@@ -3,6 +3,7 @@
 use super::{Ended, MAX_QUEUED, MAX_QUEUED_BYTES, Tx};
 use crate::handler::{HandlerError, HandlerResult};
 use crate::holding::Commit;
+use anabranch_core::StoreError;
 use anabranch_store::database::{Reason, Statement, Who};
 use anabranch_store::{Database, Row};
 use std::future::Future;
@@ -37,6 +38,10 @@ pub trait RawTx: Sized {
         &mut self,
         statement: Statement,
     ) -> impl Future<Output = HandlerResult<Vec<Row>>> + Send;
+
+    /// Refuses what belongs into another database than this transaction's, where the events are on another server
+    /// than their consumers: it would be written where nobody looks for it.
+    fn must_be_in(&self, database: &dyn Database) -> HandlerResult;
 
     /// Where the transaction is now.
     #[must_use]
@@ -75,6 +80,17 @@ impl RawTx for Tx {
         self.queue(statement);
         let answers = self.flush().await?;
         Ok(answers.into_iter().next_back().unwrap_or_default().rows)
+    }
+
+    fn must_be_in(&self, database: &dyn Database) -> HandlerResult {
+        let (mine, other) = (self.database.at(), database.at());
+        if mine == other || self.database.must_hold_log().is_ok() {
+            return Ok(());
+        }
+        let what = "enqueueing by a handle of another database";
+        let remedy = "make Tasks of the log that the consumer runs on (Log::with_database)";
+        let (at, log) = (mine.to_owned(), other.into());
+        Err(StoreError::TwoServers { at, log, what, remedy }.into())
     }
 
     fn mark(&self) -> Mark {

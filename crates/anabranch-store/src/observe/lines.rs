@@ -118,6 +118,13 @@ impl<'a> Line<'a> {
                 worker,
                 ..line
             },
+            Happening::RunEnded { error, .. } => Self {
+                target: "anabranch_runtime::worker",
+                text: "the run has ended".into(),
+                error: error.as_deref(),
+                set,
+                ..line
+            },
             Happening::WorkerDied { died, .. } => Self {
                 target: "anabranch_runtime::worker::membership",
                 text: "a worker is dead".into(),
@@ -282,9 +289,12 @@ impl<'a> Line<'a> {
                 error: Some(error),
                 ..self
             },
-            Happening::TaskDied { key, task, error, .. } => Self {
+            Happening::TaskDied { key, task, error, is_held, .. } => Self {
                 target: "anabranch_workpool::inside",
-                text: "a task is dead".into(),
+                text: match is_held {
+                    true => "a task is dead, and its key is held until somebody retries or discards it".into(),
+                    false => "a task is dead".into(),
+                },
                 key: Some(key),
                 task: Some(task.to_string()),
                 error: Some(error),

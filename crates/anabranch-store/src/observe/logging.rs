@@ -99,7 +99,7 @@ lines! {
     "anabranch_runtime::key_samples" "anabranch_runtime::lane" "anabranch_runtime::lane::parking"
     "anabranch_runtime::lane::shed" "anabranch_runtime::lane::stats" "anabranch_runtime::lane::strict"
     "anabranch_runtime::lane::transact" "anabranch_runtime::permits::keeper" "anabranch_runtime::rebuild::switch"
-    "anabranch_runtime::subscriber" "anabranch_runtime::worker" "anabranch_runtime::worker::ability"
+    "anabranch_runtime::standing" "anabranch_runtime::subscriber" "anabranch_runtime::worker" "anabranch_runtime::worker::ability"
     "anabranch_runtime::worker::beats" "anabranch_runtime::worker::beyond" "anabranch_runtime::worker::claims"
     "anabranch_runtime::worker::heartbeat" "anabranch_runtime::worker::last_word"
     "anabranch_runtime::worker::limits" "anabranch_runtime::worker::membership"

@@ -109,7 +109,7 @@ impl<W: Workflow> OutsidePool for Commands<W> {
                 };
                 // What came due while nobody ran comes once. The clock of this machine may be behind
                 // the database's, which said that it is time.
-                let now = self.workflows.log().store().database().clock().now().max(at);
+                let now = self.workflows.log().database().clock().now().max(at);
                 if let Some(next) = schedules::next(&schedule, now) {
                     run.then(&self.name, next.with_id(task_id(task.id(), 0)));
                 }

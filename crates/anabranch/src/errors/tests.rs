@@ -64,6 +64,7 @@ fn sources(directory: &Path, all: &mut String) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         match path.extension() {
+            _ if path.ends_with("errors/tests.rs") => {}
             _ if path.is_dir() => sources(&path, all),
             Some(end) if end == "rs" && !path.ends_with("core/src/code.rs") => {
                 *all += &std::fs::read_to_string(&path).unwrap();
@@ -81,7 +82,10 @@ fn no_code_is_without_an_error() {
         sources(&folder.join("src"), &mut all);
     }
     for code in ErrorCode::ALL {
-        let by_name = all.contains(&format!("ErrorCode::{code:?}"));
+        // Followed by nothing that makes it a longer name.
+        let name = format!("ErrorCode::{code:?}");
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric());
+        let by_name = all.split(&name).skip(1).any(ends);
         // The command names them without their type, in its macros.
         let by_macro = all.contains(&format!("refuse!({code:?},"))
             || all.contains(&format!("                {code:?},\n                \""));

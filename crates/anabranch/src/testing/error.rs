@@ -1,12 +1,14 @@
 //! What a kit says when something is not as the test has it.
 
+use crate::errors::ErrorCode;
 use crate::running::Incomplete;
 use crate::value::ColumnError;
 use crate::{AppendError, InputError, RunError, StoreError};
+use std::fmt;
 use std::time::Duration;
 
 /// Why a call of a [`TestKit`](super::TestKit) failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TestError {
     /// A run has left something behind, that failed or waits for a later attempt.
@@ -78,4 +80,30 @@ pub enum TestError {
     /// The database has failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// As it is displayed: a test that ends with `?` shows what to do.
+impl fmt::Debug for TestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code() {
+            Some(code) => write!(f, "{self} [{code}]"),
+            None => write!(f, "{self}"),
+        }
+    }
+}
+
+impl TestError {
+    /// The stable code of the error of the engine that it holds, if it does.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Left(_) => Some(ErrorCode::CatchUpIncomplete),
+            Self::Column(error) => Some(error.code()),
+            Self::Run(error) => Some(error.code()),
+            Self::Append(error) => Some(error.code()),
+            Self::Input(error) => Some(error.code()),
+            Self::Store(error) => Some(error.code()),
+            _ => None,
+        }
+    }
 }

@@ -75,7 +75,7 @@ impl TestKit {
     /// [`advance`]: Self::advance
     #[must_use]
     pub fn with_log(log: Log) -> Self {
-        let clock = log.store().database().clock();
+        let clock = log.database().clock();
         Self { log, clock, armed: Vec::new(), patience: PATIENCE }
     }
 
