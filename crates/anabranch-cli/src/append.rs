@@ -1,10 +1,12 @@
 //! Events from the command line: one, or JSON Lines from standard input.
 
 use crate::refusal::Refusal;
+use crate::status::is_of_other_log;
 use crate::target::Target;
 use anabranch::errors::ErrorCode;
+use anabranch::operate::Consumers;
 use anabranch::{Append, Appended, Expected, Log, NewEvent, Position, StreamId};
-use anabranch_terminal::output;
+use anabranch_terminal::{output, say};
 use anyhow::Context;
 use clap::Args;
 use serde::Deserialize;
@@ -110,9 +112,26 @@ struct Line {
     tags: Vec<String>,
 }
 
+/// Says so if this is only the database of consumers whose events are elsewhere: nobody would read what is appended.
+async fn say_who_reads_elsewhere(log: &Log) {
+    // Whatever else is wrong, the append says.
+    let Ok(all) = Consumers::new(log).list().await else { return };
+    let elsewhere: Vec<&str> =
+        all.iter().filter(|it| is_of_other_log(it)).map(|it| it.name.as_str()).collect();
+    if !elsewhere.is_empty() {
+        say!(
+            "warning: {} here read another log, and will not see this; name that log by --events-url",
+            elsewhere.join(", ")
+        );
+    }
+}
+
 impl AppendEvent {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.target.create_for_events().await?;
+        if self.target.events_url.is_none() {
+            say_who_reads_elsewhere(&log).await;
+        }
         let appended = match self.lines {
             true => self.append_lines(&log).await,
             false => self.append_one(&log).await,

@@ -2,7 +2,7 @@
 
 use crate::confirm::Confirm;
 use crate::refusal::refuse;
-use crate::status::is_run;
+use crate::status::{is_of_other_log, is_run};
 use crate::target::Target;
 use anabranch::Position;
 use anabranch::operate::{ReplayError, ReplayFrom};
@@ -81,6 +81,13 @@ impl Replay {
                  events out; choose a position up to {0}, or `anabranch skip-to-head {name}`",
                 status.position
             );
+        }
+        if is_of_other_log(&status) && self.target.events_url.is_some() {
+            self.confirm.require(&format!(
+                "this is another log than the one of which `{name}` has handled the events up to position {}; it \
+                 would begin with this one, and belong to it",
+                status.position
+            ))?;
         }
         let to = match consumers.replay(name, from).await {
             Err(ReplayError::Missing(missing)) => {

@@ -41,6 +41,11 @@ impl SkipToHead {
                  those of its {failed}",
                 before.position, before.head,
             ),
+            None if is_of_other_log(&before) => format!(
+                "this is another log than the one of which `{name}` has handled the events up to position {}; \
+                 it would go on at the end of this one, and belong to it",
+                before.position,
+            ),
             None => format!(
                 "`{name}` would never handle its events after position {} up to {}, nor those of its \
                  {failed}",

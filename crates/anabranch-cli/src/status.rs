@@ -10,6 +10,7 @@ use anabranch_terminal::output::{self, Table, count};
 use anabranch_terminal::say;
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 use std::process::ExitCode;
 
 /// The kind of a work pool.
@@ -130,7 +131,8 @@ impl Status {
         if self.json {
             all.iter().try_for_each(|status| {
                 let (tasks, unmatched) = (OpenTasks::of(status, &pools), unmatched.clone());
-                output::json(&Line { state: state(status), status, tasks, unmatched })
+                let line = Line { state: state(status), status, tasks, unmatched };
+                output::json(&without_what_is_unknown(status, serde_json::to_value(line)?))
             })?;
             unrun
                 .iter()
@@ -146,6 +148,9 @@ impl Status {
             if let Some(problem) = &status.problem {
                 output::line(format_args!("problem of {}: {problem}", status.name))?;
             }
+        }
+        if self.target.events_url.is_some() && all.iter().any(is_of_other_log) {
+            say!("the log that --events-url names is not the one that these consumers have read");
         }
         if let Some(unmatched) = unmatched {
             output::line(format_args!("nothing to handle: {unmatched}"))?;
@@ -215,6 +220,17 @@ fn print(all: &[ConsumerStatus], pools: &[PoolCounts], unrun: &[UnrunPool]) -> a
         ]);
     }
     table.print()
+}
+
+/// Figures that mean nothing are null: somebody might scale by them.
+fn without_what_is_unknown(status: &ConsumerStatus, mut line: Value) -> Value {
+    if !status.is_lag_known() {
+        (line["lag"], line["lag_ready"]) = (Value::Null, Value::Null);
+    }
+    if is_of_other_log(status) {
+        line["head"] = Value::Null;
+    }
+    line
 }
 
 /// How many keys, and what waits behind them.

@@ -53,7 +53,7 @@ pub struct ConsumerStatus {
     pub lag: u64,
     /// What more workers could do: the positions between `position` and `head`, but for those of parked events,
     /// and the [`retrying_events`](Self::retrying_events) up to `position`. Of a pool, the tasks that could be
-    /// run. Scale by this one: no worker helps with what is parked.
+    /// run. Scale by this one, if [it is known](Self::is_lag_known): no worker helps with what is parked.
     pub lag_ready: u64,
     /// How many keys have failed and wait for somebody to retry or skip them.
     pub parked_keys: usize,
@@ -71,6 +71,21 @@ pub struct ConsumerStatus {
     pub runners: Vec<RunnerStatus>,
     /// Its cursors.
     pub cursors: Vec<CursorStatus>,
+}
+
+impl ConsumerStatus {
+    /// Whether [`lag`](Self::lag) and [`lag_ready`](Self::lag_ready) mean something: not while the log is another one than
+    /// the consumer has read, was wound back, or ends before it. What scales or raises an alarm by them asks first.
+    #[must_use]
+    pub fn is_lag_known(&self) -> bool {
+        let is_known = |reason: &Reason| {
+            !matches!(
+                reason,
+                Reason::BeyondLog { .. } | Reason::WoundBack { .. } | Reason::OtherLog { .. }
+            )
+        };
+        self.cursors.iter().flat_map(|cursor| &cursor.reasons).all(is_known)
+    }
 }
 
 /// A consumer has stopped by itself, since its handler fails wherever it runs. It is tried with one event

@@ -112,9 +112,12 @@ impl Bench {
     pub async fn log(&self) -> Log {
         let path = |file: &str| format!("sqlite:{}", self.path().join(file).display());
         let url = self.url.strip_prefix("sqlite:").map_or_else(|| self.url.clone(), path);
-        let namespace = Namespace::new(self.namespace.clone()).unwrap();
-        let options = Options { namespace, ..Options::default() };
+        let options = Options { namespace: self.namespace(), ..Options::default() };
         anabranch::connect_with(&url, &options).await.unwrap()
+    }
+
+    pub fn namespace(&self) -> Namespace {
+        Namespace::new(self.namespace.clone()).unwrap()
     }
 
     fn path(&self) -> &Path {
