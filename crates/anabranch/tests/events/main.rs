@@ -6,6 +6,7 @@
 #[path = "../replica_sets/crew.rs"]
 mod crew;
 mod documented;
+mod endings;
 #[path = "../consumers/gates.rs"]
 mod gates;
 mod handling;

@@ -8,4 +8,5 @@ mod misuse;
 mod support;
 mod takeovers;
 mod time;
+mod two_databases;
 mod workflows;

@@ -6,6 +6,7 @@
 mod basics;
 #[path = "../replica_sets/crew.rs"]
 mod crew;
+mod handles;
 mod pair;
 mod processes;
 #[path = "../replica_sets/proxy.rs"]
