@@ -22,25 +22,23 @@ pub fn error_code(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
 }
 
 fn code_of(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
-    let mut code = anabranch_runtime::code_of_runtime(error)
+    let code = anabranch_runtime::code_of_runtime(error)
         .or_else(|| error.downcast_ref::<crate::testing::TestError>()?.code());
     #[cfg(feature = "workpool")]
-    {
+    let code = code.or_else(|| {
         use crate::workpool::{DcbFailure, DcbRejected, TaskConditionError, TaskError};
-        code = code.or_else(|| {
-            anabranch_core::code_among!(error; TaskError, DcbRejected, DcbFailure, TaskConditionError)
-        });
-    }
+        anabranch_core::code_among!(error; TaskError, DcbRejected, DcbFailure, TaskConditionError)
+    });
     #[cfg(feature = "workflow")]
-    {
+    let code = code.or_else(|| {
         use crate::workflow::{LifecycleError, LoadError};
-        code = code.or_else(|| anabranch_core::code_among!(error; LoadError, LifecycleError));
-    }
+        anabranch_core::code_among!(error; LoadError, LifecycleError)
+    });
     #[cfg(feature = "batch")]
-    {
+    let code = code.or_else(|| {
         use crate::batch::{BatchError, PartError};
-        code = code.or_else(|| anabranch_core::code_among!(error; BatchError, PartError));
-    }
+        anabranch_core::code_among!(error; BatchError, PartError)
+    });
     code
 }
 
