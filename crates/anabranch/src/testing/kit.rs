@@ -273,7 +273,7 @@ impl TestKit {
     /// In the next run, somebody else takes the slots while a call runs, as from a process that has hung for too
     /// long. So its late commit is fenced, with the whole batch, and all of that is delivered once more. What a
     /// handler wrote in its transaction is there once; what it did elsewhere is done twice, under the same
-    /// idempotency key.
+    /// idempotency key. Two calls of one batch are fenced together, once.
     ///
     /// # Panics
     /// If the call is 0: they are counted from 1.
