@@ -10,10 +10,12 @@ use anabranch::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use tracing_subscriber::util::SubscriberInitExt;
 
 on_both! {
     one_that_blocks_holds_up_nobody_and_learns_what_it_missed,
     one_that_panics_harms_nobody,
+    one_whose_panic_panics_again_goes_on,
     one_of_a_log_sees_all_that_runs_on_it,
     one_of_a_set_sees_nothing_of_another,
 }
@@ -79,6 +81,49 @@ async fn one_that_panics_harms_nobody(db: Db) {
     let progress = set.observer(seen.clone()).catch_up(&log).await.unwrap();
     assert_eq!((progress.consumers[0].handled, seen.handled("orders")), (50, 50));
     assert_eq!(calls.load(Ordering::SeqCst), seen.all().len() as u64, "it gets all the same");
+}
+
+/// What a panic carries, and panics itself when it is dropped; what that carries does so again.
+struct Bomb(u8);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            std::panic::panic_any(Bomb(self.0 - 1));
+        }
+    }
+}
+
+async fn one_whose_panic_panics_again_goes_on(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..10, 1..=5).await;
+    let (calls, seen) = (Arc::new(AtomicU64::new(0)), Seen::default());
+    let counted = Arc::clone(&calls);
+    let set = ReplicaSet::new("s").projection(db.recorder("orders"));
+    let set = set.observer(move |_: &EngineEvent| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::panic::panic_any(Bomb(2))
+    });
+    set.observer(seen.clone()).catch_up(&log).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), seen.all().len() as u64, "it gets all the same");
+}
+
+/// On one thread, whose log it is.
+#[tokio::test]
+async fn a_subscriber_of_the_log_whose_panic_panics_again_harms_nobody() {
+    let lines = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&lines);
+    let writer = move || -> std::io::Sink {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::panic::panic_any(Bomb(2))
+    };
+    let _guard = tracing_subscriber::fmt().with_writer(writer).set_default();
+    let db = Db::sqlite();
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=1).await;
+    let set = ReplicaSet::new("s").projection(db.recorder("orders"));
+    assert_eq!(set.catch_up(&log).await.unwrap().consumers[0].handled, 2);
+    assert!(lines.load(Ordering::SeqCst) > 0, "something was logged");
 }
 
 async fn one_of_a_log_sees_all_that_runs_on_it(db: Db) {
