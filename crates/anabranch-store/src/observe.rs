@@ -37,6 +37,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// and [`Happening::Dropped`] says how many. A panic is caught and said once in the log; the next event comes all the
 /// same.
 ///
+/// The end of a run waits for it for a second at most. What it has not seen by then it sees in the background, or never
+/// if the program ends. One that blocks for ever keeps its thread.
+///
 /// ```
 /// use anabranch_core::engine_event::{EngineEvent, Happening};
 /// use anabranch_store::Observer;
