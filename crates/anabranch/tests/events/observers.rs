@@ -1,6 +1,7 @@
 //! Observers that are slow, block or panic, and what they are given.
 
 use crate::on_both;
+use crate::records::Records;
 use crate::said::Said;
 use crate::seen::Seen;
 use crate::support::*;
@@ -16,6 +17,8 @@ on_both! {
     one_that_blocks_holds_up_nobody_and_learns_what_it_missed,
     one_that_panics_harms_nobody,
     one_whose_panic_panics_again_goes_on,
+    a_run_ends_when_a_slow_one_has_seen_its_end,
+    a_batch_ends_when_a_slow_one_has_seen_its_rows,
     one_of_a_log_sees_all_that_runs_on_it,
     one_of_a_set_sees_nothing_of_another,
 }
@@ -124,6 +127,38 @@ async fn a_subscriber_of_the_log_whose_panic_panics_again_harms_nobody() {
     let set = ReplicaSet::new("s").projection(db.recorder("orders"));
     assert_eq!(set.catch_up(&log).await.unwrap().consumers[0].handled, 2);
     assert!(lines.load(Ordering::SeqCst) > 0, "something was logged");
+}
+
+/// Takes its time for one kind of event, and sees it after that.
+fn slow_for(name: &'static str, seen: &Seen) -> impl Observer + use<> {
+    let seen = seen.clone();
+    move |event: &EngineEvent| {
+        if event.what.name() == name {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        seen.observe(event);
+    }
+}
+
+async fn a_run_ends_when_a_slow_one_has_seen_its_end(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..5, 1..=1).await;
+    let seen = Seen::default();
+    let set = ReplicaSet::new("s").projection(db.recorder("orders"));
+    set.observer(slow_for("worker_left", &seen)).catch_up(&log).await.unwrap();
+    assert_eq!(seen.of("worker_left").len(), 1);
+}
+
+async fn a_batch_ends_when_a_slow_one_has_seen_its_rows(db: Db) {
+    let seen = Seen::default();
+    let log = db.log().await.with_observer(slow_for("batch_handled", &seen));
+    let records = Records::new(&db, &log, 1..=2).await;
+    records.batch().run(&log, records.clone()).await.unwrap();
+    let rows = seen.of("batch_handled").into_iter().map(|event| match event.what {
+        Happening::BatchHandled { events, .. } => events,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(rows.sum::<usize>(), 2);
 }
 
 async fn one_of_a_log_sees_all_that_runs_on_it(db: Db) {
