@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 /// How far a batch is, as this instance sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct BatchProgress {
     /// Rows that this instance has handled well.
     pub succeeded: u64,

@@ -15,6 +15,7 @@ use uuid::Uuid;
 /// ```
 #[derive(Clone, PartialEq, Eq, Error)]
 #[error("{subject}: {problem}")]
+#[non_exhaustive]
 pub struct InputError {
     /// What was refused, by name.
     pub subject: String,
@@ -23,6 +24,18 @@ pub struct InputError {
 }
 
 impl InputError {
+    /// That of a subject, which is named as a user knows it.
+    ///
+    /// ```
+    /// use anabranch_core::{InputError, InputProblem};
+    /// let error = InputError::new("name of the shop", InputProblem::Empty);
+    /// assert_eq!(error.to_string(), "name of the shop: is empty; give it at least one character");
+    /// ```
+    #[must_use]
+    pub fn new(subject: impl Into<String>, problem: InputProblem) -> Self {
+        Self { subject: subject.into(), problem }
+    }
+
     /// Its stable code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {

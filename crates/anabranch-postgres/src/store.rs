@@ -144,7 +144,7 @@ impl Postgres {
         let isolation: String = isolation.first().map(|row| row.get(0)).unwrap_or_default();
         if isolation != "read committed" {
             let (subject, problem) = ("transaction".to_owned(), InputProblem::Isolation(isolation));
-            return Err(InputError { subject, problem }.into());
+            return Err(InputError::new(subject, problem).into());
         }
         let session = Session::Callers(tx);
         let appending = &self.inner.appending;

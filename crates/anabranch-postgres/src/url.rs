@@ -70,7 +70,7 @@ fn unknown(name: &str, url: &str) -> String {
 
 fn refuse(problem: &str) -> InputError {
     let problem = format!("{problem}; write it as postgres://user:password@host:5432/database");
-    InputError { subject: "PostgreSQL URL".to_owned(), problem: InputProblem::BadUrl(problem) }
+    InputError::new("PostgreSQL URL", InputProblem::BadUrl(problem))
 }
 
 /// `postgres://user@host:port/database`.

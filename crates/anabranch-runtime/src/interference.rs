@@ -21,6 +21,8 @@ use uuid::Uuid;
 pub enum Item<'a> {
     /// An event.
     Event(&'a Event),
+    /// An event that is delivered at most once: its transaction is committed already.
+    Committed(&'a Event),
     /// A row of a consumer of rows: the task of a pool.
     Task {
         /// Its id.
@@ -163,7 +165,7 @@ impl LaneHandler for WatchedCalls {
                     undelivered = of_it;
                     Ok(())
                 });
-                if let Err(error) = self.calls.around(Item::Event(event), call).await {
+                if let Err(error) = self.calls.around(Item::Committed(event), call).await {
                     failed.push((event.position(), error));
                 }
                 failed.append(&mut undelivered);

@@ -14,6 +14,7 @@ use uuid::Uuid;
 /// Why a cursor does not advance, or not as it should.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Reason {
     /// It stands beyond the last position that the log has ever drawn: the log was emptied, restored
     /// from an older backup, or its sequence was reset. No worker runs it so.

@@ -315,7 +315,7 @@ fn parse(path: &str) -> Result<(Option<PathBuf>, bool), InputError> {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let bad = |problem: &str| {
         let subject = format!("URL `sqlite:{}`", path.escape_debug());
-        Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
+        Err(InputError::new(subject, InputProblem::BadUrl(problem.to_owned())))
     };
     let read_only = match query {
         "" => false,

@@ -22,6 +22,7 @@ use delivery::Delivery;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// slow, block or panic: the engine never waits for it. What does not fit into its queue of 4,096 events is left out,
 /// and [`Happening::Dropped`] says how many. A panic is caught and said once in the log; the next event comes all the
 /// same.
+///
+/// The end of a run waits for it for a second at most. What it has not seen by then it sees in the background, or never
+/// if the program ends. One that blocks for ever keeps its thread.
 ///
 /// ```
 /// use anabranch_core::engine_event::{EngineEvent, Happening};
@@ -67,6 +71,19 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     fn observe(&self, event: &EngineEvent) {
         (**self).observe(event);
     }
+}
+
+/// Lets an observer see an event. The error is what it said when it panicked.
+fn caught(observer: &dyn Observer, event: &EngineEvent) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| observer.observe(event))).map_err(|panic| {
+        let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let said = said.or_else(|| panic.downcast_ref::<String>().cloned());
+        // What a panic carries may panic when it is dropped, and what that one carries again: it is kept for ever.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
+        said.unwrap_or_default()
+    })
 }
 
 /// Says what happens, to the observers of a log or a set. Cheap to clone.

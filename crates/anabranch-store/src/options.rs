@@ -142,7 +142,7 @@ impl Namespace {
             return Ok(Self(name));
         }
         let subject = format!("namespace `{}`", name.escape_debug());
-        Err(InputError { subject, problem: InputProblem::NotAnIdentifier })
+        Err(InputError::new(subject, InputProblem::NotAnIdentifier))
     }
 
     /// The name.

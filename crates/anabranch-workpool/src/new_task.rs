@@ -157,7 +157,7 @@ impl NewTask {
             }
             Ok(_) => return Ok(()),
         };
-        Err(InputError { subject: whose("payload"), problem })
+        Err(InputError::new(whose("payload"), problem))
     }
 
     /// Its id.

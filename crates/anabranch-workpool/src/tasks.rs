@@ -53,7 +53,8 @@ pub struct Enqueued {
 }
 
 /// What of a key is ready: see [`Tasks::ready_of_key`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReadyOfKey {
     /// How many tasks wait for their turn, wait for another attempt, or are being run.
     pub tasks: u64,
@@ -67,6 +68,7 @@ pub struct ReadyOfKey {
 
 /// How many tasks of a pool stand how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PoolCounts {
     /// The pool.
     pub pool: String,
@@ -79,7 +81,8 @@ impl PoolCounts {
     ///
     /// ```
     /// use anabranch_workpool::{PoolCounts, TaskState};
-    /// let mails = PoolCounts { pool: "mails".to_owned(), tasks: vec![(TaskState::Ready, 3)] };
+    /// let mut mails = PoolCounts::default();
+    /// mails.tasks.push((TaskState::Ready, 3));
     /// assert_eq!((mails.count(TaskState::Ready), mails.count(TaskState::Dead)), (3, 0));
     /// ```
     #[must_use]

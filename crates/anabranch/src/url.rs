@@ -19,7 +19,7 @@ pub(crate) fn not_built(feature: &str) -> StoreError {
          another database"
     );
     let subject = format!("URL `{feature}:…`");
-    InputError { subject, problem: InputProblem::BadUrl(problem) }.into()
+    InputError::new(subject, InputProblem::BadUrl(problem)).into()
 }
 
 /// A backend, and what it has to open. Names the scheme in its errors and nothing else of the URL, which may hold a password.
@@ -33,7 +33,7 @@ pub(crate) fn parse(url: &str) -> Result<(Backend, &str), InputError> {
             }
             _ => "URL".to_owned(),
         };
-        Err(InputError { subject, problem: InputProblem::BadUrl(problem.to_owned()) })
+        Err(InputError::new(subject, InputProblem::BadUrl(problem.to_owned())))
     };
     match scheme {
         Some("sqlite") => {

@@ -75,18 +75,12 @@ impl fmt::Display for Deaths {
 mod tests {
     use super::*;
     use anabranch::Timestamp;
-    use std::collections::BTreeMap;
 
     fn generation(at_us: i64, reason: &str) -> Generation {
-        let (replica_set, reason) = ("s".to_owned(), reason.to_owned());
-        Generation {
-            replica_set,
-            generation: 1,
-            at: Timestamp::from_microsecond(at_us).unwrap(),
-            reason,
-            members: Vec::new(),
-            apart: BTreeMap::new(),
-        }
+        let mut generation = Generation::default();
+        generation.at = Timestamp::from_microsecond(at_us).unwrap();
+        reason.clone_into(&mut generation.reason);
+        generation
     }
 
     fn hit(fault: Fault, worker: i64, at_us: i64) -> Incident {

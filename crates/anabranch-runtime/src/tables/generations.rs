@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// One assignment, past or present.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
+#[non_exhaustive]
 pub struct Generation {
     /// Its replica set.
     pub replica_set: String,
@@ -27,6 +28,7 @@ pub struct Generation {
 
 /// What a worker should own in a generation.
 #[derive(Clone, Debug, serde::Serialize)]
+#[non_exhaustive]
 pub struct GenerationMember {
     /// The worker.
     pub worker: String,

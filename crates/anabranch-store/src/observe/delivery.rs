@@ -1,10 +1,9 @@
 //! The queue of one observer, and the thread that delivers what is in it.
 
-use super::{Observer, logging};
+use super::{Observer, caught, logging};
 use anabranch_core::engine_event::{EngineEvent, Happening};
 use jiff::Timestamp;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -102,13 +101,10 @@ impl Shared {
     fn deliver(&self, observer: &dyn Observer, logs: bool) {
         let mut has_failed = false;
         let mut say = |event: &EngineEvent| {
-            let said = catch_unwind(AssertUnwindSafe(|| observer.observe(event)));
-            if let Err(panic) = said
+            if let Err(said) = caught(observer, event)
                 && !std::mem::replace(&mut has_failed, true)
             {
-                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                has_panicked(text.unwrap_or_default(), logs);
+                has_panicked(said, logs);
             }
         };
         while let Some((waiting, dropped, queued)) = self.next() {

@@ -1,9 +1,8 @@
 //! The observer that writes to `tracing`: the one place in which the engine logs.
 
-use super::Observer;
 use super::lines::Line;
+use super::{Observer, caught};
 use anabranch_core::engine_event::{EngineEvent, Happening, Severity};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use tracing::level_filters::LevelFilter;
 
 /// Writes what happens as lines of [`tracing`](https://docs.rs/tracing), with targets that begin with `anabranch`.
@@ -28,7 +27,8 @@ pub(super) fn wants(what: &Happening) -> bool {
 
 /// Writes a line. A subscriber that panics harms nobody.
 pub(super) fn say(event: &EngineEvent) {
-    let _ = catch_unwind(AssertUnwindSafe(|| TracingObserver.observe(event)));
+    // Where else could it be said?
+    let _ = caught(&TracingObserver, event);
 }
 
 fn level(severity: Severity) -> LevelFilter {

@@ -224,7 +224,9 @@ mod tests {
     }
 
     fn ready(tasks: u64, untried: u64, second: i64) -> ReadyOfKey {
-        ReadyOfKey { tasks, untried, place: None, now: time(second) }
+        let mut ready = ReadyOfKey::default();
+        (ready.tasks, ready.untried, ready.now) = (tasks, untried, time(second));
+        ready
     }
 
     #[test]

@@ -33,6 +33,16 @@ pub enum TestError {
         calls: u64,
     },
 
+    /// The call was a delivery at most once, of which nothing can come again.
+    #[error(
+        "{fault} does not apply to a subscriber with Guarantee::AtMostOnce: it commits before it delivers, so a commit \
+         that is fenced has delivered nothing, and nothing comes again; test what it loses by crash_after"
+    )]
+    AtMostOnce {
+        /// What was armed.
+        fault: String,
+    },
+
     /// A run does not end.
     #[error(
         "the run has not ended within {0:?}; a handler waits for something that does not come, or the consumer is \

@@ -1,5 +1,6 @@
 //! What goes wrong in a run, as the test has it.
 
+use super::error::TestError;
 use crate::{Event, HandlerError, HandlerResult, Log};
 use anabranch_runtime::interference::{Interference, Item, take_slots};
 use futures_util::future::BoxFuture;
@@ -43,13 +44,16 @@ pub(super) struct Faults {
     armed: Mutex<Vec<Fault>>,
     /// Whether a fault that stays armed has come to pass.
     met: Mutex<bool>,
+    /// What was armed for a delivery at most once, and does not apply to those.
+    misplaced: Mutex<Option<String>>,
     crash: Notify,
 }
 
 impl Faults {
     pub(super) fn new(log: &Log, armed: Vec<Fault>) -> Self {
-        let (calls, met, crash) = (AtomicU64::new(0), Mutex::default(), Notify::new());
-        Self { log: log.clone(), calls, armed: Mutex::new(armed), met, crash }
+        let (calls, crash) = (AtomicU64::new(0), Notify::new());
+        let (met, misplaced) = (Mutex::default(), Mutex::default());
+        Self { log: log.clone(), calls, armed: Mutex::new(armed), met, misplaced, crash }
     }
 
     /// Resolves when the process is to die.
@@ -57,12 +61,17 @@ impl Faults {
         self.crash.notified().await;
     }
 
-    /// What has never come to pass, and how many calls there were.
-    pub(super) fn never_reached(&self) -> Option<(String, u64)> {
+    /// What has not come to pass, if anything, and why.
+    pub(super) fn check(&self) -> Result<(), TestError> {
+        let misplaced = self.misplaced.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(fault) = misplaced {
+            return Err(TestError::AtMostOnce { fault });
+        }
         let has_met = *self.met.lock().unwrap_or_else(PoisonError::into_inner);
         let is_unmet = |fault: &&Fault| !(has_met && matches!(fault, Fault::FailWhen(_)));
         let unmet = self.armed().iter().find(is_unmet).map(Fault::name);
-        unmet.map(|fault| (fault, self.calls.load(Ordering::SeqCst)))
+        let calls = self.calls.load(Ordering::SeqCst);
+        unmet.map_or(Ok(()), |fault| Err(TestError::NeverReached { fault, calls }))
     }
 
     fn armed(&self) -> MutexGuard<'_, Vec<Fault>> {
@@ -96,7 +105,9 @@ impl Interference for Faults {
             let calls = before + 1..=before + items.len() as u64;
             let is_meant =
                 |fault: &Fault| matches!(fault, Fault::TakeOverAt(call) if calls.contains(call));
-            if self.take(is_meant).is_some() {
+            // A transaction is fenced once, whichever of its calls are meant.
+            let taken_over = std::iter::from_fn(|| self.take(is_meant)).count();
+            if taken_over > 0 {
                 // What cannot be taken now was somebody else's already.
                 let taken = take_slots(&self.log, consumer).await;
                 taken.expect("the database of a test answers");
@@ -111,7 +122,16 @@ impl Interference for Faults {
             if let Some(Fault::FailAt(_, error)) = self.take(is_meant) {
                 return Err(error);
             }
-            if let Item::Event(event) = item {
+            if let Item::Committed(_) = item {
+                let is_meant =
+                    |fault: &Fault| matches!(fault, Fault::TakeOverAt(at) if *at == call);
+                if let Some(fault) = self.take(is_meant) {
+                    let mut misplaced =
+                        self.misplaced.lock().unwrap_or_else(PoisonError::into_inner);
+                    misplaced.get_or_insert_with(|| fault.name());
+                }
+            }
+            if let Item::Event(event) | Item::Committed(event) = item {
                 self.fails(event)?;
             }
             Ok(call)

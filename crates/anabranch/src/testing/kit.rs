@@ -156,10 +156,7 @@ impl TestKit {
         if ran.crashed {
             self.notice_death().await?;
         }
-        match faults.never_reached() {
-            Some((fault, calls)) => Err(TestError::NeverReached { fault, calls }),
-            None => Ok(ran),
-        }
+        faults.check().map(|()| ran)
     }
 
     /// Frees what a process that crashed had. Its own set would notice at once, others when its lease is over: by
@@ -273,7 +270,10 @@ impl TestKit {
     /// In the next run, somebody else takes the slots while a call runs, as from a process that has hung for too
     /// long. So its late commit is fenced, with the whole batch, and all of that is delivered once more. What a
     /// handler wrote in its transaction is there once; what it did elsewhere is done twice, under the same
-    /// idempotency key.
+    /// idempotency key. Two calls of one batch are fenced together, once.
+    ///
+    /// A subscriber with [`Guarantee::AtMostOnce`](crate::running::Guarantee::AtMostOnce) commits before it delivers,
+    /// so nothing of it can come again: that is [an error](TestError::AtMostOnce).
     ///
     /// # Panics
     /// If the call is 0: they are counted from 1.

@@ -14,6 +14,8 @@ mod members;
 mod observers;
 #[path = "../replica_sets/proxy.rs"]
 mod proxy;
+#[path = "../batches/records.rs"]
+mod records;
 #[path = "../consumers/said.rs"]
 mod said;
 #[path = "../pools/script.rs"]

@@ -1,6 +1,7 @@
 //! Observers that are slow, block or panic, and what they are given.
 
 use crate::on_both;
+use crate::records::Records;
 use crate::said::Said;
 use crate::seen::Seen;
 use crate::support::*;
@@ -10,10 +11,14 @@ use anabranch::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use tracing_subscriber::util::SubscriberInitExt;
 
 on_both! {
     one_that_blocks_holds_up_nobody_and_learns_what_it_missed,
     one_that_panics_harms_nobody,
+    one_whose_panic_panics_again_goes_on,
+    a_run_ends_when_a_slow_one_has_seen_its_end,
+    a_batch_ends_when_a_slow_one_has_seen_its_rows,
     one_of_a_log_sees_all_that_runs_on_it,
     one_of_a_set_sees_nothing_of_another,
 }
@@ -79,6 +84,81 @@ async fn one_that_panics_harms_nobody(db: Db) {
     let progress = set.observer(seen.clone()).catch_up(&log).await.unwrap();
     assert_eq!((progress.consumers[0].handled, seen.handled("orders")), (50, 50));
     assert_eq!(calls.load(Ordering::SeqCst), seen.all().len() as u64, "it gets all the same");
+}
+
+/// What a panic carries, and panics itself when it is dropped; what that carries does so again.
+struct Bomb(u8);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            std::panic::panic_any(Bomb(self.0 - 1));
+        }
+    }
+}
+
+async fn one_whose_panic_panics_again_goes_on(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..10, 1..=5).await;
+    let (calls, seen) = (Arc::new(AtomicU64::new(0)), Seen::default());
+    let counted = Arc::clone(&calls);
+    let set = ReplicaSet::new("s").projection(db.recorder("orders"));
+    let set = set.observer(move |_: &EngineEvent| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::panic::panic_any(Bomb(2))
+    });
+    set.observer(seen.clone()).catch_up(&log).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), seen.all().len() as u64, "it gets all the same");
+}
+
+/// On one thread, whose log it is.
+#[tokio::test]
+async fn a_subscriber_of_the_log_whose_panic_panics_again_harms_nobody() {
+    let lines = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&lines);
+    let writer = move || -> std::io::Sink {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::panic::panic_any(Bomb(2))
+    };
+    let _guard = tracing_subscriber::fmt().with_writer(writer).set_default();
+    let db = Db::sqlite();
+    let log = db.log().await;
+    fill(&log, 0..2, 1..=1).await;
+    let set = ReplicaSet::new("s").projection(db.recorder("orders"));
+    assert_eq!(set.catch_up(&log).await.unwrap().consumers[0].handled, 2);
+    assert!(lines.load(Ordering::SeqCst) > 0, "something was logged");
+}
+
+/// Takes its time for one kind of event, and sees it after that.
+fn slow_for(name: &'static str, seen: &Seen) -> impl Observer + use<> {
+    let seen = seen.clone();
+    move |event: &EngineEvent| {
+        if event.what.name() == name {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        seen.observe(event);
+    }
+}
+
+async fn a_run_ends_when_a_slow_one_has_seen_its_end(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..5, 1..=1).await;
+    let seen = Seen::default();
+    let set = ReplicaSet::new("s").projection(db.recorder("orders"));
+    set.observer(slow_for("worker_left", &seen)).catch_up(&log).await.unwrap();
+    assert_eq!(seen.of("worker_left").len(), 1);
+}
+
+async fn a_batch_ends_when_a_slow_one_has_seen_its_rows(db: Db) {
+    let seen = Seen::default();
+    let log = db.log().await.with_observer(slow_for("batch_handled", &seen));
+    let records = Records::new(&db, &log, 1..=2).await;
+    records.batch().run(&log, records.clone()).await.unwrap();
+    let rows = seen.of("batch_handled").into_iter().map(|event| match event.what {
+        Happening::BatchHandled { events, .. } => events,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(rows.sum::<usize>(), 2);
 }
 
 async fn one_of_a_log_sees_all_that_runs_on_it(db: Db) {

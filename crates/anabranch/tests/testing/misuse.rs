@@ -1,6 +1,6 @@
 //! A kit that is used wrongly says so, and what to do.
 
-use crate::support::{Counter, in_memory, on_postgres, three_events};
+use crate::support::{Counter, Mailer, in_memory, on_postgres, three_events};
 use anabranch::prelude::*;
 use anabranch::testing::TestError;
 use std::time::Duration;
@@ -17,6 +17,23 @@ async fn what_never_comes_to_pass_is_an_error() {
 
     kit.fail_when(|_| Ok(()));
     let error = kit.try_run(counter).await.unwrap_err();
+    assert!(matches!(error, TestError::NeverReached { calls: 0, .. }), "{error}");
+}
+
+/// Its commit is before its deliveries: fenced, none of them would have been made.
+#[tokio::test]
+async fn what_is_delivered_at_most_once_never_comes_again() {
+    let mut kit = in_memory().await;
+    let mailer = Mailer { at_most_once: true, ..Mailer::default() };
+    three_events(&kit).await;
+    kit.deliver_again(2);
+    let error = kit.run(mailer.clone()).await.unwrap_err();
+    let said = "deliver_again(2) does not apply to a subscriber with Guarantee::AtMostOnce";
+    assert!(error.to_string().starts_with(said), "{error}");
+    assert_eq!(mailer.outside.done().len(), 3);
+
+    kit.deliver_again(4);
+    let error = kit.run(mailer).await.unwrap_err();
     assert!(matches!(error, TestError::NeverReached { calls: 0, .. }), "{error}");
 }
 

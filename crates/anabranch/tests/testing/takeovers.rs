@@ -15,6 +15,17 @@ async fn a_late_commit_of_a_projection_is_fenced(mut kit: TestKit) {
     assert_eq!(counter.outside.done().len(), 6, "the whole batch came again");
 }
 
+/// A transaction is fenced once, for all the calls that it holds.
+async fn two_calls_of_one_batch_are_fenced_together(mut kit: TestKit) {
+    let counter = Counter::of(&kit);
+    three_events(&kit).await;
+    kit.deliver_again(1);
+    kit.deliver_again(3);
+    assert_eq!(kit.run(counter.clone()).await.unwrap(), 3);
+    assert_eq!(counter.counts(&kit).await, once());
+    assert_eq!(counter.outside.done().len(), 6, "the batch came again, once");
+}
+
 async fn a_subscriber_delivers_again_under_the_same_keys(mut kit: TestKit) {
     let mailer = Mailer::default();
     three_events(&kit).await;
@@ -44,6 +55,7 @@ async fn a_task_inside_counts_once_and_one_outside_is_called_again(mut kit: Test
 
 on_both!(
     a_late_commit_of_a_projection_is_fenced,
+    two_calls_of_one_batch_are_fenced_together,
     a_subscriber_delivers_again_under_the_same_keys,
     a_task_inside_counts_once_and_one_outside_is_called_again,
 );
