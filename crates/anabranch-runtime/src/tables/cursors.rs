@@ -11,6 +11,7 @@ use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
 use anabranch_store::{Row, params};
 use std::collections::HashSet;
+use uuid::Uuid;
 
 /// What a worker holds after a claim.
 #[derive(Debug)]
@@ -161,8 +162,10 @@ impl Tables {
         consumer: &str,
     ) -> Result<Locked, StoreError> {
         let (consumers, lock) = (&self.consumers, self.for_update);
-        let select =
-            format!("SELECT generation, reset_to, slots FROM {consumers} WHERE name = $1{lock}");
+        let log = self.log_columns();
+        let select = format!(
+            "SELECT generation, reset_to, slots{log} FROM {consumers} WHERE name = $1{lock}"
+        );
         let rows = self.query_in(session, Statement::query(select, params![consumer])).await?;
         let Some(row) = rows.first() else {
             return Err(self.corrupt(format!("no consumer `{consumer}`")));
@@ -170,6 +173,7 @@ impl Tables {
         Ok(Locked {
             generation: self.column(row, "generation")?,
             reset_to: self.column(row, "reset_to")?,
+            reset_log: self.column(row, "reset_log")?,
             slots: self.slots(row)?,
             cursors: Vec::new(),
         })
@@ -346,6 +350,8 @@ pub(crate) struct Locked {
     pub(crate) generation: i64,
     /// Where somebody wants it to begin again.
     pub(crate) reset_to: Option<Position>,
+    /// The log on which that was asked for, if that is stored.
+    pub(crate) reset_log: Option<Uuid>,
     pub(crate) slots: SlotSet,
     pub(crate) cursors: Vec<Cursor>,
 }
