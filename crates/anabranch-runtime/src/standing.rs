@@ -97,12 +97,23 @@ pub(crate) async fn check(log: &Log, tables: &Tables, consumer: &str) -> Result<
         return Err(RunError::from(error).of(consumer));
     }
     let Err(wound) = compare(log, &belonging).await? else { return Ok(()) };
-    if !matches!(wound, WoundBack::OtherLog { .. }) {
-        let keep = tables.is_wound_back(consumer, belonging.generation, &wound.to_string());
-        if let Err(error) = tables.commit(vec![keep]).await {
-            let said = Happening::failed(Notice::WoundBackNotStored, &error);
-            tables.events.of(consumer).emit(said);
-        }
-    }
+    keep(tables, consumer, belonging.generation, &wound).await;
     Err(RunError::from(wound_back(log, &wound)).of(consumer))
+}
+
+/// Writes down that the log of a consumer was wound back, as somebody has found who looked at what the consumer had
+/// passed in this generation.
+pub(crate) async fn keep(tables: &Tables, consumer: &str, generation: i64, wound: &WoundBack) {
+    if matches!(wound, WoundBack::OtherLog { .. }) {
+        return;
+    }
+    let keep = tables.is_wound_back(consumer, generation, &wound.to_string());
+    if let Err(error) = tables.commit(vec![keep]).await {
+        not_kept(tables, consumer, &error);
+    }
+}
+
+/// Says that it could not be written down.
+pub(crate) fn not_kept(tables: &Tables, consumer: &str, error: &StoreError) {
+    tables.events.of(consumer).emit(Happening::failed(Notice::WoundBackNotStored, error));
 }

@@ -11,6 +11,7 @@ on_all_pairs! {
     a_log_that_was_wound_back_and_filled_again_pauses_its_consumer,
     a_running_worker_notices_a_log_that_was_wound_back,
     what_was_found_is_kept_until_somebody_says_where_to_go_on,
+    what_a_running_worker_found_is_kept_too,
     skip_to_head_goes_on_with_a_log_that_was_wound_back,
     a_parked_event_of_a_lost_tail_is_not_taken_for_another,
     another_log_pauses_its_consumer,
@@ -36,6 +37,11 @@ async fn wound_back(pair: &Pair) -> Log {
     fill(&log, 0..4, 6..=11).await;
     assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 44);
     log
+}
+
+async fn delete_up_to(log: &Log, position: u64) {
+    let events = log.store().database().dialect().table("events");
+    in_log(log, &[format!("DELETE FROM {events} WHERE position <= {position}")]).await;
 }
 
 fn reason(standing: &anabranch::operate::ConsumerStatus) -> String {
@@ -108,8 +114,30 @@ async fn what_was_found_is_kept_until_somebody_says_where_to_go_on(pair: Pair) {
     let log = wound_back(&pair).await;
     assert!(is_wound_back(&pair.set().catch_up(&log).await.unwrap_err()));
     // The beginning is deleted, and with it what it was found out by.
-    let events = log.store().database().dialect().table("events");
-    in_log(&log, &[format!("DELETE FROM {events} WHERE position <= 40")]).await;
+    delete_up_to(&log, 40).await;
+    let error = pair.set().catch_up(&log).await.unwrap_err();
+    assert!(is_wound_back(&error), "{error}");
+    assert!(reason(&status(&log, "orders").await).contains("the log was wound back"));
+    pair.is_whole(&log, 4, 10).await;
+}
+
+async fn what_a_running_worker_found_is_kept_too(pair: Pair) {
+    let log = pair.log().await;
+    fill(&log, 0..4, 1..=5).await;
+    let backup = Backup::of(&log).await;
+    fill(&log, 0..4, 6..=10).await;
+    pair.set().catch_up(&log).await.unwrap();
+    let worker = start(&pair.log().await, pair.set());
+    until("a worker", async || {
+        let standing = status(&log, "orders").await;
+        standing.runners.first().filter(|runner| runner.slots == 5040).map(drop)
+    })
+    .await;
+    backup.restore(&log).await;
+    fill(&log, 0..4, 6..=11).await;
+    let ended = worker.ended().await.unwrap_err();
+    assert!(is_wound_back(&ended), "{ended}");
+    delete_up_to(&log, 40).await;
     let error = pair.set().catch_up(&log).await.unwrap_err();
     assert!(is_wound_back(&error), "{error}");
     assert!(reason(&status(&log, "orders").await).contains("the log was wound back"));
