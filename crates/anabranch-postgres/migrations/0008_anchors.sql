@@ -21,5 +21,6 @@ ALTER TABLE "{ns}".consumers ADD COLUMN wound_back text;
 -- The last event of the log up to a cursor's position, where the log is in another database.
 ALTER TABLE "{ns}".cursors ADD COLUMN anchor_position bigint;
 ALTER TABLE "{ns}".cursors ADD COLUMN anchor_id uuid;
+ALTER TABLE "{ns}".cursors ADD COLUMN anchor_recorded_us bigint;
 
 INSERT INTO "{ns}".migrations (version, name, admits) VALUES (8, 'anchors', 5);

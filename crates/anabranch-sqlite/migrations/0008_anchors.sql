@@ -11,5 +11,6 @@ ALTER TABLE {ns}_consumers ADD COLUMN wound_back TEXT;
 -- The last event of the log up to a cursor's position, where the log is in another database.
 ALTER TABLE {ns}_cursors ADD COLUMN anchor_position INTEGER;
 ALTER TABLE {ns}_cursors ADD COLUMN anchor_id TEXT;
+ALTER TABLE {ns}_cursors ADD COLUMN anchor_recorded_us INTEGER;
 
 INSERT INTO {ns}_migrations (version, name, admits) VALUES (8, 'anchors', 5);

@@ -102,8 +102,8 @@ impl Tables {
     /// The columns of an anchor, after a comma.
     pub(super) fn anchor_columns(&self) -> &'static str {
         match self.has_anchors() {
-            true => ", anchor_position, anchor_id",
-            false => ", NULL AS anchor_position, NULL AS anchor_id",
+            true => ", anchor_position, anchor_id, anchor_recorded_us",
+            false => ", NULL AS anchor_position, NULL AS anchor_id, NULL AS anchor_recorded_us",
         }
     }
 
@@ -111,7 +111,8 @@ impl Tables {
     pub(super) fn anchor(&self, row: &Row) -> Result<Option<Anchor>, StoreError> {
         let id: Option<Uuid> = self.column(row, "anchor_id")?;
         let Some(id) = id else { return Ok(None) };
-        let anchor = Anchor { position: self.column(row, "anchor_position")?, id };
+        let recorded_us = self.column(row, "anchor_recorded_us")?;
+        let anchor = Anchor { position: self.column(row, "anchor_position")?, id, recorded_us };
         let stands = self.column(row, "position")?;
         Ok(Some(anchor).filter(|anchor| anchor.position <= stands))
     }
@@ -119,5 +120,9 @@ impl Tables {
 
 /// The values of an anchor.
 pub(super) fn values(anchor: Option<Anchor>) -> Vec<Value> {
-    params![anchor.map(|anchor| anchor.position), anchor.map(|anchor| anchor.id)]
+    params![
+        anchor.map(|anchor| anchor.position),
+        anchor.map(|anchor| anchor.id),
+        anchor.map(|anchor| anchor.recorded_us)
+    ]
 }

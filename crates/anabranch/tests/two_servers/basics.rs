@@ -35,10 +35,11 @@ async fn events_are_in_one_database_and_all_else_in_the_other(pair: Pair) {
     }
     let anchors = home.database().dialect().table("cursors");
     let last = log.read(Query::all()).backwards().limit(1).collect().await.unwrap().remove(0);
-    let sql = format!("SELECT anchor_position, anchor_id FROM {anchors}");
+    let sql = format!("SELECT anchor_position, anchor_id, anchor_recorded_us FROM {anchors}");
     for row in query(&home, &sql, vec![]).await {
         assert_eq!(row.get::<Position>(0).unwrap(), last.position());
         assert_eq!(row.get::<uuid::Uuid>(1).unwrap(), last.id());
+        assert_eq!(row.get::<i64>(2).unwrap(), last.recorded_us());
     }
 }
 

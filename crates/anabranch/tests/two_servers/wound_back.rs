@@ -12,6 +12,7 @@ on_all_pairs! {
     a_running_worker_notices_a_log_that_was_wound_back,
     what_was_found_is_kept_until_somebody_says_where_to_go_on,
     what_a_running_worker_found_is_kept_too,
+    an_event_that_is_sent_again_with_its_id_hides_nothing,
     skip_to_head_goes_on_with_a_log_that_was_wound_back,
     a_parked_event_of_a_lost_tail_is_not_taken_for_another,
     another_log_pauses_its_consumer,
@@ -142,6 +143,28 @@ async fn what_a_running_worker_found_is_kept_too(pair: Pair) {
     assert!(is_wound_back(&error), "{error}");
     assert!(reason(&status(&log, "orders").await).contains("the log was wound back"));
     pair.is_whole(&log, 4, 10).await;
+}
+
+/// A producer gives its events ids of its own, and sends the last one again, since the log does not have it.
+async fn an_event_that_is_sent_again_with_its_id_hides_nothing(pair: Pair) {
+    let log = pair.log().await;
+    fill(&log, 0..4, 1..=5).await;
+    let backup = Backup::of(&log).await;
+    let append = async |stream: &str, id: u128| {
+        let event = numbered(1).with_id(uuid::Uuid::from_u128(id));
+        let stream = StreamId::new("Order", stream).unwrap();
+        log.append(&stream, Expected::Any, [event]).await.unwrap().position()
+    };
+    append("a", 1).await;
+    let lost = append("b", 2).await;
+    pair.set().catch_up(&log).await.unwrap();
+    backup.restore(&log).await;
+    append("c", 3).await;
+    assert_eq!(append("b", 2).await, lost);
+    fill(&log, 0..4, 6..=6).await;
+    let error = pair.set().catch_up(&log).await.unwrap_err();
+    assert!(is_wound_back(&error), "{error}");
+    assert!(error.to_string().contains("is there a second time"), "{error}");
 }
 
 async fn skip_to_head_goes_on_with_a_log_that_was_wound_back(pair: Pair) {
