@@ -3,6 +3,7 @@
 use crate::on_all_pairs;
 use crate::pair::*;
 use crate::support::*;
+use anabranch::errors::ErrorCode;
 use anabranch::operate::{Consumers, Reason, ReplayFrom};
 use anabranch::prelude::*;
 use anabranch::{RunError, StoreError};
@@ -13,6 +14,7 @@ on_all_pairs! {
     what_was_found_is_kept_until_somebody_says_where_to_go_on,
     what_a_running_worker_found_is_kept_too,
     an_event_that_is_sent_again_with_its_id_hides_nothing,
+    offsets_of_a_log_that_was_wound_back_are_refused,
     skip_to_head_goes_on_with_a_log_that_was_wound_back,
     a_parked_event_of_a_lost_tail_is_not_taken_for_another,
     another_log_pauses_its_consumer,
@@ -165,6 +167,26 @@ async fn an_event_that_is_sent_again_with_its_id_hides_nothing(pair: Pair) {
     let error = pair.set().catch_up(&log).await.unwrap_err();
     assert!(is_wound_back(&error), "{error}");
     assert!(error.to_string().contains("is there a second time"), "{error}");
+}
+
+/// People delete old events by them.
+async fn offsets_of_a_log_that_was_wound_back_are_refused(pair: Pair) {
+    let log = wound_back(&pair).await;
+    let consumers = Consumers::new(&log);
+    for _ in 0..2 {
+        let error = consumers.offsets("orders", None).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LogWoundBack);
+        for part in ["`orders`", "the log was wound back", "replay", "skip-to-head"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        let error = consumers.rescale("orders", 2, 3).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LogWoundBack);
+        // The second time by what is stored.
+        assert!(is_wound_back(&pair.set().catch_up(&log).await.unwrap_err()));
+    }
+    consumers.replay("orders", ReplayFrom::Start).await.unwrap();
+    pair.set().catch_up(&log).await.unwrap();
+    assert_eq!(consumers.offsets("orders", None).await.unwrap().minimum.get(), 44);
 }
 
 async fn skip_to_head_goes_on_with_a_log_that_was_wound_back(pair: Pair) {
