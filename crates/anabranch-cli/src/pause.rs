@@ -1,5 +1,6 @@
 //! A consumer that is to stand still for a while.
 
+use crate::status::awaits_decision;
 use crate::target::Target;
 use anabranch_terminal::say;
 use clap::Args;
@@ -20,6 +21,8 @@ pub(crate) struct Pause {
 /// A consumer whose handler fails wherever it runs stops by itself, and is tried with one event after growing
 /// pauses, a minute at the most. This tries it again at once: use it when what it needs is back. If it fails
 /// again, it stops again.
+///
+/// One whose log was wound back or emptied waits for another decision: replay, or skip-to-head.
 #[derive(Args)]
 pub(crate) struct Resume {
     #[command(flatten)]
@@ -43,6 +46,13 @@ impl Resume {
         let (consumers, name) = (self.target.consumers().await?, &self.name);
         let before = consumers.status(name).await?;
         consumers.resume(name).await?;
+        if let Some(reason) = awaits_decision(&before) {
+            say!(
+                "`{name}` does not go on by that: {reason} (`anabranch replay {name} --from-start`, \
+                 `anabranch skip-to-head {name}`)"
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
         match (before.paused, before.outage.is_some()) {
             (false, false) if before.retrying_keys > 0 => say!(
                 "`{name}` was neither paused nor stopped, so nothing has changed; {} of its keys wait for \

@@ -297,6 +297,13 @@ fn has_reason(status: &ConsumerStatus, is: impl Fn(&Reason) -> bool) -> bool {
     status.cursors.iter().flat_map(|cursor| &cursor.reasons).any(is)
 }
 
+/// Why a consumer does not go on before somebody says where: a resume does not help.
+pub(crate) fn awaits_decision(status: &ConsumerStatus) -> Option<&Reason> {
+    let waits =
+        |reason: &&Reason| matches!(reason, Reason::WoundBack { .. } | Reason::BeyondLog { .. });
+    status.cursors.iter().flat_map(|cursor| &cursor.reasons).find(waits)
+}
+
 /// The last position that the log has ever drawn, if a consumer stands beyond it.
 pub(crate) fn beyond(status: &ConsumerStatus) -> Option<Position> {
     status.cursors.iter().find_map(beyond_of)

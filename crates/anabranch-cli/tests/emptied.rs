@@ -88,6 +88,9 @@ async fn a_consumer_beyond_the_log_is_named_and_led_back() {
         assert!(text.contains("beyond 3, the last position that the log has ever"), "{text}");
         assert!(failure(&bench.command(&["offsets", NAME]), 1).contains("stands at position 10"));
 
+        let resumed = said(&bench, &["resume", NAME]);
+        assert!(resumed.contains("anabranch replay sums --from-start"), "{resumed}");
+
         let far = failure(&bench.command(&["replay", NAME, "--after", "4"]), 1);
         assert!(far.contains("choose a position up to 3"), "{far}");
         let asked = said(&bench, &["replay", NAME, "--after", "1"]);
@@ -110,5 +113,32 @@ async fn a_consumer_beyond_the_log_is_named_and_led_back() {
         bench.catch_up(&log).await;
         assert_eq!(bench.calls() - before, 1);
         assert_eq!(status(&bench)["lag"], 0);
+    }
+}
+
+/// A resume says that it does not help, and what does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_whose_log_was_wound_back_is_not_resumed_but_decided_upon() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, bench) in [Bench::sqlite(), Bench::postgres(postgres())].iter().enumerate() {
+        let url = format!("sqlite:{}", folder.path().join(format!("{number}.db")).display());
+        let namespace = anabranch::Namespace::new(bench.namespace.clone()).unwrap();
+        let options = anabranch::Options { namespace, ..Default::default() };
+        let events = anabranch::connect_with(&url, &options).await.unwrap();
+        let log = events.with_database(&bench.log().await).await.unwrap();
+        bench.fill(&log, 1..=5, 2).await;
+        bench.catch_up(&log).await;
+        fall_back(&log).await;
+        bench.fill(&log, 1..=6, 2).await;
+        let offsets = failure(&bench.command(&["offsets", NAME, "--events-url", &url]), 1);
+        assert!(offsets.contains("the log was wound back"), "{offsets}");
+        let resumed = said(bench, &["resume", NAME, "--events-url", &url]);
+        for part in [
+            "`sums` does not go on by that: the log was wound back",
+            "anabranch replay sums --from-start",
+            "anabranch skip-to-head sums",
+        ] {
+            assert!(resumed.contains(part), "{part}: {resumed}");
+        }
     }
 }

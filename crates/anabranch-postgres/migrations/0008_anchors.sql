@@ -14,10 +14,13 @@ INSERT INTO "{ns}".settings VALUES ('identity', replace(gen_random_uuid()::text,
 -- Which log a consumer's cursors belong to. Those that were there before belong to the log in this database.
 ALTER TABLE "{ns}".consumers ADD COLUMN log_identity uuid;
 UPDATE "{ns}".consumers SET log_identity = (SELECT value::uuid FROM "{ns}".settings WHERE name = 'identity');
+-- The log on which a replay was asked for, while it is not done: that one holds for no other.
+ALTER TABLE "{ns}".consumers ADD COLUMN reset_log uuid;
 -- Why it must not go on, if the log was found to be wound back: kept until somebody says where it goes on.
 ALTER TABLE "{ns}".consumers ADD COLUMN wound_back text;
 -- The last event of the log up to a cursor's position, where the log is in another database.
 ALTER TABLE "{ns}".cursors ADD COLUMN anchor_position bigint;
 ALTER TABLE "{ns}".cursors ADD COLUMN anchor_id uuid;
+ALTER TABLE "{ns}".cursors ADD COLUMN anchor_recorded_us bigint;
 
 INSERT INTO "{ns}".migrations (version, name, admits) VALUES (8, 'anchors', 5);

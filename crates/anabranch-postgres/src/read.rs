@@ -3,7 +3,7 @@
 use crate::decided::{Decided, Era};
 use crate::horizon::{self, Horizon};
 use crate::keys::{self, Classes};
-use crate::row::event_of_row;
+use crate::row::{Micros, event_of_row};
 use crate::schema::Sql;
 use crate::session::{Connection, prepare};
 use anabranch_core::cursor::Anchor;
@@ -73,16 +73,26 @@ impl Reader<'_> {
         let statement = self.session.prepare_cached(&self.sql.look).await?;
         let wanted: Vec<i64> = look.anchors.iter().map(|anchor| anchor.position.as_i64()).collect();
         let row = self.session.query_one(&statement, &[&look.up_to.as_i64(), &wanted]).await?;
-        let anchor = |position: &str, id: &str| {
+        let anchor = |position: &str, id: &str, recorded_at: &str| {
             let position: Option<i64> = row.get(position);
-            position.map(|at| Anchor { position: Position::from_i64(at), id: row.get(id) })
+            position.map(|at| {
+                let Micros(recorded_us) = row.get(recorded_at);
+                Anchor { position: Position::from_i64(at), id: row.get(id), recorded_us }
+            })
         };
+        let ids: Vec<Option<Uuid>> = row.get("found_ids");
+        let times: Vec<Option<Micros>> = row.get("found_recorded_at");
+        let found = look.anchors.iter().zip(ids.into_iter().zip(times));
+        let found = found.map(|(wanted, (id, time))| {
+            let (id, Micros(recorded_us)) = id.zip(time)?;
+            Some(Anchor { position: wanted.position, id, recorded_us })
+        });
         let seen = Seen {
             identity: Uuid::nil(),
             first: row.get::<_, Option<i64>>("first").map(Position::from_i64),
-            last: anchor("last_position", "last_id"),
-            head: anchor("head_position", "head_id"),
-            found: row.get("found"),
+            last: anchor("last_position", "last_id", "last_recorded_at"),
+            head: anchor("head_position", "head_id", "head_recorded_at"),
+            found: found.collect(),
         };
         Ok((row.get("identity"), seen))
     }

@@ -46,7 +46,7 @@ impl<'a> FromSql<'a> for JsonText<'a> {
 }
 
 /// A `timestamptz` as microseconds since 1970.
-struct Micros(i64);
+pub(crate) struct Micros(pub(crate) i64);
 
 impl<'a> FromSql<'a> for Micros {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Cause> {

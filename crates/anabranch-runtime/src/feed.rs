@@ -219,6 +219,7 @@ impl Feed {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Add { lane, part, tenure, slots, at } => {
+                self.witness.ask_again();
                 self.route(&slots, Some(lane));
                 self.units.push(Unit {
                     lane,

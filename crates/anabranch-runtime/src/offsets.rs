@@ -4,6 +4,7 @@ use crate::backlog::Backlog;
 use crate::consumer::follows_log;
 use crate::consumers::Consumers;
 use crate::operate_error::{Obstacle, OperateError};
+use crate::standing;
 use crate::status::{Owner, WorkerStatus, owner};
 use anabranch_core::rescale::{self, Extent, Move};
 use anabranch_core::{Cursor, FixedPartition, InputError, Position, SlotSet};
@@ -118,6 +119,10 @@ impl Consumers {
         let registered = self.tables.registered(Some(name)).await?.pop();
         let Some(registered) = registered else { return Err(self.unknown(name).await) };
         self.must_have_log(&registered).await?;
+        if let Some(reason) = standing::reason(&self.log, &self.tables, &registered).await? {
+            // People delete old events by what this says, and so what would show it.
+            return Err(self.not_possible(name, Obstacle::WoundBack { what: reason.to_string() }));
+        }
         let mut cursors = self.tables.cursors(name).await?;
         // After the cursors: they may move on meanwhile, and a lag is never negative.
         let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);

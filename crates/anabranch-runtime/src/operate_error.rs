@@ -84,6 +84,11 @@ pub enum Obstacle {
         /// The last position that the log has ever drawn.
         drawn: Position,
     },
+    /// Its log was wound back, or is another one than its cursors belong to.
+    WoundBack {
+        /// What was found.
+        what: String,
+    },
     /// A replay goes back, and this one would go forwards.
     Forwards {
         /// Where it stands.
@@ -119,6 +124,7 @@ impl Obstacle {
         match self {
             Self::NoPosition { .. } => ErrorCode::NoPosition,
             Self::BeyondLog { .. } => ErrorCode::BeyondLog,
+            Self::WoundBack { .. } => ErrorCode::LogWoundBack,
             Self::Forwards { .. } => ErrorCode::ReplayForwards,
             Self::ReplayBeyondLog { .. } => ErrorCode::ReplayBeyondLog,
             Self::Folded => ErrorCode::ReplayOfFold,
@@ -134,6 +140,10 @@ impl Obstacle {
                 format!("consumer `{name}` is a {kind} and has no position in the log")
             }
             Self::BeyondLog { position, drawn } => beyond_log(name, *position, *drawn),
+            Self::WoundBack { what } => format!(
+                "how far consumer `{name}` is cannot be told: {what} (`anabranch replay {name} --from-start`, \
+                 `anabranch skip-to-head {name}`); delete no events before that"
+            ),
             Self::Forwards { stands, to } => format!(
                 "consumer `{name}` stands at position {stands}, and a replay goes back: after {to} it would \
                  leave events out; choose a position up to {stands}, or skip to the head"

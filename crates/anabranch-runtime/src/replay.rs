@@ -183,7 +183,8 @@ impl Consumers {
         if !accepts_missing && from != ReplayFrom::FirstKept {
             self.must_have(name, to, furthest).await?;
         }
-        self.on_existing(name, self.tables.ask_reset(name, to)).await?;
+        let log = self.log.identity().await?;
+        self.on_existing(name, self.tables.ask_reset(name, to, log)).await?;
         Ok(to)
     }
 

@@ -62,6 +62,12 @@ pub(crate) async fn reason(
     if let Some((belongs_to, identity)) = other_log(log, consumer).await? {
         return Ok(Some(Reason::OtherLog { belongs_to, identity }));
     }
+    if let Some(belongs_to) = consumer.reset_log.filter(|_| consumer.reset_to.is_some()) {
+        let identity = log.identity().await?;
+        if identity != belongs_to {
+            return Ok(Some(Reason::OtherLog { belongs_to, identity }));
+        }
+    }
     if let Some(what) = consumer.wound_back.clone() {
         return Ok(Some(Reason::WoundBack { what }));
     }
@@ -72,23 +78,42 @@ pub(crate) async fn reason(
     Ok(compared.err().map(|wound| Reason::WoundBack { what: wound.to_string() }))
 }
 
-/// Refuses a consumer whose log is another one now, or was wound back, unless it is to begin again anyway.
+/// Refuses a consumer whose log is another one now, or was wound back. One that is to begin again may have been
+/// wound back, but begins on the log on which that was asked for, and on no other.
 pub(crate) async fn check(log: &Log, tables: &Tables, consumer: &str) -> Result<(), RunError> {
     let belonging = tables.belonging(consumer).await?;
-    if belonging.wants_reset {
-        return Ok(());
+    if let Some(was) = belonging.replay_on {
+        let is = log.identity().await?;
+        return match is == was {
+            true => Ok(()),
+            false => {
+                let other = wound_back(log, &WoundBack::OtherLog { was, is });
+                Err(RunError::from(other).of(consumer))
+            }
+        };
     }
     if let Some(what) = belonging.wound_back {
         let error = StoreError::WoundBack { at: log.at().to_owned(), what };
         return Err(RunError::from(error).of(consumer));
     }
     let Err(wound) = compare(log, &belonging).await? else { return Ok(()) };
-    if !matches!(wound, WoundBack::OtherLog { .. }) {
-        let keep = tables.is_wound_back(consumer, belonging.generation, &wound.to_string());
-        if let Err(error) = tables.commit(vec![keep]).await {
-            let said = Happening::failed(Notice::WoundBackNotStored, &error);
-            tables.events.of(consumer).emit(said);
-        }
-    }
+    keep(tables, consumer, belonging.generation, &wound).await;
     Err(RunError::from(wound_back(log, &wound)).of(consumer))
+}
+
+/// Writes down that the log of a consumer was wound back, as somebody has found who looked at what the consumer had
+/// passed in this generation.
+pub(crate) async fn keep(tables: &Tables, consumer: &str, generation: i64, wound: &WoundBack) {
+    if matches!(wound, WoundBack::OtherLog { .. }) {
+        return;
+    }
+    let keep = tables.is_wound_back(consumer, generation, &wound.to_string());
+    if let Err(error) = tables.commit(vec![keep]).await {
+        not_kept(tables, consumer, &error);
+    }
+}
+
+/// Says that it could not be written down.
+pub(crate) fn not_kept(tables: &Tables, consumer: &str, error: &StoreError) {
+    tables.events.of(consumer).emit(Happening::failed(Notice::WoundBackNotStored, error));
 }

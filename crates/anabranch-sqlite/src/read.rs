@@ -66,21 +66,21 @@ pub(crate) fn look(
     let at_one_moment = connection.unchecked_transaction()?;
     let events = &sql.events;
     let anchor = |row: &Row<'_>| {
-        let id = Uuid::from_bytes(row.get(1)?);
-        Ok(Anchor { position: Position::from_i64(row.get(0)?), id })
+        let (id, recorded_us) = (Uuid::from_bytes(row.get(1)?), row.get(2)?);
+        Ok(Anchor { position: Position::from_i64(row.get(0)?), id, recorded_us })
     };
     let last = |up_to: Position| {
         let last = format!(
-            "SELECT position, id FROM {events} WHERE position <= ?1 ORDER BY position DESC LIMIT 1"
+            "SELECT position, id, recorded_us FROM {events} WHERE position <= ?1 \
+             ORDER BY position DESC LIMIT 1"
         );
         connection.prepare_cached(&last)?.query_row([up_to.as_i64()], anchor).optional()
     };
-    let mut by_position = connection
-        .prepare_cached(&format!("SELECT position, id FROM {events} WHERE position = ?1"))?;
+    let at = format!("SELECT position, id, recorded_us FROM {events} WHERE position = ?1");
+    let mut by_position = connection.prepare_cached(&at)?;
     let mut found = Vec::with_capacity(look.anchors.len());
     for wanted in &look.anchors {
-        let event = by_position.query_row([wanted.position.as_i64()], anchor).optional()?;
-        found.push(event.map(|event| event.id));
+        found.push(by_position.query_row([wanted.position.as_i64()], anchor).optional()?);
     }
     let first = format!("SELECT min(position) FROM {events}");
     let first: Option<i64> = connection.prepare_cached(&first)?.query_row((), |row| row.get(0))?;

@@ -8,7 +8,7 @@
 //! was deleted. Where a log was wound back, there are older events than the one that is missing.
 
 use anabranch_core::cursor::Anchor;
-use anabranch_core::{Position, StoreError};
+use anabranch_core::{Position, StoreError, time};
 use std::fmt;
 use thiserror::Error;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ pub struct Seen {
     /// The last event of all that is visible.
     pub head: Option<Anchor>,
     /// The event at the position of each anchor.
-    pub found: Vec<Option<Uuid>>,
+    pub found: Vec<Option<Anchor>>,
 }
 
 impl Seen {
@@ -45,7 +45,7 @@ impl Seen {
     /// use anabranch_core::cursor::Anchor;
     /// use anabranch_store::{Seen, WoundBack};
     /// use uuid::Uuid;
-    /// let anchor = Anchor { position: Position::new(7), id: Uuid::from_u128(70) };
+    /// let anchor = Anchor { position: Position::new(7), id: Uuid::from_u128(70), recorded_us: 700 };
     /// let seen = |first: Option<u64>, found| Seen {
     ///     identity: Uuid::from_u128(1),
     ///     first: first.map(Position::new),
@@ -53,7 +53,10 @@ impl Seen {
     ///     head: None,
     ///     found: vec![found],
     /// };
-    /// assert_eq!(seen(Some(1), Some(anchor.id)).compare(&[anchor]), Ok(()));
+    /// assert_eq!(seen(Some(1), Some(anchor)).compare(&[anchor]), Ok(()));
+    /// // It was sent again after the log was wound back.
+    /// let by = Anchor { recorded_us: 900, ..anchor };
+    /// assert_eq!(seen(Some(1), Some(by)).compare(&[anchor]), Err(WoundBack::Replaced { anchor, by }));
     /// // The log begins after it: it was deleted with what is old.
     /// assert_eq!(seen(Some(8), None).compare(&[anchor]), Ok(()));
     /// // Older events are there, and it is not.
@@ -63,8 +66,8 @@ impl Seen {
         debug_assert_eq!(self.found.len(), anchors.len());
         for (anchor, found) in anchors.iter().copied().zip(&self.found) {
             match found {
-                Some(id) if *id == anchor.id => {}
-                Some(id) => return Err(WoundBack::Replaced { anchor, by: *id }),
+                Some(by) if *by == anchor => {}
+                Some(by) => return Err(WoundBack::Replaced { anchor, by: *by }),
                 None if self.first.is_none_or(|first| first > anchor.position) => {}
                 None => return Err(WoundBack::Missing { anchor }),
             }
@@ -101,12 +104,12 @@ pub enum WoundBack {
         /// The identity of the log that is there.
         is: Uuid,
     },
-    /// Another event stands where one was that has been passed.
+    /// Another event stands where one was that has been passed, or the same one was stored a second time.
     Replaced {
         /// The one that was there.
         anchor: Anchor,
         /// The one that is.
-        by: Uuid,
+        by: Anchor,
     },
     /// An event that has been passed is not there any more, though older ones are.
     Missing {
@@ -124,12 +127,23 @@ impl fmt::Display for WoundBack {
                     "there is another log: its cursors belong to the log {was}, and this is {is}"
                 )
             }
-            Self::Replaced { anchor: Anchor { position, id }, by } => write!(
+            Self::Replaced { anchor, by } if anchor.id == by.id => write!(
                 f,
-                "the log was wound back: event {id} at position {position} is not there any more, and \
-                 event {by} is in its place"
+                "the log was wound back: event {} at position {} is there a second time, recorded at {} and \
+                 not at {}",
+                anchor.id,
+                anchor.position,
+                time::from_micros(by.recorded_us),
+                time::from_micros(anchor.recorded_us)
             ),
-            Self::Missing { anchor: Anchor { position, id } } => write!(
+            Self::Replaced { anchor: Anchor { position, id, .. }, by: Anchor { id: by, .. } } => {
+                write!(
+                    f,
+                    "the log was wound back: event {id} at position {position} is not there any more, and \
+                 event {by} is in its place"
+                )
+            }
+            Self::Missing { anchor: Anchor { position, id, .. } } => write!(
                 f,
                 "the log was wound back: event {id} at position {position} is not there any more, and \
                  older ones are"

@@ -29,8 +29,14 @@ pub struct Log {
     store: Arc<dyn LogStore>,
     appender: Appender,
     events: Emitter,
-    /// The database of its consumers, if that is another one than the log's.
-    home: Option<Arc<dyn Database>>,
+    home: Option<Home>,
+}
+
+/// The database of a log's consumers, if that is another one than the log's.
+#[derive(Clone)]
+struct Home {
+    store: Arc<dyn LogStore>,
+    database: Arc<dyn Database>,
 }
 
 impl Log {
@@ -68,7 +74,8 @@ impl Log {
 
     /// This log with the consumers of another database: events are read from and appended to this log, and
     /// cursors, effects, workers and tasks are in the database of `home`. That has the tables of a log of its
-    /// own, whose events are not used.
+    /// own, whose events are not used. If it has a home itself, that one is meant. The observers of both handles see
+    /// what happens.
     ///
     /// What spans both servers in one transaction is refused ([`StoreError::TwoServers`]): `Tx::append`, enqueueing
     /// tasks in the transaction of an append, and workflows. So is a home whose hash rule is another
@@ -85,23 +92,30 @@ impl Log {
     /// # Ok(()) }
     /// ```
     pub async fn with_database(&self, home: &Self) -> Result<Self, StoreError> {
-        let (log, at) = (self.at().to_owned(), home.at().to_owned());
-        if self.hash_rule() != home.hash_rule() {
-            let (log_rule, rule) = (self.hash_rule(), home.hash_rule());
+        let events = self.events.with_home(&home.events);
+        let store = home.home.as_ref().map_or(&home.store, |home| &home.store);
+        let (log, at) = (self.at().to_owned(), store.at().to_owned());
+        if self.hash_rule() != store.hash_rule() {
+            let (log_rule, rule) = (self.hash_rule(), store.hash_rule());
             return Err(StoreError::TwoRules { log, log_rule, at, rule });
         }
-        let (identity, other) = (self.identity().await?, home.identity().await?);
+        let (identity, other) =
+            (self.identity().await?, store.look(Look::default()).await?.identity);
         if identity == other && log != at {
             return Err(StoreError::SameLog { log, at, identity });
         }
-        let apart = || Arc::new(Apart::new(home.store.database(), &log)) as Arc<dyn Database>;
-        Ok(Self { home: (identity != other).then(apart), ..self.clone() })
+        let apart = || {
+            let database = Arc::new(Apart::new(store.database(), &log));
+            Home { store: Arc::clone(store), database }
+        };
+        Ok(Self { home: (identity != other).then(apart), events, ..self.clone() })
     }
 
     /// Where the consumers of this log are: their cursors, effects, workers and tasks.
     #[must_use]
     pub fn database(&self) -> Arc<dyn Database> {
-        self.home.clone().unwrap_or_else(|| self.store.database())
+        let apart = self.home.as_ref().map(|home| Arc::clone(&home.database));
+        apart.unwrap_or_else(|| self.store.database())
     }
 
     /// Whether its consumers are in another database than its events: see [`with_database`](Self::with_database).

@@ -90,6 +90,8 @@ fn caught(observer: &dyn Observer, event: &EngineEvent) -> Result<(), String> {
 #[derive(Clone)]
 pub struct Emitter {
     hub: Arc<Hub>,
+    /// That of the consumers' database, if it is another one.
+    home: Option<Arc<Hub>>,
     to: To,
     set: Option<Arc<str>>,
     worker: Option<Arc<str>>,
@@ -130,7 +132,8 @@ impl Emitter {
     #[must_use]
     pub fn new(logs: bool) -> Self {
         let hub = Arc::new(Hub { logs, all: Mutex::default() });
-        Self { hub, to: To::All, set: None, worker: None, consumer: None, lane: None }
+        let (set, worker, consumer) = (None, None, None);
+        Self { hub, home: None, to: To::All, set, worker, consumer, lane: None }
     }
 
     /// That of a handle on the backend, which reaches the observers of that handle.
@@ -149,11 +152,30 @@ impl Emitter {
         if new.is_empty() {
             return self.clone();
         }
-        let mut all = self.hub.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|known| known.strong_count() > 0);
-        all.extend(new.iter().map(Arc::downgrade));
-        let own = self.own().iter().cloned().chain(new).collect();
-        Self { to: To::Own(own), ..self.clone() }
+        self.reaching(self.own().iter().cloned().chain(new))
+    }
+
+    /// That of a handle whose consumers are in another database: with the observers of a handle on that one, and
+    /// all of them see what happens in both backends.
+    #[must_use]
+    pub(crate) fn with_home(&self, home: &Self) -> Self {
+        let all = self.own().iter().chain(home.own()).cloned();
+        let hub = home.home.as_ref().unwrap_or(&home.hub);
+        Self { home: Some(Arc::clone(hub)), ..self.clone() }.reaching(all)
+    }
+
+    /// The same with these observers, which the backends know then.
+    fn reaching(&self, observers: impl Iterator<Item = Arc<Delivery>>) -> Self {
+        let mut own: Vec<Arc<Delivery>> = Vec::new();
+        for observer in observers {
+            if !own.iter().any(|known| Arc::ptr_eq(known, &observer)) {
+                own.push(observer);
+            }
+        }
+        for hub in [Some(&self.hub), self.home.as_ref()].into_iter().flatten() {
+            hub.know(&own);
+        }
+        Self { to: To::Own(own.into()), ..self.clone() }
     }
 
     /// The same for what happens in a replica set.
@@ -240,6 +262,17 @@ impl Emitter {
 }
 
 impl Hub {
+    /// Adds observers that it does not know yet.
+    fn know(&self, observers: &[Arc<Delivery>]) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|known| known.strong_count() > 0);
+        for observer in observers.iter().map(Arc::downgrade) {
+            if !all.iter().any(|known| known.ptr_eq(&observer)) {
+                all.push(observer);
+            }
+        }
+    }
+
     fn living(&self) -> Vec<Arc<Delivery>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).collect()

@@ -66,7 +66,7 @@ impl Projection for Sums {
 /// A log of its own, and the command that works on it.
 pub struct Bench {
     url: String,
-    namespace: String,
+    pub namespace: String,
     sums: Sums,
     directory: tempfile::TempDir,
 }

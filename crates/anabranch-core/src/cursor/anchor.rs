@@ -12,13 +12,16 @@ pub struct Anchor {
     pub position: Position,
     /// Its id.
     pub id: Uuid,
+    /// When the log recorded it, in microseconds since 1970. A producer may send an event again with the same id,
+    /// and it may come to the same place; not at the same time.
+    pub recorded_us: i64,
 }
 
 impl Anchor {
     /// An event.
     #[must_use]
     pub fn of(event: &Event) -> Self {
-        Self { position: event.position(), id: event.id() }
+        Self { position: event.position(), id: event.id(), recorded_us: event.recorded_us() }
     }
 }
 

@@ -43,6 +43,7 @@ impl Consumer {
             paused: false,
             outage: None,
             reset_to: None,
+            reset_log: None,
             problem: None,
             is_set_up: true,
             slots: self.partition.slots(),
@@ -300,9 +301,11 @@ impl Consumer {
         let (start, log_identity) = (standing::point(log, asked).await?, log.identity().await?);
         tables.commit(tables.fence_all(&self.name)).await?;
         let mut tx = Tx::begin(&tables.database, self.suffix);
-        let Locked { reset_to, slots, .. } = tables.lock_consumer(tx.session(), &self.name).await?;
+        let Locked { reset_to, reset_log, slots, .. } =
+            tables.lock_consumer(tx.session(), &self.name).await?;
         // If somewhere else is asked for since, the next heartbeat sees to it.
-        let Some(to) = reset_to.filter(|to| *to == asked) else {
+        let is_here = reset_log.is_none_or(|log| log == log_identity);
+        let Some(to) = reset_to.filter(|to| *to == asked && is_here) else {
             tx.commit(Vec::new()).await;
             return Ok(false);
         };

@@ -28,15 +28,20 @@ impl From<Page> for Checked {
 /// What a feed knows of a log that is elsewhere.
 pub(super) struct Witness {
     tables: Tables,
-    /// The log that the cursors belong to.
-    log: Option<Uuid>,
+    /// The log that the cursors belong to, and the generation of the consumer in which they were claimed.
+    belongs_to: Option<(Uuid, i64)>,
     /// An event that was seen at the end of the log.
     event: Option<Anchor>,
 }
 
 impl Witness {
     pub(super) fn new(tables: &Tables) -> Self {
-        Self { tables: tables.clone(), log: None, event: None }
+        Self { tables: tables.clone(), belongs_to: None, event: None }
+    }
+
+    /// Cursors were claimed: somebody may have said meanwhile where the consumer goes on.
+    pub(super) fn ask_again(&mut self) {
+        self.belongs_to = None;
     }
 }
 
@@ -79,16 +84,33 @@ impl Feed {
 
     /// Looks at the log, and refuses it if it is not the one that was read before.
     async fn look(&mut self, anchors: &[Anchor], up_to: Position) -> Result<Seen, StoreError> {
-        let log = match self.witness.log {
-            Some(log) => log,
+        let (log, generation) = match self.witness.belongs_to {
+            Some(belongs_to) => belongs_to,
             None => {
                 let belonging = self.witness.tables.belonging(&self.consumer.name).await?;
-                *self.witness.log.insert(belonging.log)
+                *self.witness.belongs_to.insert((belonging.log, belonging.generation))
             }
         };
         let seen = self.log.store().look(Look { anchors: anchors.to_vec(), up_to }).await?;
-        let compared = seen.is_log(log).and_then(|()| seen.compare(anchors));
-        compared.map_err(|wound| standing::wound_back(&self.log, &wound))?;
-        Ok(seen)
+        let Err(wound) = seen.is_log(log).and_then(|()| seen.compare(anchors)) else {
+            return Ok(seen);
+        };
+        self.keep(log, generation).await;
+        Err(standing::wound_back(&self.log, &wound))
+    }
+
+    /// Writes down that the log was wound back, if lanes have been given something that is not there any more: they
+    /// may have passed it by now. Where only events were lost that nobody has read, nothing has to be decided.
+    async fn keep(&self, log: Uuid, generation: i64) {
+        let (tables, name) = (&self.witness.tables, &self.consumer.name);
+        let anchors: Vec<Anchor> = self.units.iter().filter_map(|unit| unit.anchor).collect();
+        match self.log.store().look(Look { anchors: anchors.clone(), ..Look::default() }).await {
+            Ok(seen) => {
+                if let Err(wound) = seen.is_log(log).and_then(|()| seen.compare(&anchors)) {
+                    standing::keep(tables, name, generation, &wound).await;
+                }
+            }
+            Err(error) => standing::not_kept(tables, name, &error),
+        }
     }
 }

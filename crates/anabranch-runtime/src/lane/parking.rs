@@ -11,7 +11,7 @@ use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::standing;
 use crate::tables::parked::{Asked, Attempt};
-use anabranch_core::cursor::{Anchor, Point};
+use anabranch_core::cursor::Point;
 use anabranch_core::{Again, Event, Failure, Happening, Position, Query, Retry, StoreError};
 use anabranch_store::backoff::random;
 use anabranch_store::database::{End, Statement};
@@ -432,19 +432,27 @@ impl Lane {
             }
         }
         if !events.is_empty() {
-            must_stand(&log, self.parts.anchors()).await?;
+            self.must_stand(&log).await?;
         }
         Ok(Behind { events, gone: None })
     }
-}
 
-/// What is parked is known by its position: in a log elsewhere that was wound back, others may stand there.
-async fn must_stand(log: &Log, anchors: Vec<Anchor>) -> Result<(), StoreError> {
-    if !log.is_apart() || anchors.is_empty() {
-        return Ok(());
+    /// What is parked is known by its position: in a log elsewhere that was wound back, others may stand there.
+    async fn must_stand(&mut self, log: &Log) -> Result<(), StoreError> {
+        let anchors = self.parts.anchors();
+        if !log.is_apart() || anchors.is_empty() {
+            return Ok(());
+        }
+        let seen = log.store().look(Look { anchors: anchors.clone(), ..Look::default() }).await?;
+        let Err(wound) = seen.compare(&anchors) else { return Ok(()) };
+        // That writes it down, if it is so of the cursors as they are stored: somebody may just have said where
+        // the consumer goes on.
+        let (tables, name) = (&self.setup.tables, &self.setup.consumer.name);
+        if let Err(RunError::Store(error)) = standing::check(log, tables, name).await {
+            standing::not_kept(tables, name, &error);
+        }
+        Err(standing::wound_back(log, &wound))
     }
-    let seen = log.store().look(Look { anchors: anchors.clone(), ..Look::default() }).await?;
-    seen.compare(&anchors).map_err(|wound| standing::wound_back(log, &wound))
 }
 
 /// The event at a position, if it matches and is still there.

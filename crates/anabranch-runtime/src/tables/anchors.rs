@@ -17,7 +17,8 @@ pub(crate) struct Belonging {
     /// What was found out about it.
     pub(crate) wound_back: Option<String>,
     pub(crate) generation: i64,
-    pub(crate) wants_reset: bool,
+    /// The log on which a replay was asked for, if one was.
+    pub(crate) replay_on: Option<Uuid>,
     /// The events by which its cursors know the log.
     pub(crate) anchors: Vec<Anchor>,
 }
@@ -32,7 +33,7 @@ impl Tables {
     pub(crate) async fn belonging(&self, consumer: &str) -> Result<Belonging, StoreError> {
         let select = format!(
             "SELECT log_identity, (SELECT value FROM {} WHERE name = 'identity') AS own, wound_back, \
-             generation, reset_to IS NOT NULL AS wants_reset FROM {} WHERE name = $1",
+             generation, reset_to IS NOT NULL AS wants_reset, reset_log FROM {} WHERE name = $1",
             self.database.dialect().table("settings"),
             self.consumers
         );
@@ -51,11 +52,15 @@ impl Tables {
         let mut anchors: Vec<Anchor> = cursors.iter().filter_map(|cursor| cursor.anchor).collect();
         anchors.sort_unstable();
         anchors.dedup();
+        let log = self.log_of(row)?.unwrap_or(self.column(row, "own")?);
+        let wants_reset: bool = self.column(row, "wants_reset")?;
+        // An older program asks without saying where.
+        let replay_on = self.column::<Option<Uuid>>(row, "reset_log")?.unwrap_or(log);
         Ok(Belonging {
-            log: self.log_of(row)?.unwrap_or(self.column(row, "own")?),
+            log,
             wound_back: self.column(row, "wound_back")?,
             generation: self.column(row, "generation")?,
-            wants_reset: self.column(row, "wants_reset")?,
+            replay_on: wants_reset.then_some(replay_on),
             anchors,
         })
     }
@@ -84,16 +89,21 @@ impl Tables {
     /// The columns about the log of a consumer, after a comma.
     pub(super) fn log_columns(&self) -> &'static str {
         match self.has_anchors() {
-            true => ", log_identity, wound_back",
-            false => ", NULL AS log_identity, NULL AS wound_back",
+            true => ", log_identity, wound_back, reset_log",
+            false => ", NULL AS log_identity, NULL AS wound_back, NULL AS reset_log",
         }
+    }
+
+    /// That no replay is asked for any more, after a comma.
+    pub(super) fn no_reset_log(&self) -> &'static str {
+        if self.has_anchors() { ", reset_log = NULL" } else { "" }
     }
 
     /// The columns of an anchor, after a comma.
     pub(super) fn anchor_columns(&self) -> &'static str {
         match self.has_anchors() {
-            true => ", anchor_position, anchor_id",
-            false => ", NULL AS anchor_position, NULL AS anchor_id",
+            true => ", anchor_position, anchor_id, anchor_recorded_us",
+            false => ", NULL AS anchor_position, NULL AS anchor_id, NULL AS anchor_recorded_us",
         }
     }
 
@@ -101,7 +111,8 @@ impl Tables {
     pub(super) fn anchor(&self, row: &Row) -> Result<Option<Anchor>, StoreError> {
         let id: Option<Uuid> = self.column(row, "anchor_id")?;
         let Some(id) = id else { return Ok(None) };
-        let anchor = Anchor { position: self.column(row, "anchor_position")?, id };
+        let recorded_us = self.column(row, "anchor_recorded_us")?;
+        let anchor = Anchor { position: self.column(row, "anchor_position")?, id, recorded_us };
         let stands = self.column(row, "position")?;
         Ok(Some(anchor).filter(|anchor| anchor.position <= stands))
     }
@@ -109,5 +120,9 @@ impl Tables {
 
 /// The values of an anchor.
 pub(super) fn values(anchor: Option<Anchor>) -> Vec<Value> {
-    params![anchor.map(|anchor| anchor.position), anchor.map(|anchor| anchor.id)]
+    params![
+        anchor.map(|anchor| anchor.position),
+        anchor.map(|anchor| anchor.id),
+        anchor.map(|anchor| anchor.recorded_us)
+    ]
 }

@@ -20,6 +20,8 @@ pub(crate) struct Registered {
     /// Why and since when it has stopped by itself.
     pub(crate) outage: Option<StoredOutage>,
     pub(crate) reset_to: Option<Position>,
+    /// The log on which that was asked for, if that is stored.
+    pub(crate) reset_log: Option<Uuid>,
     /// What could not be done for it.
     pub(crate) problem: Option<String>,
     /// Whether its own hook has been called: not if only its positions were imported.
@@ -64,6 +66,7 @@ impl Tables {
             paused: self.column(row, "paused")?,
             outage: self.outage(row)?,
             reset_to: self.column(row, "reset_to")?,
+            reset_log: self.column(row, "reset_log")?,
             problem: self.column(row, "problem")?,
             is_set_up: self.column(row, "is_set_up")?,
             slots: self.slots(row)?,
@@ -126,11 +129,18 @@ impl Tables {
         Statement::fence(update, params![consumer, paused], 1)
     }
 
-    /// The statement that asks the next worker for a reset.
-    pub(crate) fn ask_reset(&self, consumer: &str, to: Position) -> Statement {
-        let update =
-            format!("UPDATE {} SET reset_to = $2, problem = NULL WHERE name = $1", self.consumers);
-        Statement::fence(update, params![consumer, to], 1)
+    /// The statement that asks the next worker that has this log for a reset. Older logs have no such column.
+    pub(crate) fn ask_reset(&self, consumer: &str, to: Position, log: Uuid) -> Statement {
+        let (mut on, mut values) = ("", params![consumer, to]);
+        if self.has_anchors() {
+            on = ", reset_log = $3";
+            values.extend(params![log]);
+        }
+        let update = format!(
+            "UPDATE {} SET reset_to = $2, problem = NULL{on} WHERE name = $1",
+            self.consumers
+        );
+        Statement::fence(update, values, 1)
     }
 
     /// The statement that writes down what somebody must know.
@@ -142,9 +152,10 @@ impl Tables {
     /// The statements that withdraw a reset which cannot be done: workers may claim again.
     pub(crate) fn withdraw_reset(&self, consumer: &str, problem: &str) -> Vec<Statement> {
         let update = format!(
-            "UPDATE {} SET reset_to = NULL, problem = $2, generation = generation + 1 \
+            "UPDATE {} SET reset_to = NULL{}, problem = $2, generation = generation + 1 \
              WHERE name = $1",
-            self.consumers
+            self.consumers,
+            self.no_reset_log()
         );
         vec![
             Statement::new(update, params![consumer, plain(problem)]),
@@ -192,9 +203,10 @@ impl Tables {
             false => String::new(),
         };
         let goes_on = if self.has_anchors() { ", wound_back = NULL" } else { "" };
+        let done = self.no_reset_log();
         let raise = format!(
             "UPDATE {} SET generation = generation + 1, reset_to = NULL, problem = NULL, \
-             beyond_log = NULL{tried}{goes_on} WHERE name = $1",
+             beyond_log = NULL{tried}{goes_on}{done} WHERE name = $1",
             self.consumers
         );
         statements.push(Statement::fence(raise, params![consumer], 1));

@@ -11,6 +11,7 @@ use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
 use anabranch_store::{Row, params};
 use std::collections::HashSet;
+use uuid::Uuid;
 
 /// What a worker holds after a claim.
 #[derive(Debug)]
@@ -161,8 +162,10 @@ impl Tables {
         consumer: &str,
     ) -> Result<Locked, StoreError> {
         let (consumers, lock) = (&self.consumers, self.for_update);
-        let select =
-            format!("SELECT generation, reset_to, slots FROM {consumers} WHERE name = $1{lock}");
+        let log = self.log_columns();
+        let select = format!(
+            "SELECT generation, reset_to, slots{log} FROM {consumers} WHERE name = $1{lock}"
+        );
         let rows = self.query_in(session, Statement::query(select, params![consumer])).await?;
         let Some(row) = rows.first() else {
             return Err(self.corrupt(format!("no consumer `{consumer}`")));
@@ -170,6 +173,7 @@ impl Tables {
         Ok(Locked {
             generation: self.column(row, "generation")?,
             reset_to: self.column(row, "reset_to")?,
+            reset_log: self.column(row, "reset_log")?,
             slots: self.slots(row)?,
             cursors: Vec::new(),
         })
@@ -225,7 +229,7 @@ impl Tables {
             if cursor.id == 0 {
                 inserts.push(statements.len());
                 let (columns, places) = match self.has_anchors() {
-                    true => (", anchor_position, anchor_id", ", $6, $7"),
+                    true => (self.anchor_columns(), ", $6, $7, $8"),
                     false => ("", ""),
                 };
                 let insert = format!(
@@ -238,8 +242,10 @@ impl Tables {
                 }
                 statements.push(Statement::query(insert, values));
             } else {
-                let set =
-                    if self.has_anchors() { ", anchor_position = $6, anchor_id = $7" } else { "" };
+                let set = match self.has_anchors() {
+                    true => ", anchor_position = $6, anchor_id = $7, anchor_recorded_us = $8",
+                    false => "",
+                };
                 let update = format!(
                     "UPDATE {cursors} SET slots = $2, position = $3, epoch = $4, owner = $5{set} \
                      WHERE id = $1"
@@ -258,7 +264,10 @@ impl Tables {
     /// stands in it too: a commit whose answer was lost is found out by it, not repeated.
     pub(crate) fn advance(&self, id: i64, epoch: i64, from: Position, to: Point) -> Statement {
         // Where the log is in this database, there never is an anchor.
-        let set = if to.anchor.is_some() { ", anchor_position = $5, anchor_id = $6" } else { "" };
+        let set = match to.anchor.is_some() {
+            true => ", anchor_position = $5, anchor_id = $6, anchor_recorded_us = $7",
+            false => "",
+        };
         let update = format!(
             "UPDATE {} SET position = $4{set} WHERE id = $1 AND epoch = $2 AND position = $3",
             self.cursors
@@ -279,7 +288,8 @@ impl Tables {
         let cursors = &self.cursors;
         let update = format!(
             "UPDATE {cursors} SET position = $4, slots = $5, epoch = $6, owner = $7, \
-             anchor_position = $8, anchor_id = $9 WHERE id = $1 AND epoch = $2 AND position = $3"
+             anchor_position = $8, anchor_id = $9, anchor_recorded_us = $10 \
+             WHERE id = $1 AND epoch = $2 AND position = $3"
         );
         let (to, slots, owner) = (cursor.position, cursor.slots.to_bytes(), cursor.owner.clone());
         let mut values = params![cursor.id, epoch, from, to, slots, cursor.epoch, owner];
@@ -346,6 +356,8 @@ pub(crate) struct Locked {
     pub(crate) generation: i64,
     /// Where somebody wants it to begin again.
     pub(crate) reset_to: Option<Position>,
+    /// The log on which that was asked for, if that is stored.
+    pub(crate) reset_log: Option<Uuid>,
     pub(crate) slots: SlotSet,
     pub(crate) cursors: Vec<Cursor>,
 }

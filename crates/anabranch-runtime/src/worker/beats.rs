@@ -3,6 +3,7 @@
 use super::Keeper;
 use crate::lane::Order;
 use crate::run_error::RunError;
+use crate::standing;
 use crate::tables::workers::Beat;
 use anabranch_core::{Happening, Notice};
 use std::sync::Arc;
@@ -72,6 +73,15 @@ impl Keeper {
     async fn reset(&mut self, number: usize) -> Result<(), RunError> {
         let running = &mut self.running[number];
         let consumer = Arc::clone(&running.consumer);
+        match standing::check(&self.log, &self.tables, &consumer.name).await {
+            Ok(()) => {}
+            Err(RunError::Store(error)) if error.is_worth_waiting() => {
+                self.notice_of(&consumer.name, Notice::CannotReplayYet, &error);
+                return Ok(());
+            }
+            // It was asked for on another log: those who have that one do it.
+            Err(error) => return self.is_broken(number, error),
+        }
         match consumer.reset(&self.log, &self.tables).await {
             Ok(done) => {
                 if done {

@@ -40,18 +40,18 @@ pub async fn a_look_finds_what_stands_where(harness: &Harness) {
     let seen = look(&log, &anchors, middle.position.get()).await;
     assert_eq!(seen.first, Some(anchors[0].position));
     assert_eq!((seen.last, seen.head), (Some(middle), anchors.last().copied()));
-    assert_eq!(seen.found, anchors.iter().map(|anchor| Some(anchor.id)).collect::<Vec<_>>());
+    assert_eq!(seen.found, anchors.iter().copied().map(Some).collect::<Vec<_>>());
     assert_eq!(seen.compare(&anchors), Ok(()));
     // An append that was rolled back leaves a hole, and a position may lie beyond all.
     let beyond = look(&log, &[], u64::MAX >> 1).await;
     assert_eq!(beyond.last, anchors.last().copied());
-    let strange = Anchor { id: Uuid::from_u128(1), ..middle };
-    let seen = look(&log, &[strange], 0).await;
-    assert_eq!(
-        seen.compare(&[strange]),
-        Err(WoundBack::Replaced { anchor: strange, by: middle.id })
-    );
-    assert_eq!(seen.last, None);
+    let another = Anchor { id: Uuid::from_u128(1), ..middle };
+    let earlier = Anchor { recorded_us: middle.recorded_us - 1, ..middle };
+    for anchor in [another, earlier] {
+        let seen = look(&log, &[anchor], 0).await;
+        assert_eq!(seen.compare(&[anchor]), Err(WoundBack::Replaced { anchor, by: middle }));
+        assert_eq!(seen.last, None);
+    }
 }
 
 /// What was deleted from the beginning is not missed; what is missing behind older events is.

@@ -4,9 +4,12 @@ use crate::crew::{Appender, until_proven, until_shared};
 use crate::on_all_pairs;
 use crate::pair::*;
 use crate::support::*;
+use anabranch::events::{EngineEvent, Happening};
 use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 use anabranch::workpool::Tasks;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 on_all_pairs! {
     events_are_in_one_database_and_all_else_in_the_other,
@@ -14,6 +17,8 @@ on_all_pairs! {
     a_worker_is_woken_by_an_append_to_the_log,
     parked_events_are_read_from_the_log,
     operators_are_told_of_the_log,
+    the_home_of_a_home_is_where_consumers_are,
+    observers_of_both_see_what_happens,
 }
 
 async fn rows(database: &Log, table: &str) -> i64 {
@@ -35,10 +40,11 @@ async fn events_are_in_one_database_and_all_else_in_the_other(pair: Pair) {
     }
     let anchors = home.database().dialect().table("cursors");
     let last = log.read(Query::all()).backwards().limit(1).collect().await.unwrap().remove(0);
-    let sql = format!("SELECT anchor_position, anchor_id FROM {anchors}");
+    let sql = format!("SELECT anchor_position, anchor_id, anchor_recorded_us FROM {anchors}");
     for row in query(&home, &sql, vec![]).await {
         assert_eq!(row.get::<Position>(0).unwrap(), last.position());
         assert_eq!(row.get::<uuid::Uuid>(1).unwrap(), last.id());
+        assert_eq!(row.get::<i64>(2).unwrap(), last.recorded_us());
     }
 }
 
@@ -114,4 +120,43 @@ async fn operators_are_told_of_the_log(pair: Pair) {
     assert_eq!(Consumers::new(&log).skip_to_head("orders").await.unwrap(), standing.head);
     pair.set().catch_up(&log).await.unwrap();
     pair.is_whole(&log, 4, 5).await;
+}
+
+/// A home that has one itself: its consumers are where they are for all.
+async fn the_home_of_a_home_is_where_consumers_are(pair: Pair) {
+    let between = Db::sqlite();
+    let between = between.log().await.with_database(&pair.home.log().await).await.unwrap();
+    let log = pair.events.log().await.with_database(&between).await.unwrap();
+    assert_eq!(log.database().at(), pair.home.log().await.at());
+    fill(&log, 0..4, 1..=5).await;
+    pair.set().catch_up(&log).await.unwrap();
+    pair.is_whole(&log, 4, 5).await;
+    assert_eq!(rows(&pair.home.log().await, "consumers").await, 1);
+    // The log itself, with the same home.
+    let again = pair.events.log().await.with_database(&log).await.unwrap();
+    assert!(again.is_apart());
+    // What is the home of a log is not elsewhere for it.
+    assert!(!pair.home.log().await.with_database(&log).await.unwrap().is_apart());
+}
+
+async fn observers_of_both_see_what_happens(pair: Pair) {
+    let counts: [Arc<AtomicUsize>; 3] = Default::default();
+    let observer = |number: usize| {
+        let count = Arc::clone(&counts[number]);
+        move |event: &EngineEvent| {
+            let is_handled = matches!(event.what, Happening::BatchHandled { .. });
+            count.fetch_add(usize::from(is_handled), Ordering::Relaxed);
+        }
+    };
+    let events = pair.events.log().await.with_observer(observer(0));
+    let home = pair.home.log().await.with_observer(observer(1));
+    let log = events.with_database(&home).await.unwrap().with_observer(observer(2));
+    fill(&log, 0..4, 1..=5).await;
+    pair.set().catch_up(&log).await.unwrap();
+    let seen = || counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+    until("all of them", async || {
+        let seen = seen();
+        (seen[0] > 0 && seen.iter().all(|count| *count == seen[0])).then_some(())
+    })
+    .await;
 }

@@ -13,6 +13,7 @@ mod processes;
 mod proxy;
 mod pruned;
 mod refusals;
+mod replays;
 #[path = "../servers/server.rs"]
 mod server;
 #[path = "../consumers/support.rs"]

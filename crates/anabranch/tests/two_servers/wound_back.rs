@@ -3,6 +3,7 @@
 use crate::on_all_pairs;
 use crate::pair::*;
 use crate::support::*;
+use anabranch::errors::ErrorCode;
 use anabranch::operate::{Consumers, Reason, ReplayFrom};
 use anabranch::prelude::*;
 use anabranch::{RunError, StoreError};
@@ -11,6 +12,9 @@ on_all_pairs! {
     a_log_that_was_wound_back_and_filled_again_pauses_its_consumer,
     a_running_worker_notices_a_log_that_was_wound_back,
     what_was_found_is_kept_until_somebody_says_where_to_go_on,
+    what_a_running_worker_found_is_kept_too,
+    an_event_that_is_sent_again_with_its_id_hides_nothing,
+    offsets_of_a_log_that_was_wound_back_are_refused,
     skip_to_head_goes_on_with_a_log_that_was_wound_back,
     a_parked_event_of_a_lost_tail_is_not_taken_for_another,
     another_log_pauses_its_consumer,
@@ -36,6 +40,11 @@ async fn wound_back(pair: &Pair) -> Log {
     fill(&log, 0..4, 6..=11).await;
     assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 44);
     log
+}
+
+async fn delete_up_to(log: &Log, position: u64) {
+    let events = log.store().database().dialect().table("events");
+    in_log(log, &[format!("DELETE FROM {events} WHERE position <= {position}")]).await;
 }
 
 fn reason(standing: &anabranch::operate::ConsumerStatus) -> String {
@@ -108,12 +117,76 @@ async fn what_was_found_is_kept_until_somebody_says_where_to_go_on(pair: Pair) {
     let log = wound_back(&pair).await;
     assert!(is_wound_back(&pair.set().catch_up(&log).await.unwrap_err()));
     // The beginning is deleted, and with it what it was found out by.
-    let events = log.store().database().dialect().table("events");
-    in_log(&log, &[format!("DELETE FROM {events} WHERE position <= 40")]).await;
+    delete_up_to(&log, 40).await;
     let error = pair.set().catch_up(&log).await.unwrap_err();
     assert!(is_wound_back(&error), "{error}");
     assert!(reason(&status(&log, "orders").await).contains("the log was wound back"));
     pair.is_whole(&log, 4, 10).await;
+}
+
+async fn what_a_running_worker_found_is_kept_too(pair: Pair) {
+    let log = pair.log().await;
+    fill(&log, 0..4, 1..=5).await;
+    let backup = Backup::of(&log).await;
+    fill(&log, 0..4, 6..=10).await;
+    pair.set().catch_up(&log).await.unwrap();
+    let worker = start(&pair.log().await, pair.set());
+    until("a worker", async || {
+        let standing = status(&log, "orders").await;
+        standing.runners.first().filter(|runner| runner.slots == 5040).map(drop)
+    })
+    .await;
+    backup.restore(&log).await;
+    fill(&log, 0..4, 6..=11).await;
+    let ended = worker.ended().await.unwrap_err();
+    assert!(is_wound_back(&ended), "{ended}");
+    delete_up_to(&log, 40).await;
+    let error = pair.set().catch_up(&log).await.unwrap_err();
+    assert!(is_wound_back(&error), "{error}");
+    assert!(reason(&status(&log, "orders").await).contains("the log was wound back"));
+    pair.is_whole(&log, 4, 10).await;
+}
+
+/// A producer gives its events ids of its own, and sends the last one again, since the log does not have it.
+async fn an_event_that_is_sent_again_with_its_id_hides_nothing(pair: Pair) {
+    let log = pair.log().await;
+    fill(&log, 0..4, 1..=5).await;
+    let backup = Backup::of(&log).await;
+    let append = async |stream: &str, id: u128| {
+        let event = numbered(1).with_id(uuid::Uuid::from_u128(id));
+        let stream = StreamId::new("Order", stream).unwrap();
+        log.append(&stream, Expected::Any, [event]).await.unwrap().position()
+    };
+    append("a", 1).await;
+    let lost = append("b", 2).await;
+    pair.set().catch_up(&log).await.unwrap();
+    backup.restore(&log).await;
+    append("c", 3).await;
+    assert_eq!(append("b", 2).await, lost);
+    fill(&log, 0..4, 6..=6).await;
+    let error = pair.set().catch_up(&log).await.unwrap_err();
+    assert!(is_wound_back(&error), "{error}");
+    assert!(error.to_string().contains("is there a second time"), "{error}");
+}
+
+/// People delete old events by them.
+async fn offsets_of_a_log_that_was_wound_back_are_refused(pair: Pair) {
+    let log = wound_back(&pair).await;
+    let consumers = Consumers::new(&log);
+    for _ in 0..2 {
+        let error = consumers.offsets("orders", None).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LogWoundBack);
+        for part in ["`orders`", "the log was wound back", "replay", "skip-to-head"] {
+            assert!(error.to_string().contains(part), "{part}: {error}");
+        }
+        let error = consumers.rescale("orders", 2, 3).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LogWoundBack);
+        // The second time by what is stored.
+        assert!(is_wound_back(&pair.set().catch_up(&log).await.unwrap_err()));
+    }
+    consumers.replay("orders", ReplayFrom::Start).await.unwrap();
+    pair.set().catch_up(&log).await.unwrap();
+    assert_eq!(consumers.offsets("orders", None).await.unwrap().minimum.get(), 44);
 }
 
 async fn skip_to_head_goes_on_with_a_log_that_was_wound_back(pair: Pair) {
