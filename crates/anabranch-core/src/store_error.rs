@@ -336,8 +336,9 @@ crate::debug_with_code!(StoreError);
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "consumer `{consumer}` in {at} reads another log than the one in {log}: its cursors belong to \
-     {belongs_to}, and this is {identity}; name the log that it reads as well (Log::with_database, or \
-     --events-url)"
+     {belongs_to}, and this is {identity}; connect to the log that it reads (Log::with_database, or --events-url). \
+     Only if this one is in its place from now on, let it begin with this one (`anabranch replay {consumer} \
+     --from-start`, or `anabranch skip-to-head {consumer}`)"
 )]
 pub struct OtherLog {
     /// The consumer.

@@ -10,9 +10,9 @@ use crate::tables::consumers::Registered;
 use crate::tables::generations::Generation;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
-use anabranch_core::{Cursor, Event, OtherLog, Position, Query, Slot, StoreError, time};
-use anabranch_store::Log;
+use anabranch_core::{Cursor, Event, Position, Query, Slot, StoreError, time};
 use anabranch_store::database::{End, Statement, Topic};
+use anabranch_store::{Log, WoundBack};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::time::Duration;
@@ -308,13 +308,8 @@ impl Consumers {
     pub(crate) async fn must_have_log(&self, found: &Registered) -> Result<(), StoreError> {
         match standing::other_log(&self.log, found).await? {
             Some((belongs_to, identity)) if !self.log.is_apart() => {
-                Err(StoreError::OtherLog(Box::new(OtherLog {
-                    consumer: found.name.clone(),
-                    at: self.tables.at().to_owned(),
-                    log: self.log.at().to_owned(),
-                    belongs_to,
-                    identity,
-                })))
+                let other = WoundBack::OtherLog { was: belongs_to, is: identity };
+                Err(standing::wound_back(&self.log, &self.tables, &found.name, &other))
             }
             _ => Ok(()),
         }

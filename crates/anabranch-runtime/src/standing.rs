@@ -12,13 +12,29 @@ use crate::tables::Tables;
 use crate::tables::anchors::Belonging;
 use crate::tables::consumers::Registered;
 use anabranch_core::cursor::{Anchor, Point};
+use anabranch_core::store_error::OtherLog;
 use anabranch_core::{Happening, Notice, Position, StoreError};
 use anabranch_store::{Log, Look, WoundBack};
 use uuid::Uuid;
 
-/// The error of a log that is not the one any more that cursors belong to.
-pub(crate) fn wound_back(log: &Log, what: &WoundBack) -> StoreError {
-    StoreError::WoundBack { at: log.at().to_owned(), what: what.to_string() }
+/// The error of a consumer whose log is not the one any more that its cursors belong to.
+pub(crate) fn wound_back(
+    log: &Log,
+    tables: &Tables,
+    consumer: &str,
+    what: &WoundBack,
+) -> StoreError {
+    let at = log.at().to_owned();
+    match what {
+        WoundBack::OtherLog { was, is } => StoreError::OtherLog(Box::new(OtherLog {
+            consumer: consumer.to_owned(),
+            at: tables.at().to_owned(),
+            log: at,
+            belongs_to: *was,
+            identity: *is,
+        })),
+        _ => StoreError::WoundBack { at, what: what.to_string() },
+    }
 }
 
 /// A position with the event that it is known by, if the log is elsewhere.
@@ -87,7 +103,7 @@ pub(crate) async fn check(log: &Log, tables: &Tables, consumer: &str) -> Result<
         return match is == was {
             true => Ok(()),
             false => {
-                let other = wound_back(log, &WoundBack::OtherLog { was, is });
+                let other = wound_back(log, tables, consumer, &WoundBack::OtherLog { was, is });
                 Err(RunError::from(other).of(consumer))
             }
         };
@@ -98,7 +114,7 @@ pub(crate) async fn check(log: &Log, tables: &Tables, consumer: &str) -> Result<
     }
     let Err(wound) = compare(log, &belonging).await? else { return Ok(()) };
     keep(tables, consumer, belonging.generation, &wound).await;
-    Err(RunError::from(wound_back(log, &wound)).of(consumer))
+    Err(RunError::from(wound_back(log, tables, consumer, &wound)).of(consumer))
 }
 
 /// Writes down that the log of a consumer was wound back, as somebody has found who looked at what the consumer had

@@ -302,6 +302,9 @@ impl Log {
     /// On PostgreSQL it waits for two seconds at the most; a server that does not answer by then is given up.
     pub async fn flush(&self) {
         self.store.flush().await;
+        if let Some(home) = &self.home {
+            home.store.flush().await;
+        }
     }
 
     /// Ends the use of a log: [`flush`](Self::flush), and drops this handle. This is the good way to let go of the
@@ -318,6 +321,9 @@ impl Log {
     /// ```
     pub async fn close(self) {
         self.store.close().await;
+        if let Some(home) = &self.home {
+            home.store.close().await;
+        }
     }
 
     /// Which database its events are in, for messages. Never holds a password.

@@ -79,6 +79,11 @@ impl Feed {
         if is_end && page.end == PageEnd::More {
             page.end = PageEnd::Last;
         }
+        // Not beyond the last event that is there: in a gap behind it new events could come to be after a wind-back, and
+        // the anchor would not tell.
+        if let Some(last) = last.filter(ahead) {
+            page.cursor = last.position.get();
+        }
         Ok(Checked { page, anchor: last })
     }
 
@@ -96,7 +101,7 @@ impl Feed {
             return Ok(seen);
         };
         self.keep(log, generation).await;
-        Err(standing::wound_back(&self.log, &wound))
+        Err(standing::wound_back(&self.log, &self.witness.tables, &self.consumer.name, &wound))
     }
 
     /// Writes down that the log was wound back, if lanes have been given something that is not there any more: they

@@ -451,7 +451,7 @@ impl Lane {
         if let Err(RunError::Store(error)) = standing::check(log, tables, name).await {
             standing::not_kept(tables, name, &error);
         }
-        Err(standing::wound_back(log, &wound))
+        Err(standing::wound_back(log, tables, name, &wound))
     }
 }
 
