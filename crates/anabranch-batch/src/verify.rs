@@ -112,7 +112,8 @@ impl Verified {
     ///
     /// ```
     /// use anabranch_batch::Verified;
-    /// let verified = Verified { failed: 2, ..Verified::default() };
+    /// let mut verified = Verified::default();
+    /// verified.failed = 2;
     /// assert_eq!(verified.failures().as_deref(), Some("2 rows have failed"));
     /// ```
     #[must_use]
