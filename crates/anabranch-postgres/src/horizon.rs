@@ -19,7 +19,7 @@ use crate::schema::Sql;
 use crate::session::Connection;
 use anabranch_core::Position;
 use futures_util::future::try_join;
-use tokio_postgres::Error;
+use tokio_postgres::{Error, Row, Statement};
 
 /// What a reader may read up to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,46 +32,104 @@ pub(crate) struct Horizon {
     pub(crate) drawn: Position,
     /// Whether appends in flight hold it back.
     pub(crate) pending: bool,
+    /// The last position that was visible before any of this was asked. Whoever has read up to here has read all
+    /// that was stored when it began.
+    pub(crate) visible: Position,
 }
 
-/// The horizon for a reader that looks for events whose appends hold one of `scope`; for all events
-/// if there is none.
-pub(crate) async fn horizon(
-    session: &Connection,
-    sql: &Sql,
-    classes: Classes,
-    scope: Option<&[i32]>,
-) -> Result<Horizon, Error> {
-    let head = session.prepare_cached(&sql.horizon_head).await?;
-    let marks = session.prepare_cached(&sql.horizon_marks).await?;
-    let unsigned = |number: i32| i64::from(number as u32);
-    let (marks_class, keys_class) = (unsigned(classes.marks), unsigned(classes.keys));
-    let scope: Option<Vec<i64>> = scope.map(|keys| keys.iter().copied().map(unsigned).collect());
-    // One round trip; the server runs the two statements one after the other.
-    let (head, marks) = try_join(
-        session.query_one(&head, &[]),
-        session.query(&marks, &[&marks_class, &keys_class, &scope]),
-    )
-    .await?;
-    let marks = marks.iter().map(|row| (row.get::<_, i64>(0) as u32, row.get(1)));
-    Ok(horizon_of(Position::from_i64(head.get(0)), marks))
-}
-
-/// The horizon from the head and the marks: low 32 bits, and whether the reader has to mind them.
-fn horizon_of(head: Position, marks: impl Iterator<Item = (u32, bool)>) -> Horizon {
-    let mut horizon = Horizon { bound: head, of_all: head, drawn: head, pending: false };
-    for (low_bits, relevant) in marks {
-        let mark = mark_near(head, low_bits);
-        if mark >= head {
-            continue; // It began after the head was read: its positions are beyond.
-        }
-        horizon.of_all = horizon.of_all.min(mark);
-        if relevant {
-            horizon.bound = horizon.bound.min(mark);
-            horizon.pending = true;
-        }
+impl Horizon {
+    /// Whether appends in flight hold back what was visible when the reader began. It need not wait for others: their
+    /// positions are beyond all that was stored by then.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.bound < self.visible
     }
-    horizon
+}
+
+/// The two statements of the horizon, ready to be sent in this order.
+pub(crate) struct Asking<'a> {
+    session: &'a Connection,
+    head: Statement,
+    marks: Statement,
+    classes: [i64; 2],
+    scope: Option<Vec<i64>>,
+}
+
+impl<'a> Asking<'a> {
+    /// For readers that look for events whose appends hold one of `scope`; for all events if there is none.
+    pub(crate) async fn new(
+        session: &'a Connection,
+        sql: &Sql,
+        classes: Classes,
+        scope: Option<&[i32]>,
+    ) -> Result<Self, Error> {
+        let head = session.prepare_cached(&sql.horizon_head).await?;
+        let marks = session.prepare_cached(&sql.horizon_marks).await?;
+        let classes = [unsigned(classes.marks), unsigned(classes.keys)];
+        let scope = scope.map(|keys| keys.iter().copied().map(unsigned).collect());
+        Ok(Self { session, head, marks, classes, scope })
+    }
+
+    /// One round trip; the server runs the two statements one after the other. What is polled after this, and has
+    /// its statement prepared, is sent with them and run after them.
+    pub(crate) async fn ask(&self) -> Result<InFlight, Error> {
+        let [marks_class, keys_class] = &self.classes;
+        let (head, marks) = try_join(
+            self.session.query_one(&self.head, &[]),
+            self.session.query(&self.marks, &[marks_class, keys_class, &self.scope]),
+        )
+        .await?;
+        Ok(InFlight::new(
+            Position::from_i64(head.get(0)),
+            Position::from_i64(head.get(1)),
+            marks.iter().map(mark_of_row),
+        ))
+    }
+}
+
+fn unsigned(number: i32) -> i64 {
+    i64::from(number as u32)
+}
+
+fn mark_of_row(row: &Row) -> (u32, Vec<i32>) {
+    let keys: Vec<i64> = row.get(1);
+    (row.get::<_, i64>(0) as u32, keys.into_iter().map(|key| key as i32).collect())
+}
+
+/// What the two statements found: where the log ended, and the appends in flight below that.
+pub(crate) struct InFlight {
+    drawn: Position,
+    visible: Position,
+    /// The mark of each, and which of the keys that were asked for it holds.
+    marks: Vec<(Position, Vec<i32>)>,
+}
+
+impl InFlight {
+    /// From marks as they are stored: their low 32 bits.
+    fn new(
+        drawn: Position,
+        visible: Position,
+        marks: impl Iterator<Item = (u32, Vec<i32>)>,
+    ) -> Self {
+        let marks = marks.map(|(low_bits, keys)| (mark_near(drawn, low_bits), keys));
+        // It is less if somebody has put the sequence back.
+        let visible = visible.min(drawn);
+        // One that began after the head was read has its positions beyond.
+        Self { drawn, visible, marks: marks.filter(|(mark, _)| *mark < drawn).collect() }
+    }
+
+    /// The horizon of a reader, who has to mind the appends that hold one of its keys: `scope` is some of the keys
+    /// that were asked for. Of one who looks for all events, if there is none.
+    pub(crate) fn horizon(&self, scope: Option<&[i32]>) -> Horizon {
+        let Self { drawn, visible, marks } = self;
+        let lowest = |marks: &mut dyn Iterator<Item = Position>| marks.min().unwrap_or(*drawn);
+        let minds =
+            |keys: &[i32]| scope.is_none_or(|scope| keys.iter().any(|key| scope.contains(key)));
+        let mut minded = marks.iter().filter(|(_, keys)| minds(keys)).map(|(mark, _)| *mark);
+        let bound = lowest(&mut minded);
+        let of_all = lowest(&mut marks.iter().map(|(mark, _)| *mark));
+        let pending = bound < *drawn;
+        Horizon { bound, of_all, drawn: *drawn, pending, visible: *visible }
+    }
 }
 
 /// The position with these low 32 bits that is nearest to the head: no append in flight is two
@@ -85,8 +143,28 @@ fn mark_near(head: Position, low_bits: u32) -> Position {
 mod tests {
     use super::*;
 
+    const MINE: i32 = 7;
+
+    fn in_flight(head: u64, marks: &[(u64, i32)]) -> InFlight {
+        let marks = marks.iter().map(|(mark, key)| (*mark as u32, vec![*key]));
+        InFlight::new(Position::new(head), Position::new(head), marks)
+    }
+
     fn at(head: u64, marks: &[(u64, bool)]) -> Horizon {
-        horizon_of(Position::new(head), marks.iter().map(|(mark, all)| (*mark as u32, *all)))
+        let keyed: Vec<_> =
+            marks.iter().map(|(mark, mine)| (*mark, if *mine { MINE } else { 8 })).collect();
+        in_flight(head, &keyed).horizon(Some(&[MINE]))
+    }
+
+    #[test]
+    fn each_reader_minds_the_marks_of_its_own_keys() {
+        let in_flight = in_flight(100, &[(90, 1), (80, 2), (10, 3)]);
+        for (scope, bound) in [(vec![1], 90), (vec![2, 1], 80), (vec![3], 10), (vec![4], 100)] {
+            let horizon = in_flight.horizon(Some(&scope));
+            assert_eq!((horizon.bound.get(), horizon.of_all.get()), (bound, 10));
+            assert_eq!(horizon.pending, bound < 100);
+        }
+        assert_eq!(in_flight.horizon(None).bound.get(), 10);
     }
 
     #[test]

@@ -14,6 +14,8 @@
 //! | `horizon` | up to which position everything is decided |
 //! | `decided` | what is known of that, and of which server |
 //! | `read` | one page of events |
+//! | `scopes` | small pages of several scopes in one round trip |
+//! | `together` | which reads of scopes share one |
 //! | `row` | an event from a row |
 //! | `effects` | where consumers write: sessions, signs of life, what the server knows |
 //! | `transaction` | transactions of consumers, pipelined |
@@ -74,6 +76,7 @@ mod row;
 mod row_watch;
 mod run_in;
 mod schema;
+mod scopes;
 mod session;
 mod shared;
 mod store;
@@ -82,6 +85,7 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
+mod together;
 mod transaction;
 mod url;
 mod value;

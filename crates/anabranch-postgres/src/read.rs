@@ -1,7 +1,7 @@
 //! One page of events.
 
 use crate::decided::{Decided, Era};
-use crate::horizon::{self, Horizon};
+use crate::horizon::{Asking, Horizon};
 use crate::keys::{self, Classes};
 use crate::row::{Micros, event_of_row};
 use crate::schema::Sql;
@@ -247,8 +247,9 @@ impl Reader<'_> {
         cursor: Position,
         max_events: i64,
     ) -> Result<Page, Error> {
-        let Horizon { bound, of_all, pending, .. } = self.horizon(query).await?;
-        let end = if pending { PageEnd::Pending } else { PageEnd::Last };
+        let horizon = self.horizon(query).await?;
+        let Horizon { bound, of_all, .. } = horizon;
+        let end = if horizon.holds_back() { PageEnd::Pending } else { PageEnd::Last };
         if bound <= cursor {
             return Ok(page(Vec::new(), cursor, end));
         }
@@ -283,8 +284,8 @@ impl Reader<'_> {
 
     async fn horizon(&self, query: &Query) -> Result<Horizon, Error> {
         let scope = (!query.is_all()).then(|| keys::scope(query));
-        let found =
-            horizon::horizon(self.session, self.sql, self.classes, scope.as_deref()).await?;
+        let asking = Asking::new(self.session, self.sql, self.classes, scope.as_deref()).await?;
+        let found = asking.ask().await?.horizon(scope.as_deref());
         self.decided.has_drawn(found.drawn);
         Ok(found)
     }
@@ -295,14 +296,19 @@ impl Reader<'_> {
         bound: Position,
         of_all: Position,
     ) -> Result<(Position, Position), Error> {
-        let last = format!(
-            "SELECT coalesce((SELECT max(position) FROM {events} WHERE position <= $1), 0), \
-                    coalesce((SELECT max(position) FROM {events} WHERE position <= $2), 0)",
-            events = self.sql.events
-        );
-        let last = self.session.prepare_cached(&last).await?;
-        let row = self.session.query_one(&last, &[&bound.as_i64(), &of_all.as_i64()]).await?;
-        Ok((Position::from_i64(row.get(0)), Position::from_i64(row.get(1))))
+        let found = self.last_visible_up_to(&[bound, of_all]).await?;
+        Ok((found[0], found[1]))
+    }
+
+    /// The last visible position up to each of some bounds.
+    pub(crate) async fn last_visible_up_to(
+        &self,
+        bounds: &[Position],
+    ) -> Result<Vec<Position>, Error> {
+        let bounds: Vec<i64> = bounds.iter().map(|bound| bound.as_i64()).collect();
+        let statement = self.session.prepare_cached(&self.sql.last_visible).await?;
+        let rows = self.session.query(&statement, &[&bounds]).await?;
+        Ok(rows.iter().map(|row| Position::from_i64(row.get(0))).collect())
     }
 
     /// Matching rows between a cursor and a bound.
@@ -359,7 +365,7 @@ impl Reader<'_> {
     }
 }
 
-fn page(events: Vec<Event>, cursor: Position, end: PageEnd) -> Page {
+pub(crate) fn page(events: Vec<Event>, cursor: Position, end: PageEnd) -> Page {
     Page { events, cursor: cursor.get(), end }
 }
 

@@ -78,6 +78,8 @@ pub(crate) struct Sql {
     pub(crate) events_by_id: String,
     pub(crate) horizon_head: String,
     pub(crate) horizon_marks: String,
+    pub(crate) last_visible: String,
+    pub(crate) scopes: String,
     pub(crate) events: String,
     pub(crate) look: String,
     pub(crate) tags: String,
@@ -99,6 +101,13 @@ impl Sql {
             event_columns: fill(include_str!("../queries/event_columns.sql")),
             horizon_head: fill(include_str!("../queries/horizon_head.sql")),
             horizon_marks: fill(include_str!("../queries/horizon_marks.sql")),
+            last_visible: fill(include_str!("../queries/last_visible.sql")),
+            scopes: fill(concat!(
+                "SELECT * FROM (",
+                include_str!("../queries/event_columns.sql"),
+                ") AS event\n",
+                include_str!("../queries/scopes.sql")
+            )),
             events: fill("\"{ns}\".events"),
             look: fill(include_str!("../queries/look.sql")),
             tags: fill("\"{ns}\".event_tags"),

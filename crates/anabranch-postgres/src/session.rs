@@ -21,6 +21,12 @@ const APPENDING: &str = "SET plan_cache_mode = force_generic_plan";
 const SCANNING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_sort = off; \
                         SET enable_bitmapscan = off; SET enable_seqscan = off; SET jit = off";
 
+/// The events of a tag are a range of its index, and each is found by its position. The planner would look for
+/// something better as long as it takes the log for a small one, and keep that when the log has grown.
+const SCOPES: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+                      SET enable_bitmapscan = off; SET enable_hashjoin = off; \
+                      SET enable_mergejoin = off; SET jit = off";
+
 /// Takes back whatever a statement may have done to its session that outlives the transaction. Statements of
 /// ours stay prepared; so would those of others, which are refused (`anabranch_store::control`).
 const CLEAR: &str = "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; \
@@ -33,6 +39,8 @@ pub(crate) enum Purpose {
     Effects,
     Read,
     Scan,
+    /// Small reads of several scopes at once.
+    Scopes,
     Append,
 }
 
@@ -41,6 +49,7 @@ impl Purpose {
         match self {
             Self::Effects | Self::Read => "",
             Self::Scan => SCANNING,
+            Self::Scopes => SCOPES,
             Self::Append => APPENDING,
         }
     }

@@ -11,8 +11,10 @@ use crate::keys::Classes;
 use crate::pool::{Growth, Pool, Use};
 use crate::read::Reader;
 use crate::schema::{self, Sql};
+use crate::scopes::ScopeRead;
 use crate::session::Purpose;
 use crate::shared::{READING, Shared};
+use crate::together::Together;
 use crate::wake::{self, Wake};
 use anabranch_core::decide::Ids;
 use anabranch_core::{
@@ -53,14 +55,16 @@ pub struct Postgres {
     inner: Arc<Inner>,
 }
 
-struct Inner {
-    server: Server,
+pub(crate) struct Inner {
+    pub(crate) server: Server,
     appending: Arc<Appending>,
     namespace: Namespace,
     appends: Pool,
     waiting: Pool,
     reads: Pool,
     scans: Pool,
+    pub(crate) scopes: Pool,
+    pub(crate) together: Together,
     wake: Arc<Wake>,
     effects: Arc<Effects>,
     decided: Decided,
@@ -93,6 +97,8 @@ impl Postgres {
             waiting: lent(waiting),
             reads: lent(reading),
             scans: lent(Use { purpose: Purpose::Scan, ..reading }),
+            scopes: lent(Use { purpose: Purpose::Scopes, limit: 1, ..READING }),
+            together: Together::default(),
             effects: Arc::new(Effects::new(
                 &shared,
                 (options.sessions, options.readers),
@@ -280,7 +286,14 @@ impl Inner {
         answers
     }
 
-    async fn read(&self, request: ReadRequest) -> Result<Page, Failure> {
+    async fn read(self: &Arc<Self>, request: ReadRequest) -> Result<Page, Failure> {
+        match ScopeRead::of(&request) {
+            Some(read) => self.read_together(request, read).await,
+            None => self.read_alone(request).await,
+        }
+    }
+
+    pub(crate) async fn read_alone(&self, request: ReadRequest) -> Result<Page, Failure> {
         if request.backwards
             && let Scope::Log(query) = &request.scope
         {
@@ -331,7 +344,7 @@ impl Inner {
         Ok(Seen { identity: identity_of(&self.server.at, identity)?, ..seen })
     }
 
-    async fn with_reader<T>(
+    pub(crate) async fn with_reader<T>(
         &self,
         pool: &Pool,
         work: impl AsyncFnOnce(Reader<'_>) -> Result<T, Error>,
@@ -347,8 +360,10 @@ impl Inner {
             era: Era { opened, started },
         };
         let result = self.server.in_time(work(reader)).await;
-        if !matches!(result, Err(Failure::Silent(_))) {
-            lease.give_back();
+        match &result {
+            // What is given up is closed. The driver may not have seen yet that the server has done that.
+            Err(failure) if failure.is_cut() || matches!(failure, Failure::Silent(_)) => {}
+            _ => lease.give_back(),
         }
         result
     }

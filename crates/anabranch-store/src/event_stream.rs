@@ -195,6 +195,8 @@ impl Feeder {
             PageEnd::Last => Next::Done,
             PageEnd::Pending if self.plan.follow => Next::Wait(pace.pending()),
             _ if self.plan.follow || self.plan.backwards => Next::Read,
+            // Most reads end with the second page, if not with the first.
+            PageEnd::More if !std::mem::replace(&mut pace.has_gone_on, true) => Next::Read,
             // A read that does not follow ends with what was there when it began, so that a busy
             // log cannot keep it going for ever.
             end => match self.target(pace).await {
@@ -250,6 +252,8 @@ struct Pace {
     outage: Option<Duration>,
     away_since: Option<Instant>,
     target: Option<Position>,
+    /// Whether it is beyond its first page.
+    has_gone_on: bool,
     /// When it last made sure that the log has not fallen behind it.
     checked: Option<Instant>,
 }
