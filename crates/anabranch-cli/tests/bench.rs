@@ -29,6 +29,20 @@ fn tables(directory: &Path) -> i64 {
 }
 
 #[test]
+fn decisions_are_measured_beside_their_limit() {
+    let here = tempfile::tempdir().unwrap();
+    let lines = bench(here.path(), &["dcb", "--seconds", "0.1", "--repeats", "1"]);
+    let seen: Vec<_> = lines.iter().map(|line| line["case"].as_str().unwrap()).collect();
+    assert_eq!(seen, ["single", "conditional", "decision", "batch"]);
+    for line in &lines {
+        for key in ["rate", "limit", "ratio"] {
+            assert!(line[key].as_f64().unwrap() > 0.0, "{key} of {line}");
+        }
+    }
+    assert_eq!(tables(here.path()), 0);
+}
+
+#[test]
 fn catching_up_is_measured_beside_its_limit() {
     let here = tempfile::tempdir().unwrap();
     let cases = "nothing,upsert,batch,view,commits";

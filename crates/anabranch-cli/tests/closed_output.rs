@@ -79,6 +79,7 @@ const COMMANDS: &[(&str, &str, i32)] = &[
     ("demo", "--events 2000", 0),
     ("chaos", "--seconds 1 --workers 2 --rate 200", 0),
     ("bench log", "--events 2000 --seconds 0.1 --repeats 1", 0),
+    ("bench dcb", "--seconds 0.1 --repeats 1", 0),
     ("bench project", "--events 1000 --streams 50 --repeats 1 --cases nothing,commits", 0),
     ("bench latency", "--count 5", 0),
     ("bench rescale", "--seconds-per-phase 0.1", 0),

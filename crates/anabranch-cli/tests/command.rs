@@ -260,6 +260,6 @@ fn the_benchmark_prints_one_object_a_case() {
             }
             cases.push(case["case"].as_str().unwrap().to_owned());
         }
-        assert_eq!(cases, ["single", "concurrent", "batch", "read"]);
+        assert_eq!(cases, ["single", "concurrent", "batch", "processes", "read"]);
     }
 }

@@ -19,6 +19,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// is busy at once, but for the work pools, whose processes must start first.
 const COMMANDS: &[(&str, &str)] = &[
     ("bench log --events 100000", "bench"),
+    ("bench dcb", "bench"),
     ("bench project --events 100000 --cases upsert", "bench"),
     ("bench project --events 2000 --streams 100 --repeats 9 --cases partitions", "bench"),
     ("bench latency", "bench"),

@@ -19,6 +19,7 @@ pub(crate) struct BareRow {
     pub(crate) version: i64,
     pub(crate) data: String,
     pub(crate) customer: String,
+    pub(crate) tag: Option<String>,
 }
 
 impl Bare {
@@ -39,6 +40,34 @@ impl Bare {
         match self {
             Self::Sqlite(bare) => bare.write(batch, time),
             Self::Postgres(bare) => bare.write(batch, time).await,
+        }
+    }
+
+    /// Writes rows in one commit.
+    pub(crate) async fn insert(&mut self, rows: &[BareRow]) -> anyhow::Result<()> {
+        match self {
+            Self::Sqlite(bare) => bare.insert(rows),
+            Self::Postgres(bare) => bare.insert(rows).await,
+        }
+    }
+
+    /// For as long as it is told: reads the events of scopes, and writes as many rows; returns how many rows.
+    pub(crate) async fn read_and_write(
+        &mut self,
+        batch: impl FnMut() -> Vec<BareRow>,
+        time: Duration,
+    ) -> anyhow::Result<u64> {
+        match self {
+            Self::Sqlite(bare) => bare.read_and_write(batch, time),
+            Self::Postgres(bare) => bare.read_and_write(batch, time).await,
+        }
+    }
+
+    /// How many events there are, and how many tags they have together.
+    pub(crate) async fn counts(&mut self) -> anyhow::Result<(u64, u64)> {
+        match self {
+            Self::Sqlite(bare) => bare.counts(),
+            Self::Postgres(bare) => bare.counts().await,
         }
     }
 

@@ -4,11 +4,12 @@ use super::bare::BareRow;
 use anabranch::Namespace;
 use anabranch::postgres::tokio_postgres::error::SqlState;
 use anabranch::postgres::tokio_postgres::types::{FromSql, ToSql, Type};
-use anabranch::postgres::tokio_postgres::{Client, NoTls, Row, connect};
+use anabranch::postgres::tokio_postgres::{Client, NoTls, Row, Statement, connect};
 use futures_util::{StreamExt, pin_mut};
 use std::error::Error;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 /// How often tables are dropped again that others have locked.
@@ -17,11 +18,15 @@ const DROP_ATTEMPTS: usize = 5;
 pub(crate) struct BarePostgres {
     client: Client,
     namespace: Namespace,
+    insert: OnceCell<Statement>,
+    insert_tagged: OnceCell<Statement>,
 }
 
 impl BarePostgres {
     pub(crate) async fn connect(url: &str, namespace: &Namespace) -> anyhow::Result<Self> {
-        Ok(Self { client: open(url).await?, namespace: namespace.clone() })
+        let (insert, insert_tagged) = Default::default();
+        let client = open(url).await?;
+        Ok(Self { client, namespace: namespace.clone(), insert, insert_tagged })
     }
 
     pub(crate) async fn write(
@@ -29,28 +34,96 @@ impl BarePostgres {
         mut batch: impl FnMut() -> Vec<BareRow>,
         time: Duration,
     ) -> anyhow::Result<u64> {
-        let sql = format!(
-            "INSERT INTO {}.events (version, recorded_at, id, schema_version, entity_slot, \
-             customer_slot, category, stream_id, type, data, customer, tags) \
-             SELECT version, now(), id, 1, 17, 18, 'Order', stream, 'OrderPlaced', data::json, \
-             customer, '{{}}' \
-             FROM unnest($1::int8[], $2::uuid[], $3::text[], $4::text[], $5::text[]) \
-             AS new (version, id, stream, data, customer)",
-            self.namespace
-        );
-        let insert = self.client.prepare(&sql).await?;
         let (started, mut written) = (Instant::now(), 0);
         while started.elapsed() < time {
             let rows = batch();
-            let versions: Vec<i64> = rows.iter().map(|row| row.version).collect();
-            let ids: Vec<Uuid> = rows.iter().map(|_| Uuid::now_v7()).collect();
-            let streams: Vec<&str> = rows.iter().map(|row| row.stream.as_str()).collect();
-            let data: Vec<&str> = rows.iter().map(|row| row.data.as_str()).collect();
-            let customers: Vec<&str> = rows.iter().map(|row| row.customer.as_str()).collect();
-            self.client.execute(&insert, &[&versions, &ids, &streams, &data, &customers]).await?;
+            self.insert(&rows).await?;
             written += rows.len() as u64;
         }
         Ok(written)
+    }
+
+    pub(crate) async fn read_and_write(
+        &self,
+        mut batch: impl FnMut() -> Vec<BareRow>,
+        time: Duration,
+    ) -> anyhow::Result<u64> {
+        let scopes = format!(
+            "SELECT e.* FROM unnest($1::text[]) AS wanted (tag) \
+             JOIN {namespace}.event_tags AS t ON t.tag = wanted.tag \
+             JOIN {namespace}.events AS e ON e.position = t.position",
+            namespace = self.namespace
+        );
+        let scopes = self.client.prepare(&scopes).await?;
+        let (started, mut written) = (Instant::now(), 0);
+        while started.elapsed() < time {
+            let rows = batch();
+            let tags: Vec<&str> = rows.iter().filter_map(|row| row.tag.as_deref()).collect();
+            for event in self.client.query(&scopes, &[&tags]).await? {
+                black_box(columns(&event)?);
+            }
+            self.insert(&rows).await?;
+            written += rows.len() as u64;
+        }
+        Ok(written)
+    }
+
+    /// Writes rows in one statement. All of them have a tag, or none has.
+    pub(crate) async fn insert(&self, rows: &[BareRow]) -> anyhow::Result<()> {
+        let versions: Vec<i64> = rows.iter().map(|row| row.version).collect();
+        let ids: Vec<Uuid> = rows.iter().map(|_| Uuid::now_v7()).collect();
+        let streams: Vec<&str> = rows.iter().map(|row| row.stream.as_str()).collect();
+        let data: Vec<&str> = rows.iter().map(|row| row.data.as_str()).collect();
+        let customers: Vec<&str> = rows.iter().map(|row| row.customer.as_str()).collect();
+        let tags: Vec<&str> = rows.iter().filter_map(|row| row.tag.as_deref()).collect();
+        let mut values: Vec<&(dyn ToSql + Sync)> =
+            vec![&versions, &ids, &streams, &data, &customers];
+        let prepared = match tags.is_empty() {
+            true => &self.insert,
+            false => {
+                values.push(&tags);
+                &self.insert_tagged
+            }
+        };
+        let sql = || self.insert_statement(!tags.is_empty());
+        let prepare = async || self.client.prepare(&sql()).await;
+        let insert = prepared.get_or_try_init(prepare).await?;
+        self.client.execute(insert, &values).await?;
+        Ok(())
+    }
+
+    fn insert_statement(&self, with_tags: bool) -> String {
+        let namespace = &self.namespace;
+        let (tag, array, column) = match with_tags {
+            true => ("ARRAY[tag]", ", $6::text[]", ", tag"),
+            false => ("'{}'", "", ""),
+        };
+        let insert = format!(
+            "INSERT INTO {namespace}.events (version, recorded_at, id, schema_version, entity_slot, \
+             customer_slot, category, stream_id, type, data, customer, tags) \
+             SELECT version, now(), id, 1, 17, 18, 'Order', stream, 'OrderPlaced', data::json, \
+             customer, {tag} \
+             FROM unnest($1::int8[], $2::uuid[], $3::text[], $4::text[], $5::text[]{array}) \
+             AS new (version, id, stream, data, customer{column})"
+        );
+        match with_tags {
+            true => format!(
+                "WITH stored AS ({insert} RETURNING position, tags) \
+                 INSERT INTO {namespace}.event_tags SELECT tags[1], position FROM stored"
+            ),
+            false => insert,
+        }
+    }
+
+    pub(crate) async fn counts(&self) -> anyhow::Result<(u64, u64)> {
+        let namespace = &self.namespace;
+        let sql = format!(
+            "SELECT (SELECT count(*) FROM {namespace}.events), \
+             (SELECT count(*) FROM {namespace}.event_tags)"
+        );
+        let row = self.client.query_one(&sql, &[]).await?;
+        let count = |column| row.try_get::<_, i64>(column).map(i64::unsigned_abs);
+        Ok((count(0)?, count(1)?))
     }
 
     pub(crate) async fn read(&self) -> anyhow::Result<u64> {

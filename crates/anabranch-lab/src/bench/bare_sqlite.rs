@@ -21,27 +21,75 @@ impl BareSqlite {
         mut batch: impl FnMut() -> Vec<BareRow>,
         time: Duration,
     ) -> anyhow::Result<u64> {
+        let (started, mut written) = (Instant::now(), 0);
+        while started.elapsed() < time {
+            let rows = batch();
+            self.insert(&rows)?;
+            written += rows.len() as u64;
+        }
+        Ok(written)
+    }
+
+    pub(crate) fn read_and_write(
+        &mut self,
+        mut batch: impl FnMut() -> Vec<BareRow>,
+        time: Duration,
+    ) -> anyhow::Result<u64> {
         let namespace = &self.namespace;
-        let sql = format!(
-            "INSERT INTO {namespace}_events VALUES \
-             (NULL, ?1, 'Order', ?2, ?3, 'OrderPlaced', 1, ?4, NULL, NULL, NULL, NULL, ?5, '', \
-              0, 17, 18, NULL)"
+        let scope = format!(
+            "SELECT e.* FROM {namespace}_event_tags AS t \
+             JOIN {namespace}_events AS e ON e.position = t.position \
+             WHERE t.tag = ?1 ORDER BY t.position"
         );
         let (started, mut written) = (Instant::now(), 0);
         while started.elapsed() < time {
             let rows = batch();
-            let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let mut insert = tx.prepare_cached(&sql)?;
+            let mut statement = self.connection.prepare_cached(&scope)?;
             for row in &rows {
-                let id = uuid::Uuid::now_v7();
-                let BareRow { stream, version, data, customer } = row;
-                insert.execute(params![id.as_bytes(), stream, version, data, customer])?;
+                let mut events = statement.query([&row.tag])?;
+                while let Some(event) = events.next()? {
+                    black_box(columns(event)?);
+                }
             }
-            drop(insert);
-            tx.commit()?;
+            drop(statement);
+            self.insert(&rows)?;
             written += rows.len() as u64;
         }
         Ok(written)
+    }
+
+    pub(crate) fn insert(&mut self, rows: &[BareRow]) -> anyhow::Result<()> {
+        let namespace = &self.namespace;
+        let sql = format!(
+            "INSERT INTO {namespace}_events VALUES \
+             (NULL, ?1, 'Order', ?2, ?3, 'OrderPlaced', 1, ?4, NULL, NULL, NULL, NULL, ?5, ?6, \
+              0, 17, 18, NULL)"
+        );
+        let tag = format!("INSERT INTO {namespace}_event_tags VALUES (?1, ?2)");
+        let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (mut insert, mut insert_tag) = (tx.prepare_cached(&sql)?, tx.prepare_cached(&tag)?);
+        for row in rows {
+            let id = uuid::Uuid::now_v7();
+            let BareRow { stream, version, data, customer, tag } = row;
+            let tags = tag.as_deref().unwrap_or_default();
+            insert.execute(params![id.as_bytes(), stream, version, data, customer, tags])?;
+            if let Some(tag) = tag {
+                insert_tag.execute(params![tag, tx.last_insert_rowid()])?;
+            }
+        }
+        drop((insert, insert_tag));
+        Ok(tx.commit()?)
+    }
+
+    pub(crate) fn counts(&self) -> anyhow::Result<(u64, u64)> {
+        let namespace = &self.namespace;
+        let sql = format!(
+            "SELECT (SELECT count(*) FROM {namespace}_events), \
+             (SELECT count(*) FROM {namespace}_event_tags)"
+        );
+        let count = |row: &Row<'_>, column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+        let counts = |row: &Row<'_>| Ok((count(row, 0)?, count(row, 1)?));
+        Ok(self.connection.query_row(&sql, (), counts)?)
     }
 
     pub(crate) fn read(&self) -> anyhow::Result<u64> {

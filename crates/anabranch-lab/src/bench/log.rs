@@ -1,5 +1,6 @@
 //! Appending and reading.
 
+use super::appenders::{self, STREAMS};
 use super::bare::BareRow;
 use super::events::{customer, data, event, stream};
 use super::own_log::OwnLog;
@@ -15,17 +16,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How many streams the events are spread over.
-const STREAMS: u64 = 10_000;
 const BATCH: u64 = 100;
 const TASKS: usize = 64;
 const FILL_BATCH: u64 = 1000;
+const PROCESSES: usize = 8;
+/// More than all processes append in one measurement: no two of them have the same numbers.
+const PROCESS_NUMBERS: u64 = 1 << 32;
 
 /// Appending and reading the log
 ///
 /// single: one task, one event an append. concurrent: 64 tasks, one event an append; its limit is a
 /// bare commit of 64 rows. batch: one task, 100 events an append; its limit is a bare multi-row
-/// insert. read: the whole log; its limit is the bare row stream with every column fetched. Both read it once before they are
+/// insert. processes: 8 processes, one event an append; its limit is as many processes that insert by
+/// themselves. read: the whole log; its limit is the bare row stream with every column fetched. Both read it once before they are
 /// measured, and take turns. Works
 /// in tables of its own and removes them at the end.
 #[derive(Args)]
@@ -79,6 +82,11 @@ impl BenchLog {
         let rates = self.appends(ours, bare, 1, BATCH, BATCH).await?;
         Case::new("log", "batch", 1, what, rates).print(self.database.json)?;
 
+        let what =
+            "8 processes, 1 event an append; limit: 8 processes, bare insert, 1 row a commit";
+        let rates = self.in_processes(ours, bare).await?;
+        Case::new("log", "processes", PROCESSES, what, rates).print(self.database.json)?;
+
         ours.fill(self.events).await?;
         // The first to read rows pays for it: they are not in memory, or not known to be committed.
         ours.read().await?;
@@ -100,6 +108,23 @@ impl BenchLog {
         let mut read = Case::new("log", "read", 1, what, rates);
         read.peak_rss_mb = peak;
         read.print(self.database.json)
+    }
+
+    /// The rates of processes with a handle each.
+    async fn in_processes(&self, ours: &Place, bare: &Place) -> anyhow::Result<Rates> {
+        let time = Duration::from_secs_f64(self.seconds);
+        let mut rates = Rates::default();
+        for repeat in 1..=self.repeats {
+            for side in self.database.turns(repeat as u64) {
+                let (place, rates) = match side {
+                    Side::Ours => (ours, &mut rates.ours),
+                    Side::Limit => (bare, &mut rates.bare),
+                };
+                let number = place.next.fetch_add(PROCESS_NUMBERS, Ordering::Relaxed);
+                rates.push(appenders::rate(&place.own, side, number, PROCESSES, time).await?);
+            }
+        }
+        Ok(rates)
     }
 
     /// The rates of `tasks` tasks that append `each` events at once, and of bare commits of `rows`.
@@ -208,11 +233,12 @@ impl Place {
     }
 }
 
-fn bare_row(of: u64, number: u64) -> BareRow {
+pub(super) fn bare_row(of: u64, number: u64) -> BareRow {
     BareRow {
         stream: stream(of, STREAMS),
         version: number as i64,
         data: data(number),
         customer: customer(number),
+        tag: None,
     }
 }

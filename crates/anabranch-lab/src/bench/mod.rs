@@ -4,6 +4,8 @@
 //! | module | subject |
 //! |---|---|
 //! | `log` | appending and reading |
+//! | `appenders` | appending in several processes |
+//! | `dcb` | tags, conditions and decisions |
 //! | `project` | catching up |
 //! | `partitions` | four processes against one |
 //! | `latency` | from an append to its handler |
@@ -23,10 +25,12 @@
 //! | `tasks_limit` | the limit of a work pool, on either database |
 //! | `report` | what is printed |
 
+mod appenders;
 pub(crate) mod bare;
 mod bare_postgres;
 mod bare_sqlite;
 mod batch;
+mod dcb;
 mod events;
 mod handlers;
 mod latency;
@@ -118,6 +122,7 @@ pub struct Bench {
 #[derive(Subcommand)]
 enum What {
     Log(log::BenchLog),
+    Dcb(dcb::BenchDcb),
     Project(project::BenchProject),
     Latency(latency::BenchLatency),
     Rescale(rescale::BenchRescale),
@@ -125,6 +130,8 @@ enum What {
     Workflow(workflow::BenchWorkflow),
     Batch(batch::BenchBatch),
     Observer(observer::BenchObserver),
+    #[command(hide = true)]
+    Appender(appenders::Appender),
     #[command(hide = true)]
     PartitionWorker(partitions::PartitionWorker),
     #[command(hide = true)]
@@ -136,6 +143,7 @@ impl Bench {
     pub async fn run(self) -> anyhow::Result<ExitCode> {
         match self.what {
             What::Log(bench) => bench.run().await,
+            What::Dcb(bench) => bench.run().await,
             What::Project(bench) => bench.run().await,
             What::Latency(bench) => bench.run().await,
             What::Rescale(bench) => bench.run().await,
@@ -143,6 +151,7 @@ impl Bench {
             What::Workflow(bench) => bench.run().await,
             What::Batch(bench) => bench.run().await,
             What::Observer(bench) => bench.run().await,
+            What::Appender(appender) => appender.run().await,
             What::PoolWorker(worker) => worker.run().await,
             What::PartitionWorker(worker) => worker.run().await,
         }

@@ -109,7 +109,7 @@ impl What {
 
 impl BenchProject {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        self.database.run(async |made| self.measure(made).await).await
+        self.database.run(async |made| Box::pin(self.measure(made)).await).await
     }
 
     fn wants(&self, what: What) -> bool {

@@ -143,7 +143,7 @@ impl Case {
 }
 
 pub(crate) fn print_header(bench: &str) -> anyhow::Result<()> {
-    let lanes = if bench == "log" { "tasks" } else { "lanes" };
+    let lanes = if ["log", "dcb"].contains(&bench) { "tasks" } else { "lanes" };
     let rate = match bench {
         "workpool" => "tasks/s",
         "workflow" => "commands/s",
