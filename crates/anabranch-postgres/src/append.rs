@@ -1,10 +1,10 @@
 //! A batch of appends: lock, look, decide, write.
 //!
-//! Two round trips, unless `guess` can do with one: the first begins the transaction, takes the locks and the mark, and reads what
+//! Two round trips, unless `one_statement` does it in one: the first begins the transaction, takes the locks and the mark, and reads what
 //! the decision needs; the second writes the rows and commits. Each statement has a snapshot of its
 //! own, so what is read after the locks is what they protect.
 
-use crate::guess::Guesses;
+use crate::conditions::Conditions;
 use crate::insert::Insert;
 use crate::keys::{self, Classes, Locks};
 use crate::row::event_of_row;
@@ -12,8 +12,7 @@ use crate::schema::Sql;
 use crate::session::{Connection, prepare};
 use anabranch_core::decide::{Decision, Ids, Known, decide};
 use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Limits, Position, StreamId};
-use anabranch_store::sql::{Names, positions};
-use futures_util::future::{try_join, try_join_all};
+use futures_util::future::try_join;
 use std::collections::{HashMap, HashSet};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, GenericClient, Row, Statement, Transaction};
@@ -43,7 +42,8 @@ pub(crate) struct Appending {
     pub(crate) sql: Sql,
     pub(crate) classes: Classes,
     pub(crate) rule: HashRule,
-    pub(crate) guesses: Guesses,
+    /// Whether the log has the function that admits a batch in one statement.
+    pub(crate) at_once: bool,
     pub(crate) limits: Limits,
 }
 
@@ -77,6 +77,16 @@ impl Session<'_> {
         }
     }
 
+    /// The same for a statement of which there are few shapes, however many placeholders they have.
+    pub(crate) async fn kept<'s>(&self, sql: &'s str) -> Result<Ready<'s>, Error> {
+        match self {
+            Self::Own(session) | Self::Open(session) => {
+                session.prepare_cached(sql).await.map(Ready::Prepared)
+            }
+            Self::Callers(_) => Ok(Ready::Text(sql)),
+        }
+    }
+
     pub(crate) async fn query(
         &self,
         statement: &Ready<'_>,
@@ -90,18 +100,14 @@ impl Session<'_> {
         }
     }
 
-    pub(crate) async fn begin(&self) -> Result<(), Error> {
-        self.begin_with(BEGIN).await
-    }
-
-    async fn begin_with(&self, begin: &str) -> Result<(), Error> {
+    async fn begin(&self, begin: &str) -> Result<(), Error> {
         match self {
             Self::Own(session) => session.batch_execute(begin).await,
             Self::Open(_) | Self::Callers(_) => Ok(()),
         }
     }
 
-    pub(crate) async fn end(&self, how: &str) -> Result<(), Error> {
+    async fn end(&self, how: &str) -> Result<(), Error> {
         match self {
             Self::Own(session) => session.batch_execute(how).await,
             Self::Open(_) | Self::Callers(_) => Ok(()),
@@ -134,9 +140,10 @@ impl Appending {
         ids: Ids,
         locking: Locking,
     ) -> Result<Vec<Answer>, Error> {
-        if ids == Ids::Callers
+        if self.at_once
+            && ids == Ids::Callers
             && locking == Locking::Try
-            && let Some(answers) = self.append_by_guess(session, batch).await?
+            && let Some(answers) = self.append_at_once(session, batch).await?
         {
             return Ok(answers.into_iter().map(Ok).collect());
         }
@@ -169,7 +176,6 @@ impl Appending {
         } else {
             self.write(session, &decision).await?
         };
-        self.guesses.learn(&decision);
         let mut decided = decision.settle(&positions).into_iter();
         let answer = |answer: Option<Answer>| {
             answer.unwrap_or_else(|| Ok(decided.next().expect("one for each that was ready")))
@@ -201,7 +207,7 @@ impl Appending {
         let categories: Vec<&str> = streams.iter().map(|stream| stream.category()).collect();
         let stream_ids: Vec<&str> = streams.iter().map(|stream| stream.id()).collect();
         let ids: Vec<Uuid> = batch.iter().flat_map(|append| ids.of(append)).collect();
-        let checks = batch.iter().map(|append| Check::of(append, &self.sql)).collect::<Vec<_>>();
+        let conditions = Conditions::of(batch, &self.sql);
 
         let (begin, lock) = match locking {
             Locking::Try => (BEGIN, session.ready(&self.sql.try_lock).await?),
@@ -209,13 +215,7 @@ impl Appending {
         };
         let versions = session.ready(&self.sql.stream_versions).await?;
         let by_id = session.ready(&self.sql.events_by_id).await?;
-        let mut check_statements = Vec::with_capacity(checks.len());
-        for check in &checks {
-            check_statements.push(match check {
-                Some(check) => Some(session.ready(&check.sql).await?),
-                None => None,
-            });
-        }
+        let checks = conditions.ready(session, &self.sql).await?;
 
         let lock_values: [Value<'_>; 4] = [
             (&self.classes.keys, Type::INT4),
@@ -229,23 +229,15 @@ impl Appending {
         let stored = async {
             if ids.is_empty() { Ok(Vec::new()) } else { session.query(&by_id, &id_values).await }
         };
-        let first_matches = try_join_all(checks.iter().zip(&check_statements).map(
-            |(check, statement)| async move {
-                match (check, statement) {
-                    (Some(check), Some(statement)) => check.first_match(session, statement).await,
-                    _ => Ok(None),
-                }
-            },
-        ));
         // Polled in this order, so sent in this order. All are waited for, and the first failure in
         // their order is told: that of a statement that was skipped may be heard first.
         let (begun, missed, versions, stored, matches) = tokio::join!(
             biased;
-            session.begin_with(begin),
+            session.begin(begin),
             session.query(&lock, &lock_values),
             session.query(&versions, &version_values),
             stored,
-            first_matches,
+            conditions.first_matches(session, &checks),
         );
         begun?;
         let (missed, versions, stored, matches) = (missed?, versions?, stored?, matches?);
@@ -273,7 +265,7 @@ impl Appending {
         decision: &Decision<'_>,
     ) -> Result<Vec<Position>, Error> {
         let rows = Insert::of(&decision.rows, self.rule);
-        let sql = rows.sql(&self.sql.events, &self.sql.tags);
+        let sql = rows.sql(&self.sql);
         let insert = session.ready(&sql).await?;
         let values = rows.values();
         // If the insert fails, the server answers the COMMIT with a rollback.
@@ -300,41 +292,4 @@ fn waits_for(append: &Append, missed: &HashSet<i32>) -> Vec<i32> {
     let mut locks = Locks::new();
     keys::lock(&mut locks, append);
     locks.into_keys().filter(|key| missed.contains(key)).collect()
-}
-
-/// The check of one condition.
-struct Check<'a> {
-    sql: String,
-    after: i64,
-    texts: Vec<&'a str>,
-}
-
-impl<'a> Check<'a> {
-    fn of(append: &'a Append, sql: &Sql) -> Option<Self> {
-        let condition = append.condition()?;
-        let after = condition.after.as_i64();
-        if condition.query.is_all() {
-            let sql = format!(
-                "SELECT position FROM {} WHERE position > $1 AND position <= $2 \
-                 ORDER BY position LIMIT $3",
-                sql.events
-            );
-            return Some(Self { sql, after, texts: Vec::new() });
-        }
-        let names = Names { placeholder: '$', events: &sql.events, tags: &sql.tags };
-        let matching = positions(&condition.query, names, false);
-        Some(Self { sql: matching.sql, after, texts: matching.texts })
-    }
-
-    async fn first_match(
-        &self,
-        session: Session<'_>,
-        statement: &Ready<'_>,
-    ) -> Result<Option<Position>, Error> {
-        let mut values: Vec<Value<'_>> =
-            vec![(&self.after, Type::INT8), (&i64::MAX, Type::INT8), (&1i64, Type::INT8)];
-        values.extend(self.texts.iter().map(|text| -> Value<'_> { (text, Type::TEXT) }));
-        let rows = session.query(statement, &values).await?;
-        Ok(rows.first().map(|row| Position::from_i64(row.get(0))))
-    }
 }

@@ -4,6 +4,8 @@
 //! row has a value are left out of the statement. There are few such shapes, and each is prepared
 //! once.
 
+use crate::append::Value;
+use crate::schema::Sql;
 use anabranch_core::decide::Row;
 use anabranch_core::event::TAG_SEPARATOR;
 use anabranch_core::{HashRule, Json, Slots};
@@ -11,67 +13,102 @@ use tokio_postgres::types::{ToSql, Type};
 
 /// A statement and its values.
 pub(crate) struct Insert<'a> {
-    names: Vec<&'static str>,
-    values: Vec<(Box<dyn ToSql + Sync + Send + 'a>, Type)>,
+    columns: Vec<Column<'a>>,
+    /// Of many rows each column is an array; of one it is a value, which costs the server less.
+    many: bool,
 }
 
+struct Column<'a> {
+    name: &'static str,
+    value: Box<dyn ToSql + Sync + Send + 'a>,
+    kind: Type,
+}
+
+/// How many values the function has that admits a batch.
+const ADMISSION_VALUES: usize = 10;
+/// The number of a row's stream among those of the batch, from 1.
+const STREAM_NUMBER: &str = "stream_number";
+
 impl<'a> Insert<'a> {
+    /// Rows at versions that are known.
     pub(crate) fn of(rows: &[Row<'a>], rule: HashRule) -> Self {
+        let mut insert = Self { columns: Vec::new(), many: rows.len() > 1 };
+        insert.all("version", Type::INT8, rows.iter().map(|row| row.version as i64));
+        insert.rest(rows, rule);
+        insert
+    }
+
+    /// Rows at versions that are counted from where their streams stand. `stream` says where that was taken to be
+    /// when the rows were made, and the number of the stream.
+    pub(crate) fn relative(
+        rows: &[Row<'a>],
+        rule: HashRule,
+        stream: impl Fn(&Row<'a>) -> (u64, usize),
+    ) -> Self {
+        let mut insert = Self { columns: Vec::new(), many: rows.len() > 1 };
+        let streams: Vec<(u64, usize)> = rows.iter().map(stream).collect();
+        let versions = rows.iter().zip(&streams);
+        let versions = versions.map(|(row, (stands, _))| (row.version - stands) as i64);
+        insert.all("version", Type::INT8, versions);
+        let numbers = streams.iter().map(|(_, number)| *number as i32 + 1);
+        insert.all(STREAM_NUMBER, Type::INT4, numbers);
+        insert.rest(rows, rule);
+        insert
+    }
+
+    fn rest(&mut self, rows: &[Row<'a>], rule: HashRule) {
         let slots = |row: &Row<'_>| {
             Slots::from_keys(rule, row.stream.id(), row.event.customer(), row.event.correlation())
         };
         let slots: Vec<Slots> = rows.iter().map(slots).collect();
         let number = |slot: anabranch_core::Slot| slot.get() as i16;
-        let mut insert = Self { names: Vec::new(), values: Vec::new() };
-        insert.all("version", Type::INT8_ARRAY, rows.iter().map(|row| row.version as i64));
-        insert.all("id", Type::UUID_ARRAY, rows.iter().map(|row| row.event.id()));
+        self.all("id", Type::UUID, rows.iter().map(|row| row.event.id()));
         let schema_versions = rows.iter().map(|row| row.event.schema_version() as i32);
-        insert.all("schema_version", Type::INT4_ARRAY, schema_versions);
-        insert.all("entity_slot", Type::INT2_ARRAY, slots.iter().map(|slots| number(slots.entity)));
-        insert.all("category", Type::TEXT_ARRAY, rows.iter().map(|row| row.stream.category()));
-        insert.all("stream_id", Type::TEXT_ARRAY, rows.iter().map(|row| row.stream.id()));
-        insert.all("type", Type::TEXT_ARRAY, rows.iter().map(|row| row.event.event_type()));
+        self.all("schema_version", Type::INT4, schema_versions);
+        self.all("entity_slot", Type::INT2, slots.iter().map(|slots| number(slots.entity)));
+        self.all("category", Type::TEXT, rows.iter().map(|row| row.stream.category()));
+        self.all("stream_id", Type::TEXT, rows.iter().map(|row| row.stream.id()));
+        self.all("type", Type::TEXT, rows.iter().map(|row| row.event.event_type()));
         let data = rows.iter().map(|row| row.event.data().map_or("null", Json::as_str));
-        insert.all("data", Type::TEXT_ARRAY, data);
+        self.all("data", Type::TEXT, data);
 
-        let customers = slots.iter().map(|slots| slots.customer.map(number));
-        insert.some("customer_slot", Type::INT2_ARRAY, customers);
-        insert.some("customer", Type::TEXT_ARRAY, rows.iter().map(|row| row.event.customer()));
-        insert.some(
-            "saga_slot",
-            Type::INT2_ARRAY,
-            slots.iter().map(|slots| slots.saga.map(number)),
-        );
-        insert.some(
-            "correlation",
-            Type::TEXT_ARRAY,
-            rows.iter().map(|row| row.event.correlation()),
-        );
-        insert.some("causation", Type::TEXT_ARRAY, rows.iter().map(|row| row.event.causation()));
-        insert.some("tenant", Type::TEXT_ARRAY, rows.iter().map(|row| row.event.tenant()));
+        let customer_slots = slots.iter().map(|slots| slots.customer.map(number));
+        self.some("customer_slot", Type::INT2, customer_slots);
+        self.some("customer", Type::TEXT, rows.iter().map(|row| row.event.customer()));
+        self.some("saga_slot", Type::INT2, slots.iter().map(|slots| slots.saga.map(number)));
+        self.some("correlation", Type::TEXT, rows.iter().map(|row| row.event.correlation()));
+        self.some("causation", Type::TEXT, rows.iter().map(|row| row.event.causation()));
+        self.some("tenant", Type::TEXT, rows.iter().map(|row| row.event.tenant()));
         let metadata = rows.iter().map(|row| row.event.metadata().map(Json::as_str));
-        insert.some("metadata", Type::TEXT_ARRAY, metadata);
+        self.some("metadata", Type::TEXT, metadata);
         let separator = TAG_SEPARATOR.to_string();
         let tags = |row: &Row<'_>| match row.event.tags() {
             [] => None,
             tags => Some(tags.join(&separator)),
         };
-        insert.some("tags", Type::TEXT_ARRAY, rows.iter().map(tags));
-        insert
+        self.some("tags", Type::TEXT, rows.iter().map(tags));
     }
 
     /// A column that every row has.
-    fn all<T>(&mut self, name: &'static str, kind: Type, values: impl Iterator<Item = T>)
+    fn all<T>(&mut self, name: &'static str, kind: Type, mut values: impl Iterator<Item = T>)
     where
+        T: ToSql + Sync + Send + 'a,
         Vec<T>: ToSql + Sync + Send + 'a,
     {
-        self.names.push(name);
-        self.values.push((Box::new(values.collect::<Vec<T>>()), kind));
+        let column = match values.next() {
+            Some(value) if !self.many => Column { name, value: Box::new(value), kind },
+            first => {
+                let values: Vec<T> = first.into_iter().chain(values).collect();
+                Column { name, value: Box::new(values), kind: array_of(&kind) }
+            }
+        };
+        self.columns.push(column);
     }
 
     /// A column that rows may have.
     fn some<T>(&mut self, name: &'static str, kind: Type, values: impl Iterator<Item = Option<T>>)
     where
+        Option<T>: ToSql + Sync + Send + 'a,
         Vec<Option<T>>: ToSql + Sync + Send + 'a,
     {
         let values: Vec<Option<T>> = values.collect();
@@ -80,44 +117,92 @@ impl<'a> Insert<'a> {
         }
     }
 
-    /// The values of the statement's placeholders.
-    pub(crate) fn values(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        let mut values: Vec<(&(dyn ToSql + Sync), Type)> = Vec::with_capacity(self.values.len());
-        for (value, kind) in &self.values {
-            values.push((value.as_ref(), kind.clone()));
+    /// The values of the statement's placeholders, after those of the function that admits it.
+    pub(crate) fn values(&self) -> Vec<Value<'_>> {
+        let mut values: Vec<Value<'_>> = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            values.push((column.value.as_ref(), column.kind.clone()));
         }
         values
     }
 
     /// The statement. It returns the positions, which follow the order of the rows.
-    pub(crate) fn sql(&self, events: &str, tags: &str) -> String {
-        let names = self.names.join(", ");
-        let placeholder =
-            |(number, (_, kind)): (usize, &(_, Type))| format!("${}::{}", number + 1, kind.name());
-        let arrays: Vec<String> = self.values.iter().enumerate().map(placeholder).collect();
-        let expression = |name: &&str| match *name {
-            "data" | "metadata" => format!("{name}::json"),
-            "tags" => r"coalesce(string_to_array(tags, E'\n'), '{}')".to_owned(),
-            name => name.to_owned(),
+    pub(crate) fn sql(&self, sql: &Sql) -> String {
+        self.statement(sql, None)
+    }
+
+    /// The statement that writes if the server admits it. It returns positions and versions, or nothing.
+    pub(crate) fn admitted_sql(&self, sql: &Sql) -> String {
+        let places: Vec<String> = (1..=ADMISSION_VALUES).map(|place| format!("${place}")).collect();
+        self.statement(sql, Some(format!("{}({}) AS stands", sql.admit, places.join(", "))))
+    }
+
+    fn statement(&self, sql: &Sql, admission: Option<String>) -> String {
+        let (before, returned) = match &admission {
+            Some(_) => (ADMISSION_VALUES, "position, version"),
+            None => (0, "position"),
         };
-        let expressions: Vec<String> = self.names.iter().map(expression).collect();
-        let insert = format!(
-            "INSERT INTO {events} (recorded_at, {names}) \
-             SELECT (SELECT clock_timestamp()), {} \
-             FROM unnest({}) WITH ORDINALITY AS new ({names}, number) \
-             ORDER BY number RETURNING position",
+        let placeholder = |(place, column): (usize, &Column<'_>)| {
+            format!("${}::{}", before + place + 1, column.kind.name())
+        };
+        let places: Vec<String> = self.columns.iter().enumerate().map(placeholder).collect();
+        let value = |name: &str| match self.columns.iter().position(|column| column.name == name) {
+            Some(place) if !self.many => places[place].clone(),
+            _ => name.to_owned(),
+        };
+        let stored = self.columns.iter().map(|column| column.name);
+        let stored: Vec<&str> = stored.filter(|name| *name != STREAM_NUMBER).collect();
+        let expression = |name: &&str| match *name {
+            "version" if admission.is_some() => {
+                format!("{} + stands[{}]", value("version"), value(STREAM_NUMBER))
+            }
+            "data" | "metadata" => format!("{}::json", value(name)),
+            "tags" => format!(r"coalesce(string_to_array({}, E'\n'), '{{}}')", value(name)),
+            name => value(name),
+        };
+        let expressions: Vec<String> = stored.iter().map(expression).collect();
+        let mut from: Vec<String> = admission.iter().cloned().collect();
+        if self.many {
+            let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
+            let (arrays, names) = (places.join(", "), names.join(", "));
+            from.push(format!("unnest({arrays}) WITH ORDINALITY AS new ({names}, number)"));
+        }
+        let mut insert = format!(
+            "INSERT INTO {} (recorded_at, {}) SELECT (SELECT clock_timestamp()), {}",
+            sql.events,
+            stored.join(", "),
             expressions.join(", "),
-            arrays.join(", "),
         );
-        if !self.names.contains(&"tags") {
+        if !from.is_empty() {
+            insert += &format!(" FROM {}", from.join(", "));
+        }
+        if admission.is_some() {
+            insert += " WHERE stands IS NOT NULL";
+        }
+        if self.many {
+            insert += " ORDER BY number";
+        }
+        insert += &format!(" RETURNING {returned}");
+        if !stored.contains(&"tags") {
             return insert;
         }
         format!(
             "WITH stored AS ({insert}, tags), tagged AS ( \
-                 INSERT INTO {tags} (tag, position) \
+                 INSERT INTO {} (tag, position) \
                  SELECT tag, position FROM stored, unnest(tags) AS tag \
-             ) SELECT position FROM stored"
+             ) SELECT {returned} FROM stored",
+            sql.tags
         )
+    }
+}
+
+fn array_of(kind: &Type) -> Type {
+    match *kind {
+        Type::INT2 => Type::INT2_ARRAY,
+        Type::INT4 => Type::INT4_ARRAY,
+        Type::INT8 => Type::INT8_ARRAY,
+        Type::UUID => Type::UUID_ARRAY,
+        _ => Type::TEXT_ARRAY,
     }
 }
 
@@ -125,6 +210,7 @@ impl<'a> Insert<'a> {
 mod tests {
     use super::*;
     use anabranch_core::{NewEvent, StreamId};
+    use anabranch_store::Namespace;
 
     #[test]
     fn columns_without_values_are_left_out() {
@@ -134,11 +220,11 @@ mod tests {
         let sql = |events: &[&NewEvent]| {
             let row = |event| Row { stream: &stream, version: 1, event };
             let rows: Vec<Row<'_>> = events.iter().copied().map(row).collect();
-            Insert::of(&rows, HashRule::Fnv1a).sql("events", "event_tags")
+            Insert::of(&rows, HashRule::Fnv1a).sql(&Sql::of(&Namespace::default()))
         };
         assert!(!sql(&[&bare]).contains("tenant"));
         assert!(!sql(&[&bare]).contains("event_tags"));
         assert!(sql(&[&bare, &full]).contains("tenant"));
-        assert!(sql(&[&bare, &full]).contains("INSERT INTO event_tags"));
+        assert!(sql(&[&bare, &full]).contains("INSERT INTO \"anabranch\".event_tags"));
     }
 }

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `store` | [`Postgres`]: the backend, and how it is connected |
 //! | `append` | a batch of appends: lock, look, decide, write |
-//! | `guess` | the same in one round trip, by a guess that the server checks |
+//! | `one_statement` | the same in one statement, if the server admits it |
+//! | `conditions` | what their conditions find in the log |
 //! | `insert` | the rows of a batch as one INSERT |
 //! | `keys` | which advisory locks an append or a query touches |
 //! | `horizon` | up to which position everything is decided |
@@ -53,12 +54,12 @@ mod append;
 mod background;
 mod catalogue;
 mod columns;
+mod conditions;
 mod connection;
 mod decided;
 mod dialect;
 mod effects;
 mod error;
-mod guess;
 mod horizon;
 mod hosts;
 mod insert;
@@ -66,6 +67,7 @@ mod keys;
 mod life;
 mod link;
 mod look_alikes;
+mod one_statement;
 mod pool;
 mod question_marks;
 mod read;

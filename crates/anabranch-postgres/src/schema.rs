@@ -61,6 +61,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0008_anchors.sql"),
             admits: 5,
         },
+        Migration {
+            version: 9,
+            name: "admission",
+            sql: include_str!("../migrations/0009_admission.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
     reads_from: 5,
@@ -69,8 +75,8 @@ pub const MIGRATIONS: Migrations = Migrations {
 /// The statements of one log, with its namespace filled in.
 #[derive(Debug)]
 pub(crate) struct Sql {
-    pub(crate) lock_or_fail: String,
-    pub(crate) versions_or_fail: String,
+    pub(crate) admit: String,
+    pub(crate) first_matches: String,
     pub(crate) try_lock: String,
     pub(crate) wait_lock: String,
     pub(crate) stream_versions: String,
@@ -89,8 +95,8 @@ impl Sql {
     pub(crate) fn of(namespace: &Namespace) -> Self {
         let fill = |text: &str| text.replace("{ns}", namespace.as_str());
         Self {
-            lock_or_fail: fill(include_str!("../queries/lock_or_fail.sql")),
-            versions_or_fail: fill(include_str!("../queries/versions_or_fail.sql")),
+            admit: fill("\"{ns}\".admit"),
+            first_matches: fill(include_str!("../queries/first_matches.sql")),
             try_lock: fill(include_str!("../queries/try_lock.sql")),
             wait_lock: fill(include_str!("../queries/wait_lock.sql")),
             stream_versions: fill(include_str!("../queries/stream_versions.sql")),

@@ -13,7 +13,9 @@ const MAX_KEPT_PLACEHOLDERS: usize = 20;
 
 /// The statements of an append are few and simple: one plan serves all values, while making one for
 /// each batch took a sixth of the time of a single append.
-const APPENDING: &str = "SET plan_cache_mode = force_generic_plan";
+/// An append without a BEGIN must see what was committed before each of its statements, whatever the user's default is.
+const APPENDING: &str = "SET plan_cache_mode = force_generic_plan; \
+                         SET default_transaction_isolation = 'read committed'";
 /// A page of a filtered read is a range of positions, whatever the filter: the primary key finds it, and
 /// anything else reads the whole log for each page. The planner cannot know how many rows pass the
 /// filter, so it is not asked. What is switched off looks so costly that it would be compiled first

@@ -6,7 +6,6 @@ use crate::decided::{Decided, Era};
 use crate::dialect::PostgresDialect;
 use crate::effects::Effects;
 use crate::error::Failure;
-use crate::guess::Guesses;
 use crate::keys::Classes;
 use crate::pool::{Growth, Pool, Use};
 use crate::read::Reader;
@@ -24,6 +23,7 @@ use anabranch_core::{
 use anabranch_core::{Happening, Notice};
 use anabranch_store::anchors::identity_of;
 use anabranch_store::database::Topic;
+use anabranch_store::migration::since;
 use anabranch_store::{
     Database, Head, LogStore, Look, Namespace, Options, Page, ReadRequest, Scope, Seen, Ticket,
 };
@@ -91,8 +91,8 @@ impl Postgres {
         let waiting =
             Use { limit: WAITING_SESSIONS, growth: Growth::Always, wait: LOCK_WAIT, ..appending };
         let reading = Use { limit: options.readers, ..READING };
-        let (classes, guesses) = (Classes::of(&namespace), Guesses::default());
-        let appending = Arc::new(Appending { sql, classes, rule, guesses, limits: options.limits });
+        let (classes, at_once) = (Classes::of(&namespace), found.version >= since::ADMISSION);
+        let appending = Arc::new(Appending { sql, classes, rule, at_once, limits: options.limits });
         let inner = Inner {
             waiting: lent(waiting),
             reads: lent(reading),

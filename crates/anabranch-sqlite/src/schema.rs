@@ -61,6 +61,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0008_anchors.sql"),
             admits: 5,
         },
+        Migration {
+            version: 9,
+            name: "admission",
+            sql: include_str!("../migrations/0009_admission.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
     reads_from: 5,
