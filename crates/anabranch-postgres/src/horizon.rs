@@ -111,8 +111,8 @@ impl InFlight {
         marks: impl Iterator<Item = (u32, Vec<i32>)>,
     ) -> Self {
         let marks = marks.map(|(low_bits, keys)| (mark_near(drawn, low_bits), keys));
-        // It is less if somebody has put the sequence back.
-        let visible = visible.min(drawn);
+        // Beyond what was drawn: somebody has put the sequence back, and nothing can be concluded from it.
+        let visible = if visible > drawn { Position::START } else { visible };
         // One that began after the head was read has its positions beyond.
         Self { drawn, visible, marks: marks.filter(|(mark, _)| *mark < drawn).collect() }
     }
@@ -174,6 +174,19 @@ mod tests {
         assert!(horizon.pending);
         let horizon = at(100, &[(10, false)]);
         assert_eq!((horizon.bound.get(), horizon.pending), (100, false));
+    }
+
+    #[test]
+    fn a_reader_waits_only_for_what_is_below_something_visible() {
+        let horizon = |visible| {
+            let mark = [(90, vec![MINE])].into_iter();
+            let found = InFlight::new(Position::new(100), Position::new(visible), mark);
+            found.horizon(Some(&[MINE]))
+        };
+        assert!(horizon(91).holds_back() && horizon(100).holds_back());
+        assert!(!horizon(90).holds_back() && !horizon(10).holds_back());
+        // The sequence was put back.
+        assert_eq!(horizon(101).visible, Position::START);
     }
 
     #[test]
