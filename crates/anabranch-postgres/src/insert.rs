@@ -167,8 +167,9 @@ impl<'a> Insert<'a> {
             let (arrays, names) = (places.join(", "), names.join(", "));
             from.push(format!("unnest({arrays}) WITH ORDINALITY AS new ({names}, number)"));
         }
+        let now = if self.many { "(SELECT clock_timestamp())" } else { "clock_timestamp()" };
         let mut insert = format!(
-            "INSERT INTO {} (recorded_at, {}) SELECT (SELECT clock_timestamp()), {}",
+            "INSERT INTO {} (recorded_at, {}) SELECT {now}, {}",
             sql.events,
             stored.join(", "),
             expressions.join(", "),
