@@ -162,3 +162,67 @@ impl fmt::Debug for Queue {
         f.debug_struct("Queue").field("place", &self.place).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_store::contract::soon;
+    use anabranch_store::{Clock, Durability};
+    use std::sync::mpsc;
+
+    fn readers(directory: &tempfile::TempDir, most: usize) -> Readers {
+        let path = Some(directory.path().join("log.db"));
+        let (durability, at, clock) = (Durability::Full, String::new(), Clock::machine());
+        let place = Place { path, read_only: false, create: true, durability, at, clock };
+        let writer = Writer::start(place.open().unwrap()).unwrap();
+        let files = Arc::new(Files::of(&place));
+        Readers::new(&place, most, &writer, &files)
+    }
+
+    fn one(connection: &Connection) -> i64 {
+        connection.query_row("SELECT 1", (), |row| row.get(0)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_read_that_panics_takes_nobody_along() {
+        let directory = tempfile::tempdir().unwrap();
+        let readers = readers(&directory, 1);
+        let panics = |_: &Connection| -> i64 { panic!("on purpose") };
+        let failed = soon(readers.run(panics)).await;
+        assert!(matches!(failed, Err(StoreError::Closed)), "{failed:?}");
+        assert_eq!(soon(readers.run(one)).await.unwrap(), 1);
+    }
+
+    /// Three reads on two connections: two run at the same time, and the third when one of them is done.
+    #[tokio::test]
+    async fn as_many_read_at_the_same_time_as_there_may_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let readers = readers(&directory, 2);
+        let ((began, begins), (done, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+        let ends = Arc::new(Mutex::new(ends));
+        let read = || {
+            let (readers, began, ends) = (readers.clone(), began.clone(), Arc::clone(&ends));
+            tokio::spawn(async move {
+                let job = move |connection: &Connection| {
+                    began.send(()).unwrap();
+                    ends.lock().unwrap().recv().unwrap();
+                    one(connection)
+                };
+                readers.run(job).await
+            })
+        };
+        let reads = [read(), read(), read()];
+        let begins = tokio::task::spawn_blocking(move || {
+            begins.recv().unwrap();
+            begins.recv().unwrap();
+            begins
+        });
+        let begins = soon(begins).await.unwrap();
+        assert!(begins.try_recv().is_err(), "the third has to wait");
+        (0..3).for_each(|_| done.send(()).unwrap());
+        for read in reads {
+            assert_eq!(soon(read).await.unwrap().unwrap(), 1);
+        }
+        begins.recv().unwrap();
+    }
+}
