@@ -9,7 +9,7 @@
 CREATE FUNCTION "{ns}".admit(
     key_class  integer, keys integer[], alone boolean[],
     mark_class integer,
-    categories text[], stream_ids text[], versions bigint[], -- NULL: wherever it stands
+    categories text[], stream_ids text[], versions bigint[], -- NULL, or none at all: wherever they stand
     ids        uuid[],                                       -- that the callers chose: none may be there
     tags       text[], afters bigint[]                       -- no event with this tag may be beyond that position
 ) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$

@@ -42,7 +42,7 @@ pub(crate) struct Appending {
     pub(crate) sql: Sql,
     pub(crate) classes: Classes,
     pub(crate) rule: HashRule,
-    /// Whether the log has the function that admits a batch in one statement.
+    /// Whether the function may be called that admits a batch in one statement.
     pub(crate) at_once: bool,
     pub(crate) limits: Limits,
 }

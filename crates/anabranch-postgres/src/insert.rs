@@ -1,8 +1,8 @@
 //! The rows of a batch as one INSERT, column by column.
 //!
 //! Taking arrays apart is a good part of what the server does for a batch, so columns in which no
-//! row has a value are left out of the statement. There are few such shapes, and each is prepared
-//! once.
+//! row has a value are left out of the statement, and what is the same in all rows is one value. There are few such
+//! shapes, and each is prepared once.
 
 use crate::append::Value;
 use crate::schema::Sql;
@@ -14,7 +14,7 @@ use tokio_postgres::types::{ToSql, Type};
 /// A statement and its values.
 pub(crate) struct Insert<'a> {
     columns: Vec<Column<'a>>,
-    /// Of many rows each column is an array; of one it is a value, which costs the server less.
+    /// Whether there is more than one row.
     many: bool,
 }
 
@@ -22,6 +22,8 @@ struct Column<'a> {
     name: &'static str,
     value: Box<dyn ToSql + Sync + Send + 'a>,
     kind: Type,
+    /// An array with a value for each row, or one value.
+    is_array: bool,
 }
 
 /// How many values the function has that admits a batch.
@@ -51,7 +53,7 @@ impl<'a> Insert<'a> {
         let versions = versions.map(|(row, (stands, _))| (row.version - stands) as i64);
         insert.all("version", Type::INT8, versions);
         let numbers = streams.iter().map(|(_, number)| *number as i32 + 1);
-        insert.all(STREAM_NUMBER, Type::INT4, numbers);
+        insert.often_same(STREAM_NUMBER, Type::INT4, numbers);
         insert.rest(rows, rule);
         insert
     }
@@ -64,11 +66,11 @@ impl<'a> Insert<'a> {
         let number = |slot: anabranch_core::Slot| slot.get() as i16;
         self.all("id", Type::UUID, rows.iter().map(|row| row.event.id()));
         let schema_versions = rows.iter().map(|row| row.event.schema_version() as i32);
-        self.all("schema_version", Type::INT4, schema_versions);
+        self.often_same("schema_version", Type::INT4, schema_versions);
         self.all("entity_slot", Type::INT2, slots.iter().map(|slots| number(slots.entity)));
-        self.all("category", Type::TEXT, rows.iter().map(|row| row.stream.category()));
+        self.often_same("category", Type::TEXT, rows.iter().map(|row| row.stream.category()));
         self.all("stream_id", Type::TEXT, rows.iter().map(|row| row.stream.id()));
-        self.all("type", Type::TEXT, rows.iter().map(|row| row.event.event_type()));
+        self.often_same("type", Type::TEXT, rows.iter().map(|row| row.event.event_type()));
         let data = rows.iter().map(|row| row.event.data().map_or("null", Json::as_str));
         self.all("data", Type::TEXT, data);
 
@@ -96,13 +98,32 @@ impl<'a> Insert<'a> {
         Vec<T>: ToSql + Sync + Send + 'a,
     {
         let column = match values.next() {
-            Some(value) if !self.many => Column { name, value: Box::new(value), kind },
+            Some(value) if !self.many => Column::one(name, kind, value),
             first => {
                 let values: Vec<T> = first.into_iter().chain(values).collect();
-                Column { name, value: Box::new(values), kind: array_of(&kind) }
+                Column { name, value: Box::new(values), kind: array_of(&kind), is_array: true }
             }
         };
         self.columns.push(column);
+    }
+
+    /// A column in which all rows may well have the same.
+    fn often_same<T>(
+        &mut self,
+        name: &'static str,
+        kind: Type,
+        values: impl Iterator<Item = T> + Clone,
+    ) where
+        T: ToSql + PartialEq + Sync + Send + 'a,
+        Vec<T>: ToSql + Sync + Send + 'a,
+    {
+        let mut others = values.clone();
+        match others.next() {
+            Some(first) if others.all(|other| other == first) => {
+                self.columns.push(Column::one(name, kind, first));
+            }
+            _ => self.all(name, kind, values),
+        }
     }
 
     /// A column that rows may have.
@@ -147,7 +168,7 @@ impl<'a> Insert<'a> {
         };
         let places: Vec<String> = self.columns.iter().enumerate().map(placeholder).collect();
         let value = |name: &str| match self.columns.iter().position(|column| column.name == name) {
-            Some(place) if !self.many => places[place].clone(),
+            Some(place) if !self.columns[place].is_array => places[place].clone(),
             _ => name.to_owned(),
         };
         let stored = self.columns.iter().map(|column| column.name);
@@ -163,12 +184,15 @@ impl<'a> Insert<'a> {
         let expressions: Vec<String> = stored.iter().map(expression).collect();
         let mut from: Vec<String> = admission.iter().cloned().collect();
         if self.many {
-            let names: Vec<&str> = self.columns.iter().map(|column| column.name).collect();
-            let (arrays, names) = (places.join(", "), names.join(", "));
+            let arrays = self.columns.iter().zip(&places).filter(|(column, _)| column.is_array);
+            let (names, arrays): (Vec<&str>, Vec<&str>) =
+                arrays.map(|(column, place)| (column.name, place.as_str())).unzip();
+            let (names, arrays) = (names.join(", "), arrays.join(", "));
             from.push(format!("unnest({arrays}) WITH ORDINALITY AS new ({names}, number)"));
         }
+        let now = if self.many { "(SELECT clock_timestamp())" } else { "clock_timestamp()" };
         let mut insert = format!(
-            "INSERT INTO {} (recorded_at, {}) SELECT (SELECT clock_timestamp()), {}",
+            "INSERT INTO {} (recorded_at, {}) SELECT {now}, {}",
             sql.events,
             stored.join(", "),
             expressions.join(", "),
@@ -193,6 +217,12 @@ impl<'a> Insert<'a> {
              ) SELECT {returned} FROM stored",
             sql.tags
         )
+    }
+}
+
+impl<'a> Column<'a> {
+    fn one(name: &'static str, kind: Type, value: impl ToSql + Sync + Send + 'a) -> Self {
+        Self { name, value: Box::new(value), kind, is_array: false }
     }
 }
 
@@ -222,6 +252,8 @@ mod tests {
             let rows: Vec<Row<'_>> = events.iter().copied().map(row).collect();
             Insert::of(&rows, HashRule::Fnv1a).sql(&Sql::of(&Namespace::default()))
         };
+        assert!(!sql(&[&bare]).contains("unnest"));
+        assert!(sql(&[&bare, &full]).contains("unnest($1::_int8, $2::_uuid, $4::_int2"));
         assert!(!sql(&[&bare]).contains("tenant"));
         assert!(!sql(&[&bare]).contains("event_tags"));
         assert!(sql(&[&bare, &full]).contains("tenant"));

@@ -119,7 +119,10 @@ impl Appending {
         let categories: Vec<&str> = guess.streams.iter().map(|stream| stream.category()).collect();
         let stream_ids: Vec<&str> = guess.streams.iter().map(|stream| stream.id()).collect();
         let version = |version: &Option<u64>| version.map(|version| version as i64);
-        let versions: Vec<Option<i64>> = guess.versions.iter().map(version).collect();
+        let mut versions: Vec<Option<i64>> = guess.versions.iter().map(version).collect();
+        if versions.iter().all(Option::is_none) {
+            versions.clear();
+        }
         let mut values: Vec<Value<'_>> = vec![
             (&self.classes.keys, Type::INT4),
             (&lock_keys, Type::INT4_ARRAY),

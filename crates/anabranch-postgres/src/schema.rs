@@ -146,6 +146,16 @@ pub(crate) async fn prepare(
     Ok((MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)?, found))
 }
 
+/// Whether a batch may be admitted in one statement: the function is there, and this role may call it. (Where functions
+/// are nobody's by default, only their owner may.)
+pub(crate) async fn may_admit(session: &Connection, namespace: &Namespace) -> Result<bool, Error> {
+    let may = "SELECT has_function_privilege(p.oid, 'execute') FROM pg_catalog.pg_proc AS p \
+               JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
+               WHERE n.nspname = $1 AND p.proname = 'admit'";
+    let may = session.query_opt(may, &[&namespace.as_str()]).await?;
+    Ok(may.is_some_and(|row| row.get(0)))
+}
+
 /// Applies what is missing, in one transaction. Processes that start together wait for one
 /// another's lock, and all but the first find nothing left to do.
 async fn migrate(

@@ -23,7 +23,6 @@ use anabranch_core::{
 use anabranch_core::{Happening, Notice};
 use anabranch_store::anchors::identity_of;
 use anabranch_store::database::Topic;
-use anabranch_store::migration::since;
 use anabranch_store::{
     Database, Head, LogStore, Look, Namespace, Options, Page, ReadRequest, Scope, Seen, Ticket,
 };
@@ -83,6 +82,8 @@ impl Postgres {
         let lease = appends.get("a log that is opened").await.map_err(failed)?;
         let (rule, found) =
             schema::prepare(&server.at, lease.session(), options, &server.events).await?;
+        let at_once = schema::may_admit(lease.session(), &options.namespace).await;
+        let at_once = at_once.map_err(|error| failed(error.into()))?;
         lease.give_back();
         let namespace = options.namespace.clone();
         let sql = Sql::of(&namespace);
@@ -91,7 +92,7 @@ impl Postgres {
         let waiting =
             Use { limit: WAITING_SESSIONS, growth: Growth::Always, wait: LOCK_WAIT, ..appending };
         let reading = Use { limit: options.readers, ..READING };
-        let (classes, at_once) = (Classes::of(&namespace), found.version >= since::ADMISSION);
+        let classes = Classes::of(&namespace);
         let appending = Arc::new(Appending { sql, classes, rule, at_once, limits: options.limits });
         let inner = Inner {
             waiting: lent(waiting),

@@ -206,8 +206,8 @@ async fn the_end_of_the_log_is_before_what_is_in_flight() {
     assert_eq!(numbers(&soon(last()).await.unwrap()), [3]);
 }
 
-/// The log's own appends, made slow by a trigger after they have drawn their positions: with a look
-/// first, by a guess, and under a condition.
+/// The log's own appends, made slow by a trigger after they have drawn their positions: in one statement
+/// (wherever the stream stands, where it is expected, and under a condition), and with a look first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_append_of_the_log_itself_is_never_passed() {
     let namespace = namespace();
@@ -229,8 +229,9 @@ async fn an_append_of_the_log_itself_is_never_passed() {
     let slow = |number: u64| NewEvent::new("Slow", number);
     for (number, slow_append) in [
         one(&order("any"), slow(0)),
-        Append::new().to(&order("guess"), Expected::NoStream, [slow(2)]),
+        Append::new().to(&order("new"), Expected::NoStream, [slow(2)]),
         one(&order("if"), slow(4)).unless(Query::tags(["never"]), Position::START),
+        one(&order("look"), slow(6)).unless(Query::types(["Never"]), Position::START),
     ]
     .into_iter()
     .enumerate()

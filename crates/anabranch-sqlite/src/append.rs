@@ -3,11 +3,12 @@
 use crate::error::is_constraint;
 use crate::read;
 use crate::schema::Sql;
+use crate::statements::{command, roll_back};
 use anabranch_core::decide::{Decision, Ids, Known, Row, decide};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, Position, Slots};
 use anabranch_store::Clock;
 use anabranch_store::sql::{Names, positions};
-use rusqlite::{Connection, TransactionBehavior, params};
+use rusqlite::{Connection, params};
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -37,7 +38,7 @@ type Answers = Vec<Result<Appended, AppendError>>;
 
 /// Stores a batch in a transaction of its own.
 pub(crate) fn append_batch(
-    connection: &mut Connection,
+    connection: &Connection,
     to: &Appending,
     batch: &[&Append],
 ) -> rusqlite::Result<Answers> {
@@ -48,15 +49,18 @@ pub(crate) fn append_batch(
 }
 
 fn attempt(
-    connection: &mut Connection,
+    connection: &Connection,
     to: &Appending,
     batch: &[&Append],
     ids: Ids,
 ) -> rusqlite::Result<Answers> {
-    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let answers = append_in(&tx, to, batch, ids)?;
-    tx.commit()?;
-    Ok(answers)
+    command(connection, "BEGIN IMMEDIATE")?;
+    let answers = append_in(connection, to, batch, ids);
+    let stored = answers.and_then(|answers| command(connection, "COMMIT").map(|()| answers));
+    if stored.is_err() {
+        roll_back(connection);
+    }
+    stored
 }
 
 /// Stores a batch in the transaction that `tx` is in.
@@ -83,10 +87,7 @@ fn look<'a>(
     batch: &[&'a Append],
     ids: Ids,
 ) -> rusqlite::Result<Known<'a>> {
-    let events = &sql.events;
-    let version =
-        format!("SELECT max(version) FROM {events} WHERE category = ?1 AND stream_id = ?2");
-    let mut version = tx.prepare_cached(&version)?;
+    let mut version = tx.prepare_cached(&sql.version)?;
     let mut known = Known::default();
     for append in batch {
         for part in append.parts() {
@@ -157,7 +158,7 @@ fn write(
     // Read anew each time: others may have deleted events meanwhile.
     let last: i64 = tx.prepare_cached(&sql.last_drawn)?.query_row((), |row| row.get(0))?;
     let mut event = tx.prepare_cached(&sql.insert_event)?;
-    let mut tag = tx.prepare_cached(&format!("INSERT INTO {} VALUES (?1, ?2)", sql.tags))?;
+    let mut tag = tx.prepare_cached(&sql.insert_tag)?;
     let recorded_us = clock.now().as_microsecond();
     let mut positions = Vec::with_capacity(decision.rows.len());
     for (row, position) in decision.rows.iter().zip(last + 1..) {
@@ -207,13 +208,11 @@ mod tests {
     use crate::connection::Place;
     use crate::error::store_error;
     use crate::schema;
-    use anabranch_core::{Expected, NewEvent, StoreError, StreamId};
-    use anabranch_store::{Durability, Emitter, Namespace, Options};
+    use anabranch_core::{Expected, NewEvent, Query, StoreError, StreamId};
+    use anabranch_store::{Durability, Emitter, Filter, Namespace, Options, ReadRequest, Scope};
+    use rusqlite::StatementStatus;
 
-    /// The database may not grow: SQLite says that the disk is full, in the middle of a batch.
-    #[test]
-    fn a_full_disk_is_named_and_nothing_is_half_written() {
-        let directory = tempfile::tempdir().unwrap();
+    fn opened(directory: &tempfile::TempDir) -> (Connection, Place, Appending) {
         let path = Some(directory.path().join("log.db"));
         let (durability, at) = (Durability::Full, "sqlite:log.db".to_owned());
         let clock = Clock::machine();
@@ -223,6 +222,58 @@ mod tests {
         let (rule, _) = schema::prepare(&mut connection, &place, &options, &events).unwrap();
         let sql = Sql::of(&Namespace::default());
         let to = Appending::new(sql, rule, options.limits, Clock::machine());
+        (connection, place, to)
+    }
+
+    /// To plan a statement takes longer than to run it, and SQLite plans one again that it thinks may do better
+    /// with other values.
+    #[test]
+    fn statements_are_planned_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (connection, _, to) = opened(&directory);
+        let stream = StreamId::new("Order", "1").unwrap();
+        let query = Query::types(["E"]).tagged(["t", "u"]).or(Query::tags(["t"]));
+        let read = |scope: Scope, backwards| {
+            let (cursor, up_to, filter) =
+                (u64::from(backwards) << 60, Position::END, Filter::default());
+            ReadRequest { scope, filter, cursor, up_to, backwards, max_events: 7 }
+        };
+        let requests =
+            [Scope::Stream(stream.clone()), Scope::Log(Query::all()), Scope::Log(query.clone())]
+                .map(|scope| [false, true].map(|backwards| read(scope.clone(), backwards)));
+        let requests = requests.as_flattened();
+        for number in 0..5 {
+            let event = NewEvent::new("E", number).with_tag("t").with_tag("u");
+            let append = Append::new()
+                .to(&stream, Expected::Exact(number), [event])
+                .unless(query.clone(), Position::new(number));
+            assert!(append_batch(&connection, &to, &[&append]).unwrap()[0].is_ok());
+            for request in requests {
+                let page = read::read(&connection, &to.sql, request).unwrap();
+                assert_eq!(page.events.len() as u64, number + 1, "{request:?}");
+            }
+        }
+        let planned_again = |statement: &rusqlite::CachedStatement<'_>| {
+            assert!(statement.get_status(StatementStatus::Run) >= 4, "it is the one that ran");
+            statement.get_status(StatementStatus::RePrepare)
+        };
+        let Sql { insert_event, insert_tag, version, last_drawn, .. } = &to.sql;
+        let names = Names { placeholder: '?', events: &to.sql.events, tags: &to.sql.tags };
+        let condition = positions(&query, names, false).sql;
+        for sql in [insert_event, insert_tag, version, last_drawn, &condition] {
+            assert_eq!(planned_again(&connection.prepare_cached(sql).unwrap()), 0, "{sql}");
+        }
+        for request in requests {
+            let statement = read::prepare(&connection, &to.sql, request, 7, None).unwrap();
+            assert_eq!(planned_again(&statement), 0, "{request:?}");
+        }
+    }
+
+    /// The database may not grow: SQLite says that the disk is full, in the middle of a batch.
+    #[test]
+    fn a_full_disk_is_named_and_nothing_is_half_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let (connection, place, to) = opened(&directory);
         connection.pragma_update(None, "max_page_count", 60).unwrap();
 
         let count = |connection: &Connection| -> i64 {
@@ -234,7 +285,7 @@ mod tests {
         let append = || Append::new().to(&stream, Expected::Any, (0..20).map(event));
         let error = loop {
             let before = count(&connection);
-            match append_batch(&mut connection, &to, &[&append()]) {
+            match append_batch(&connection, &to, &[&append()]) {
                 Ok(answers) => assert!(answers.into_iter().all(|answer| answer.is_ok())),
                 Err(error) => {
                     assert_eq!(count(&connection), before, "nothing of the batch is there");
@@ -246,7 +297,7 @@ mod tests {
         assert!(error.to_string().contains("free some space"), "{error}");
 
         connection.pragma_update(None, "max_page_count", 600).unwrap();
-        let answers = append_batch(&mut connection, &to, &[&append()]).unwrap();
+        let answers = append_batch(&connection, &to, &[&append()]).unwrap();
         assert!(answers[0].is_ok(), "with space again, it goes on");
     }
 }

@@ -1,21 +1,28 @@
-//! Connections: their pragmas, the one thread that writes, and the pool that reads.
+//! Connections: their pragmas, and the one thread that writes.
 
 use crate::error::{is_busy, store_error};
-use crate::files::Files;
 use anabranch_core::StoreError;
 use anabranch_store::{Clock, Durability};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 /// How long a connection waits for the write lock of another process.
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 /// How many statements a connection keeps prepared.
 const STATEMENTS: usize = 64;
+
+/// How many pages the write-ahead log may have before they are copied to the database: 32 MiB. A commit of many streams
+/// or tags changes a page for each, mostly the same ones again and again, so they are copied once in a while.
+const CHECKPOINT_PAGES: i64 = 8192;
+/// How large its file may stay after a reader has held that up: twice as much, in bytes.
+const MAX_WAL_BYTES: i64 = 64 << 20;
+/// How much of the database the writing connection keeps in memory, in KiB.
+const WRITER_CACHE_KIB: i64 = 32 << 10;
 
 /// Where the database is, and how its connections are opened.
 #[derive(Clone, Debug)]
@@ -42,7 +49,11 @@ impl Place {
                 Durability::Full => "FULL",
                 Durability::Relaxed => "NORMAL",
             };
-            connection.pragma_update(None, "synchronous", synchronous)
+            connection.pragma_update(None, "synchronous", synchronous)?;
+            // Less than nothing is KiB; else it would be pages.
+            connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+            connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+            connection.pragma_update(None, "journal_size_limit", MAX_WAL_BYTES)
         };
         prepare().map_err(|error| store_error(&self.at, error))
     }
@@ -140,63 +151,6 @@ impl Writer {
         });
         self.hand_over(job)?;
         answer.await.map_err(|_| StoreError::Closed)
-    }
-}
-
-/// Connections that read. A database in memory has one connection only, so it reads on the writer's.
-#[derive(Clone, Debug)]
-pub(crate) enum Readers {
-    Pool(Arc<Pool>),
-    Writer(Writer),
-}
-
-#[derive(Debug)]
-pub(crate) struct Pool {
-    place: Place,
-    files: Arc<Files>,
-    idle: Mutex<Vec<Connection>>,
-    permits: Arc<Semaphore>,
-}
-
-impl Readers {
-    pub(crate) fn new(place: &Place, readers: usize, writer: &Writer, files: &Arc<Files>) -> Self {
-        if place.path.is_none() {
-            return Self::Writer(writer.clone());
-        }
-        let permits = Arc::new(Semaphore::new(readers.max(1)));
-        let (place, files) = (place.clone(), Arc::clone(files));
-        Self::Pool(Arc::new(Pool { place, files, idle: Mutex::default(), permits }))
-    }
-
-    /// Runs a job on a connection that nobody else uses meanwhile.
-    pub(crate) async fn run<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&Connection) -> T + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let pool = match self {
-            Self::Writer(writer) => return writer.run(|connection| job(connection)).await,
-            Self::Pool(pool) => Arc::clone(pool),
-        };
-        let permits = Arc::clone(&pool.permits);
-        let permit = permits.acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let work = move || {
-            let _permit = permit;
-            let idle = pool.idle().pop();
-            let connection = idle.map_or_else(|| pool.place.open(), Ok);
-            // A file that is gone cannot be opened either; this says why.
-            pool.files.check()?;
-            let connection = connection?;
-            let result = job(&connection);
-            pool.idle().push(connection);
-            Ok(result)
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Closed)?
-    }
-}
-
-impl Pool {
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,14 +5,15 @@
 //! one writer, so all others would have to wait anyway.
 
 use crate::append::{self, Appending};
-use crate::connection::{Job, Place, Readers, Writer};
+use crate::connection::{Job, Place, Writer};
 use crate::dialect::SqliteDialect;
 use crate::error::store_error;
 use crate::files::Files;
 use crate::life::Life;
+use crate::readers::Readers;
 use crate::row_watch::Watch;
 use crate::schema;
-use crate::statements::{self, Prepared, many, one, reason};
+use crate::statements::{self, Prepared, command, many, one, reason, roll_back};
 use crate::watch::Signals;
 use anabranch_core::decide::Ids;
 use anabranch_core::{Append, Limits, StoreError};
@@ -272,7 +273,7 @@ fn serve(
     };
     let only_reads = batch.end == End::Commit && batch.statements.iter().all(reads);
     let begin = if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
-    let begin = || connection.execute_batch(begin).map_err(|error| store_error(at, error));
+    let begin = || command(connection, begin).map_err(|error| store_error(at, error));
     if let Err(error) = shared.files.check().and_then(|()| begin()) {
         return answer(batch.reply, Err(Failed::store(error)));
     }
@@ -286,7 +287,7 @@ fn serve(
             }
         }
         if answers.is_ok() && batch.end == End::Commit {
-            let committed = connection.execute_batch("COMMIT");
+            let committed = command(connection, "COMMIT");
             let committed = committed.map_err(|error| store_error(at, error));
             // Else it is stored where nobody finds it.
             let committed = committed.and_then(|()| shared.files.check());
@@ -322,11 +323,6 @@ fn serve(
 /// Who asked may be gone meanwhile.
 fn answer(reply: oneshot::Sender<Answers>, answers: Answers) {
     let _ = reply.send(answers);
-}
-
-fn roll_back(connection: &Connection) {
-    // Fails if SQLite has rolled back by itself.
-    let _ = connection.execute_batch("ROLLBACK");
 }
 
 fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> Answers {

@@ -36,6 +36,7 @@ mod error;
 mod files;
 mod life;
 mod read;
+mod readers;
 mod row_watch;
 mod schema;
 mod statements;

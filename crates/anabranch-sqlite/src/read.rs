@@ -181,8 +181,9 @@ fn passes(row: &Row<'_>, filter: &Filter, query: &Query) -> rusqlite::Result<boo
         || query.matches(text(6)?, text(14)?.split(TAG_SEPARATOR).filter(|tag| !tag.is_empty())))
 }
 
-/// The statement of a request, with its values bound.
-fn prepare<'c>(
+/// The statement of a request, with its values bound. Each placeholder has a sign, so that SQLite plans the statement
+/// once; see [`Sql`].
+pub(crate) fn prepare<'c>(
     connection: &'c Connection,
     sql: &Sql,
     request: &ReadRequest,
@@ -195,8 +196,8 @@ fn prepare<'c>(
     match &request.scope {
         Scope::Stream(stream) => {
             let mut statement = connection.prepare_cached(&format!(
-                "{columns} WHERE category = ?1 AND stream_id = ?2 AND version {beyond} ?3 \
-                 ORDER BY version {order} LIMIT ?4"
+                "{columns} WHERE category = +?1 AND stream_id = +?2 AND version {beyond} +?3 \
+                 ORDER BY version {order} LIMIT +?4"
             ))?;
             statement.raw_bind_parameter(1, stream.category())?;
             statement.raw_bind_parameter(2, stream.id())?;
@@ -206,7 +207,7 @@ fn prepare<'c>(
         }
         Scope::Log(query) if query.is_all() => {
             let mut statement = connection.prepare_cached(&format!(
-                "{columns} WHERE position {beyond} ?1 ORDER BY position {order} LIMIT ?2"
+                "{columns} WHERE position {beyond} +?1 ORDER BY position {order} LIMIT +?2"
             ))?;
             statement.raw_bind_parameter(1, cursor)?;
             statement.raw_bind_parameter(2, max_events as i64)?;

@@ -73,9 +73,15 @@ pub const MIGRATIONS: Migrations = Migrations {
 };
 
 /// The statements of one log, with its namespace filled in.
+///
+/// In a condition each placeholder has a sign. SQLite may choose another plan for another value of a bare one, and takes a
+/// statement that comes back from the driver's cache, its values cleared, for one that has got others: it planned each
+/// such statement anew for each use, which took longer than to run it.
 #[derive(Debug)]
 pub(crate) struct Sql {
     pub(crate) insert_event: String,
+    pub(crate) insert_tag: String,
+    pub(crate) version: String,
     pub(crate) event_columns: String,
     pub(crate) events: String,
     pub(crate) identity: String,
@@ -88,6 +94,10 @@ impl Sql {
         let fill = |text: &str| text.replace("{ns}", namespace.as_str());
         Self {
             insert_event: fill(include_str!("../queries/insert_event.sql")),
+            insert_tag: format!("INSERT INTO {namespace}_event_tags VALUES (?1, ?2)"),
+            version: format!(
+                "SELECT max(version) FROM {namespace}_events WHERE category = +?1 AND stream_id = +?2"
+            ),
             event_columns: fill(include_str!("../queries/event_columns.sql")),
             events: format!("{namespace}_events"),
             identity: format!("SELECT value FROM {namespace}_settings WHERE name = 'identity'"),

@@ -26,6 +26,16 @@ pub(crate) fn read(
     Ok(one(Ok(&mut ready), values, Expect::Rows).map_err(failed)?.rows)
 }
 
+/// Runs a statement without values or rows, which stays prepared.
+pub(crate) fn command(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute(()).map(drop)
+}
+
+pub(crate) fn roll_back(connection: &Connection) {
+    // Fails if SQLite has rolled back by itself.
+    let _ = connection.execute_batch("ROLLBACK");
+}
+
 /// How many statements of a batch are kept at hand.
 const AT_HAND: usize = 8;
 

@@ -1,11 +1,12 @@
 //! The backend, and how it is opened.
 
 use crate::append::{self, Appending};
-use crate::connection::{Place, Readers, Writer};
+use crate::connection::{Place, Writer};
 use crate::dialect::SqliteDialect;
 use crate::effects::Effects;
 use crate::error::store_error;
 use crate::files::{Files, Gone};
+use crate::readers::Readers;
 use crate::schema::{self, Sql};
 use crate::{read, watch as watcher};
 use anabranch_core::decide::Ids;
@@ -183,20 +184,26 @@ impl Sqlite {
     async fn append_batch(&self, batch: Vec<Ticket>) {
         let shared = Arc::clone(&self.shared);
         let job = move |connection: &mut rusqlite::Connection| {
-            shared.store(connection, batch);
+            let answered = shared.store(connection, batch);
             shared.appending.appended();
+            answered
         };
-        // If the writer is gone, the tickets are dropped, which answers them with `Closed`.
-        let _ = self.writer.run(job).await;
+        // If the writer is gone, the tickets are dropped, which answers them with `Closed`. They are answered from
+        // here and not from the writing thread, which would wake the runtime once for each of them.
+        let answered = self.writer.run(job).await;
+        answered.into_iter().flatten().for_each(|(ticket, answer)| ticket.answer(answer));
     }
 }
 
+/// Tickets, and what to answer.
+type Answered = Vec<(Ticket, Result<Appended, AppendError>)>;
+
 impl Shared {
-    /// Stores a batch and answers it.
-    fn store(&self, connection: &mut rusqlite::Connection, batch: Vec<Ticket>) {
+    /// Stores a batch; returns what to answer.
+    fn store(&self, connection: &rusqlite::Connection, batch: Vec<Ticket>) -> Answered {
         let refuse = |batch: Vec<Ticket>, gone: &Gone| {
             let error = || StoreError::from(gone.clone());
-            batch.into_iter().for_each(|ticket| ticket.answer(Err(error().into())));
+            batch.into_iter().map(|ticket| (ticket, Err(error().into()))).collect()
         };
         if let Some(gone) = self.files.gone() {
             return refuse(batch, &gone);
@@ -208,17 +215,19 @@ impl Shared {
                     // It is stored where nobody finds it.
                     return refuse(batch, &gone);
                 }
-                let answered = batch.into_iter().zip(answers);
-                return answered.for_each(|(ticket, answer)| ticket.answer(answer));
+                return batch.into_iter().zip(answers).collect();
             }
             Err(error) => Arc::new(error),
         };
         let error = || store_error(&self.at, Arc::clone(&error));
         if batch.len() > 1 && !error().is_transient() {
             // One append that SQLite cannot take must not fail its neighbours.
-            return batch.into_iter().for_each(|ticket| self.store(connection, vec![ticket]));
+            return batch
+                .into_iter()
+                .flat_map(|ticket| self.store(connection, vec![ticket]))
+                .collect();
         }
-        batch.into_iter().for_each(|ticket| ticket.answer(Err(error().into())));
+        batch.into_iter().map(|ticket| (ticket, Err(error().into()))).collect()
     }
 }
 

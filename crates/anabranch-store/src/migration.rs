@@ -15,8 +15,6 @@ pub mod since {
     pub const PERMITS: u32 = 7;
     /// The identity of a log, and anchors of cursors.
     pub const ANCHORS: u32 = 8;
-    /// Appends to PostgreSQL in one statement.
-    pub const ADMISSION: u32 = 9;
 }
 
 /// One step of a backend's schema. Steps are never changed once released, only added, and they only

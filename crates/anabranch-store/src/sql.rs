@@ -19,6 +19,15 @@ pub struct Names<'d> {
     pub tags: &'d str,
 }
 
+impl Names<'_> {
+    /// A placeholder. SQLite may plan a statement anew for each value of a bare one, which takes longer than to run
+    /// it: a sign keeps it from that. PostgreSQL does not know the type of one with a sign.
+    fn place(&self, number: usize) -> String {
+        let sign = if self.placeholder == '?' { "+" } else { "" };
+        format!("{sign}{}{number}", self.placeholder)
+    }
+}
+
 /// A statement that yields positions in order, and its text values.
 #[derive(Debug)]
 pub struct Positions<'q> {
@@ -29,20 +38,19 @@ pub struct Positions<'q> {
     pub texts: Vec<&'q str>,
 }
 
-/// How many placeholders stand before the texts.
-const FIXED: usize = 3;
+/// The placeholder of the limit, behind which those of the texts begin.
+const LIMIT: usize = 3;
 
 /// The positions of the events that match `query`, which is not [`Query::all`].
 #[must_use]
 pub fn positions<'q>(query: &'q Query, names: Names<'_>, backwards: bool) -> Positions<'q> {
     let mut statement = Statement { names, backwards, texts: Vec::new() };
     let ranges: Vec<String> = query.items().iter().map(|item| statement.ranges(item)).collect();
-    let p = names.placeholder;
     let mut sql = ranges.join("\nUNION\n");
     if ranges.len() > 1 || sql.contains("UNION") {
-        let order = statement.order();
+        let (order, limit) = (statement.order(), names.place(LIMIT));
         sql = format!(
-            "SELECT position FROM (\n{sql}\n) AS matches ORDER BY position {order} LIMIT {p}3"
+            "SELECT position FROM (\n{sql}\n) AS matches ORDER BY position {order} LIMIT {limit}"
         );
     }
     Positions { sql, texts: statement.texts }
@@ -61,7 +69,7 @@ impl<'q> Statement<'q, '_> {
 
     fn text(&mut self, text: &'q str) -> String {
         self.texts.push(text);
-        format!("{}{}", self.names.placeholder, FIXED + self.texts.len())
+        self.names.place(LIMIT + self.texts.len())
     }
 
     /// One range scan for an item with tags, one for each type of an item without.
@@ -99,20 +107,20 @@ impl<'q> Statement<'q, '_> {
     }
 
     fn bounds(&self, alias: &str) -> String {
-        let p = self.names.placeholder;
+        let (cursor, bound) = (self.names.place(1), self.names.place(2));
         if self.backwards {
-            format!("{alias}.position < {p}1 AND {alias}.position >= {p}2")
+            format!("{alias}.position < {cursor} AND {alias}.position >= {bound}")
         } else {
-            format!("{alias}.position > {p}1 AND {alias}.position <= {p}2")
+            format!("{alias}.position > {cursor} AND {alias}.position <= {bound}")
         }
     }
 
     fn range(&self, alias: &str, from: &str, filter: &str) -> String {
-        let (p, order, bounds) = (self.names.placeholder, self.order(), self.bounds(alias));
+        let (limit, order, bounds) = (self.names.place(LIMIT), self.order(), self.bounds(alias));
         // A LIMIT inside a UNION needs a subquery of its own.
         format!(
             "SELECT position FROM (SELECT {alias}.position FROM {from} WHERE {filter} AND {bounds} \
-             ORDER BY {alias}.position {order} LIMIT {p}3) AS range"
+             ORDER BY {alias}.position {order} LIMIT {limit}) AS range"
         )
     }
 }
@@ -133,10 +141,10 @@ mod tests {
             "SELECT position FROM (SELECT t.position FROM tags AS t \
              JOIN tags AS t0 ON t0.position = t.position \
              JOIN events AS e ON e.position = t.position \
-             WHERE t.tag = ?4 AND t0.tag = ?5 AND t0.position > ?1 AND t0.position <= ?2 \
-             AND e.type IN (?6, ?7) AND e.position > ?1 AND e.position <= ?2 \
-             AND t.position > ?1 AND t.position <= ?2 \
-             ORDER BY t.position ASC LIMIT ?3) AS range"
+             WHERE t.tag = +?4 AND t0.tag = +?5 AND t0.position > +?1 AND t0.position <= +?2 \
+             AND e.type IN (+?6, +?7) AND e.position > +?1 AND e.position <= +?2 \
+             AND t.position > +?1 AND t.position <= +?2 \
+             ORDER BY t.position ASC LIMIT +?3) AS range"
         );
     }
 
@@ -146,6 +154,6 @@ mod tests {
         let positions = positions(&query, NAMES, true);
         assert_eq!(positions.texts, ["A", "B", "x"]);
         assert_eq!(positions.sql.matches("UNION").count(), 2);
-        assert!(positions.sql.ends_with("ORDER BY position DESC LIMIT ?3"), "{}", positions.sql);
+        assert!(positions.sql.ends_with("ORDER BY position DESC LIMIT +?3"), "{}", positions.sql);
     }
 }
