@@ -291,7 +291,7 @@ impl Batch {
             observer(&claimer.look().await?);
         }
         let sessions = session.ids();
-        session.end().await?;
+        session.end(!matches!(ended, Ok(true))).await?;
         ended?;
         let failed_before = failed_before(self.part, &database, &tables, &sessions).await?;
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);

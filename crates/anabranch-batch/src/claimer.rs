@@ -5,9 +5,11 @@
 //! work this instance waits for them, so that all is done when the last one ends.
 
 use crate::batch::Batch;
+use crate::claims::Claims;
 use crate::error::BatchError;
 use crate::keys::{Keyed, Keys};
 use crate::pace::Pace;
+use crate::part::Part;
 use crate::progress::{BatchProgress, Counts};
 use crate::record::{KEY_COLUMNS, Record};
 use crate::session::Session;
@@ -24,6 +26,8 @@ use tokio::sync::{mpsc, watch};
 
 /// How soon to look again at what others are at work on.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long a pass that has found rows waits for their end, at most.
+const SETTLE: Duration = Duration::from_secs(1);
 /// How often an observer is told.
 const OBSERVE: Duration = Duration::from_millis(500);
 
@@ -56,7 +60,9 @@ pub(crate) struct Seen {
 
 /// What a pass through the table has found.
 enum Pass {
-    Claimed,
+    Claimed {
+        took: Duration,
+    },
     /// Nothing, but somebody is at work who may leave something behind.
     Nothing {
         took: Duration,
@@ -66,8 +72,9 @@ enum Pass {
 }
 
 impl Claimer<'_> {
-    /// Claims until nothing is left, or enough is done, or it is told to stop.
-    pub(crate) async fn run(&mut self) -> Result<(), BatchError> {
+    /// Claims until nothing is left, or enough is done, or it is told to stop. Says whether nothing is left: then
+    /// it has no claims either.
+    pub(crate) async fn run(&mut self) -> Result<bool, BatchError> {
         let mut outage = Backoff::default();
         let mut is_first = true;
         let started_us = loop {
@@ -78,7 +85,7 @@ impl Claimer<'_> {
         };
         while !self.is_over() {
             match self.pass(is_first, started_us).await {
-                Ok(Pass::Claimed) => {}
+                Ok(Pass::Claimed { took }) => self.settle(took.min(SETTLE)).await,
                 Ok(Pass::AllDone) => {
                     if let Err(error) = self.check_all().await {
                         self.wait_out(error, &mut outage).await?;
@@ -86,7 +93,7 @@ impl Claimer<'_> {
                     }
                     match self.batch.continuous {
                         Some(pause) => self.pause(pause).await,
-                        None => return Ok(()),
+                        None => return Ok(true),
                     }
                 }
                 Ok(Pass::Nothing { took }) => {
@@ -102,7 +109,25 @@ impl Claimer<'_> {
             self.tables.events.outage_over(&mut outage, OutageOf::Batch);
             is_first = false;
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// Waits a while for the rows that it has handed out: a pass that begins before they have ended goes through the
+    /// whole table, and cannot be the last.
+    async fn settle(&mut self, a_while: Duration) {
+        let until = Instant::now() + a_while;
+        while !self.has_ended() && !self.is_over() && Instant::now() < until {
+            let wait = LOOK.min(until.saturating_duration_since(Instant::now()));
+            tokio::select! {
+                () = self.pace.wait() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Whether all that it has claimed has ended.
+    fn has_ended(&self) -> bool {
+        self.counts.ended() >= self.claimed as u64
     }
 
     fn is_over(&self) -> bool {
@@ -153,24 +178,30 @@ impl Claimer<'_> {
     async fn pass(&mut self, is_first: bool, started_us: i64) -> Result<Pass, BatchError> {
         let (before, started) = (self.claimed, Instant::now());
         // Asked first: what others give back after this is found by the pass.
-        let is_quiet = self.is_quiet().await?;
-        self.take_up(Left::Behind).await?;
-        if is_quiet {
+        let claims = self.claims().await?;
+        let is_quiet = claims.is_quiet();
+        if claims.nobodys {
+            self.take_up(Left::Behind).await?;
+        }
+        if is_quiet && claims.own {
             // The answer to a claim may have been lost with its connection.
             self.take_up(Left::Own).await?;
         }
         if self.batch.retry_failed && is_first {
             self.take_up(Left::FailedBefore(started_us)).await?;
         }
+        // The last pass finds nothing: then one look at the whole is less than going through it by pages.
+        let part = (self.batch.part, self.keys.are_integers());
+        let mut is_last = !is_first && self.is_none_missing(part).await?;
         let mut after: Option<Value> = None;
-        while self.has_room().await? {
-            let (limit, part) = (self.page(), (self.batch.part, self.keys.are_integers()));
+        while !is_last && self.has_room().await? {
+            let limit = self.page();
             // Of rows that may share a key, the first two are met together: in one page, or by a look at the
             // one behind it, which `after` would pass over.
             let more = usize::from(self.keys.is_assumed);
             let found = self.tables.unclaimed(after.as_ref(), part, limit + more);
             let mut found = self.keyed(self.ask(found).await?)?;
-            let is_last = found.len() < limit + more;
+            is_last = found.len() < limit + more;
             found.truncate(limit);
             let Some(last) = found.last() else { break };
             if after.as_ref() == Some(&last.value) {
@@ -180,9 +211,6 @@ impl Claimer<'_> {
             after = Some(last.value.clone());
             self.claim(found).await?;
             self.observe().await?;
-            if is_last {
-                break;
-            }
         }
         let is_stuck = self.stuck.end_pass();
         if let Some(problem) = self.stuck.problem().filter(|_| is_quiet) {
@@ -191,7 +219,7 @@ impl Claimer<'_> {
         Ok(match self.claimed == before {
             true if is_quiet && !is_stuck => Pass::AllDone,
             true => Pass::Nothing { took: started.elapsed() },
-            false => Pass::Claimed,
+            false => Pass::Claimed { took: started.elapsed() },
         })
     }
 
@@ -223,18 +251,16 @@ impl Claimer<'_> {
             self.pause(LOOK.max(took * 10)).await;
             self.observe().await?;
             let looked = Instant::now();
-            self.take_up(Left::Behind).await?;
+            let claims = self.claims().await?;
+            if claims.nobodys {
+                self.take_up(Left::Behind).await?;
+            }
             let is_enough = self.claimed > before || started.elapsed() > a_while;
-            if is_enough || self.is_over() || self.is_quiet().await? {
+            if is_enough || self.is_over() || claims.is_quiet() {
                 return Ok(());
             }
             took = looked.elapsed();
         }
-    }
-
-    /// Whether nobody is at work on rows of its part, here or elsewhere.
-    async fn is_quiet(&self) -> Result<bool, StoreError> {
-        Ok(self.counts.ended() >= self.claimed as u64 && !self.are_in_work().await?)
     }
 
     /// Claims again what is left of its part.
@@ -329,15 +355,19 @@ impl Claimer<'_> {
         }
     }
 
-    /// Whether others are at work on rows of its part.
-    async fn are_in_work(&self) -> Result<bool, StoreError> {
-        let rows = self.ask(vec![self.tables.in_work(&self.session.id())]).await?;
-        for row in rows {
-            if self.batch.part.has(&column::<String>(self.database.at(), &row, "key")?) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Who has claims on rows of its part.
+    async fn claims(&self) -> Result<Claims, StoreError> {
+        // What ends while it is asked for is a claim in the answer.
+        let in_work = !self.has_ended();
+        let rows = self.ask(vec![self.tables.claims(&self.session.id())]).await?;
+        Claims::of(in_work, self.batch.part, self.database.at(), &rows)
+    }
+
+    /// Whether every row of a part has been claimed, as far as the database can tell parts.
+    async fn is_none_missing(&self, part: (Part, bool)) -> Result<bool, StoreError> {
+        let rows = self.ask(self.tables.missing(part)).await?;
+        let missing = rows.first().map(|row| column::<u64>(self.database.at(), row, "n"));
+        Ok(missing.transpose()? == Some(0))
     }
 
     async fn clock(&self) -> Result<i64, StoreError> {

@@ -18,6 +18,7 @@
 //! | `identity` | what a job is of: its source and key, stored and compared |
 //! | `keys` | what keys must be, before and while it runs |
 //! | `claimer` | finds rows and claims them |
+//! | `claims` | who has claims on rows of a part |
 //! | `stuck` | rows that cannot be claimed |
 //! | `worker` | runs the handler and stores how it went |
 //! | `later` | rows that have failed and are tried again |
@@ -31,6 +32,7 @@
 
 pub mod batch;
 mod claimer;
+mod claims;
 pub mod collision;
 mod columns;
 pub mod error;

@@ -76,12 +76,14 @@ impl Session {
         self.ids.lock().map(|ids| ids.clone()).unwrap_or_default()
     }
 
-    /// Gives back what it has claimed, and ends.
-    pub(crate) async fn end(self) -> Result<(), StoreError> {
+    /// Ends, and gives back what it has claimed if it may have claims.
+    pub(crate) async fn end(self, has_claims: bool) -> Result<(), StoreError> {
         self.beat.abort();
         let mut statements = Vec::new();
         for id in self.ids() {
-            statements.extend(self.tables.give_back(&id));
+            if has_claims {
+                statements.extend(self.tables.give_back(&id));
+            }
             statements.push(self.tables.end(&id));
         }
         let done = self.database.control().run(statements, End::Commit).await;

@@ -7,6 +7,7 @@ mod rows;
 
 pub(crate) use rows::columns_of;
 
+use crate::claims::whose;
 use crate::part::Part;
 use crate::record::Record;
 use crate::source::Source;
@@ -155,11 +156,9 @@ impl Tables {
                 format!("state = '{failed}' AND finished_us < {us} AND $3 = $3")
             }
             Left::Own => format!("state = '{claimed}' AND session = $3"),
-            Left::Behind => format!(
-                "state = '{claimed}' AND session <> $3 AND session NOT IN (SELECT o.id FROM {} AS o \
-                 WHERE o.lease_us > {})",
-                self.sessions, self.now
-            ),
+            Left::Behind => {
+                format!("state = '{claimed}' AND session <> $3 AND NOT ({})", self.is_alive())
+            }
         }
     }
 
@@ -286,14 +285,27 @@ impl Tables {
         vec![Statement::new(delete, values()), Statement::new(again, values())]
     }
 
-    /// The keys that others are at work on.
-    pub(crate) fn in_work(&self, session: &str) -> Statement {
+    /// The keys that are claimed, and by whom. The log has no index of them, so it is asked for all at once.
+    pub(crate) fn claims(&self, session: &str) -> Statement {
         let select = format!(
-            "SELECT key FROM {} WHERE job = $1 AND state = '{}' AND session <> $2",
+            "SELECT key, CASE WHEN session = $2 THEN '{}' WHEN {} THEN '{}' ELSE '{}' END AS whose \
+             FROM {} WHERE job = $1 AND state = '{}'",
+            whose::OWN,
+            self.is_alive(),
+            whose::OTHERS,
+            whose::NOBODYS,
             self.log,
             state::CLAIMED
         );
         Statement::query(select, params![self.job.as_str(), session])
+    }
+
+    /// That the session of an entry has a lease.
+    fn is_alive(&self) -> String {
+        format!(
+            "session IN (SELECT o.id FROM {} AS o WHERE o.lease_us > {})",
+            self.sessions, self.now
+        )
     }
 
     /// A session begins.

@@ -83,14 +83,14 @@ impl<H: RowHandler> Shared<H> {
             while rows.recv().await.is_some() {}
             return None;
         }
-        let share = (rows.len() / self.workers).clamp(1, self.pace.rows());
+        let share = self.pace.share(rows.len(), self.workers);
         let mut page = vec![first];
         while page.len() < share
             && let Ok(more) = rows.try_recv()
         {
             page.push(more);
         }
-        self.pace.taken();
+        self.pace.moved();
         Some(page)
     }
 

@@ -101,7 +101,8 @@ impl Dialect for PostgresDialect {
         let settings: &[&str] = match hint {
             Hint::QueueInOrder => &["enable_seqscan", "enable_sort", "enable_bitmapscan", "jit"],
             Hint::PageByKey => &["enable_hashjoin", "enable_mergejoin", "enable_material", "jit"],
-            Hint::RowsByKey => &["enable_seqscan"],
+            Hint::RowsByKey => &["enable_seqscan", "enable_hashjoin", "enable_mergejoin"],
+            Hint::WholeTables => &["enable_nestloop", "jit"],
             Hint::LightCommit => &["synchronous_commit"],
         };
         let off = settings.iter().map(|name| format!("set_config('{name}', 'off', true)"));

@@ -98,7 +98,11 @@ impl Dialect for SqliteDialect {
     fn hint(&self, hint: Hint) -> Option<Statement> {
         match hint {
             // It plans by the indexes that there are, and there is one commit for all.
-            Hint::QueueInOrder | Hint::PageByKey | Hint::RowsByKey | Hint::LightCommit => None,
+            Hint::QueueInOrder
+            | Hint::PageByKey
+            | Hint::RowsByKey
+            | Hint::WholeTables
+            | Hint::LightCommit => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::new_task::{NewTask, Outcome};
 use crate::pool::TaskGaveUp;
-use crate::tables::{Tables, Why};
+use crate::tables::{Tables, There, Why};
 use crate::task::{Task, TaskRef};
 use anabranch_core::{Failure, HashRule, InputError, Retry};
 use anabranch_core::{Happening, Notice};
@@ -44,7 +44,7 @@ fn enqueue(tables: &Tables, rule: HashRule, tasks: &[(String, NewTask)]) -> Vec<
     }
     let tasks: Vec<(&str, &NewTask)> =
         tasks.iter().map(|(pool, task)| (pool.as_str(), task)).collect();
-    tables.enqueue(rule, &tasks)
+    tables.enqueue(rule, &tasks, There::Perhaps)
 }
 
 /// Refuses tasks that could not be enqueued: found out now, they fail the task that wants them.

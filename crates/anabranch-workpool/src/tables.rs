@@ -3,14 +3,16 @@
 
 mod asked;
 mod dead;
+mod enqueue;
 
 pub(crate) use asked::state;
 pub(crate) use dead::{instead, state_of_dead};
+pub(crate) use enqueue::There;
 
-use crate::new_task::{Due, NewTask};
+use crate::new_task::NewTask;
 use crate::queue::Key;
 use crate::task::{Task, TaskRef};
-use anabranch_core::{HashRule, Json, Slot, SlotSet, StoreError, TaskState, TaskStates};
+use anabranch_core::{Slot, SlotSet, StoreError, TaskState, TaskStates};
 use anabranch_store::database::{ColumnType, Dialect, Given, Hint, Statement, Topic};
 use anabranch_store::migration::since;
 use anabranch_store::value::ColumnError;
@@ -39,19 +41,6 @@ const HURRIED: &str = "state = 1 AND due_us = 0";
 /// How a task is shown: one that is to be tried at once is ready.
 const SHOWN: &str = "CASE WHEN state = 1 AND due_us = 0 THEN 0 ELSE state END";
 const _: () = assert!(SCHEDULED == 1 && READY == 0);
-
-/// What is given of a task that is enqueued.
-const GIVEN: [(&str, ColumnType); 9] = [
-    ("id", ColumnType::Uuid),
-    ("pool", ColumnType::Text),
-    ("key", ColumnType::Text),
-    ("slot", ColumnType::Integer),
-    ("delay_us", ColumnType::Integer),
-    ("at_us", ColumnType::Integer),
-    ("unique_key", ColumnType::Text),
-    ("payload", ColumnType::Json),
-    ("then_run", ColumnType::Json),
-];
 
 /// The tables of tasks, as statements write them.
 #[derive(Clone)]
@@ -103,63 +92,6 @@ impl Tables {
     /// Whether a column is one of several values.
     fn is_any(&self, column: &str, place: usize) -> String {
         self.dialect().is_any(column, place)
-    }
-
-    /// Enqueues tasks, each with its pool, and returns the ids of those that are new. Those that are
-    /// there already are left as they are.
-    pub(crate) fn enqueue(&self, rule: HashRule, tasks: &[(&str, &NewTask)]) -> Vec<Statement> {
-        let rows = tasks.iter().map(|(pool, task)| self.values(rule, pool, task)).collect();
-        let (table, now) = (&self.tasks, self.now);
-        let columns =
-            "id, pool, key, slot, state, due_us, unique_key, payload, then_run, enqueued_us";
-        let state = format!("CASE WHEN d.due_us > d.now_us THEN {SCHEDULED} ELSE {READY} END");
-        let insert = |given: &Given| {
-            let of = |name| given.column(name);
-            let now_us = format!("(SELECT {now} AS now_us) AS n");
-            format!(
-                "INSERT INTO {table} ({columns}) SELECT id, pool, key, slot, {state}, due_us, \
-                 unique_key, payload, then_run, now_us FROM (SELECT {} AS id, {} AS pool, {} AS key, \
-                 {} AS slot, coalesce({}, n.now_us + {}, 0) AS due_us, {} AS unique_key, {} AS payload, \
-                 {} AS then_run, n.now_us{}) AS d WHERE true ON CONFLICT DO NOTHING RETURNING id",
-                of("id"),
-                of("pool"),
-                of("key"),
-                of("slot"),
-                of("at_us"),
-                of("delay_us"),
-                of("unique_key"),
-                of("payload"),
-                of("then_run"),
-                given.from(&[&now_us]),
-            )
-        };
-        let statements = self.dialect().for_rows(&GIVEN, rows, &insert);
-        let mut statements: Vec<Statement> =
-            statements.into_iter().map(|each| Statement::query(each.sql, each.values)).collect();
-        statements.push(Statement::signal(Topic::Tasks));
-        statements
-    }
-
-    fn values(&self, rule: HashRule, pool: &str, task: &NewTask) -> Vec<Value> {
-        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4);
-        let (delay, at) = match task.due {
-            Due::Now => (None, None),
-            Due::After(delay) => (Some(micros(delay).min(i64::MAX / 4)), None),
-            Due::At(time) => (None, Some(time.as_microsecond())),
-        };
-        let then = task.then.as_ref().and_then(|then| serde_json::to_string(then).ok());
-        let payload = task.payload.as_ref().map_or("null", Json::as_str);
-        params![
-            task.id,
-            pool,
-            task.key.as_str(),
-            rule.slot(&task.key).get(),
-            delay,
-            at,
-            task.unique.clone(),
-            Value::Json(payload.to_owned()),
-            then.map(Value::Json).unwrap_or(Value::Null),
-        ]
     }
 
     /// The tasks that have one of these ids, or are open under one of these unique keys.
@@ -297,11 +229,11 @@ impl Tables {
         let rows =
             results.into_iter().map(|(id, result)| params![id, Value::Json(result)]).collect();
         let columns = [("id", ColumnType::Uuid), ("result", ColumnType::Json)];
-        let statements = self.dialect().for_rows(&columns, rows, &update);
+        let updates = self.dialect().for_rows(&columns, rows, &update).into_iter();
+        // A planner that is told of a thousand ids would rather go through the table, with all that is done in it.
+        let mut statements: Vec<_> = self.dialect().hint(Hint::RowsByKey).into_iter().collect();
+        statements.extend(updates.map(|each| Statement::fence(each.sql, each.values, each.rows)));
         statements
-            .into_iter()
-            .map(|each| Statement::fence(each.sql, each.values, each.rows))
-            .collect()
     }
 
     /// Those of some tasks that are open.

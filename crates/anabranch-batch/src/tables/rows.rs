@@ -120,6 +120,17 @@ impl Tables {
         statements
     }
 
+    /// How many rows of a part nobody has claimed, where the database can tell parts. The last of the statements
+    /// answers.
+    pub(crate) fn missing(&self, part: (Part, bool)) -> Vec<Statement> {
+        let (from, unclaimed) = (&self.source.from, self.has_no_entry());
+        let of_part = self.of_part(part.0, part.1);
+        let select = format!("SELECT count(*) AS n FROM {from} AS s WHERE {unclaimed}{of_part}");
+        let mut statements: Vec<_> = self.dialect().hint(Hint::WholeTables).into_iter().collect();
+        statements.push(Statement::query(select, params![self.job.as_str()]));
+        statements
+    }
+
     /// Rows by their keys.
     pub(crate) fn by_keys(&self, keys: Vec<Value>) -> Statement {
         let (row, order) = (self.row(), self.key_in_order());

@@ -165,9 +165,13 @@ impl BenchWorkpool {
     async fn through(&self, own: &OwnLog, pool: &str, workers: usize) -> anyhow::Result<f64> {
         let crew = self.start(own, pool, workers)?;
         until("the workers run", START, async || runs(own, pool, workers).await).await?;
+        // Made before, as those of the limit are.
+        let firsts = (0..self.tasks).step_by(BATCH as usize);
+        let batches = firsts.map(|first| self.tasks(first..self.tasks.min(first + BATCH)));
+        let batches: Vec<Vec<NewTask>> = batches.collect();
         let (tasks, started) = (Tasks::new(&own.log, pool), Instant::now());
-        for first in (0..self.tasks).step_by(BATCH as usize) {
-            tasks.enqueue_all(self.tasks(first..self.tasks.min(first + BATCH))).await?;
+        for batch in batches {
+            tasks.enqueue_all(batch).await?;
         }
         until("all is done", PATIENCE, async || is_done(own, pool).await).await?;
         let elapsed = started.elapsed();
@@ -258,7 +262,10 @@ pub(crate) async fn runs(own: &OwnLog, pool: &str, workers: usize) -> anyhow::Re
 pub(crate) async fn is_done(own: &OwnLog, pool: &str) -> anyhow::Result<bool> {
     let table = own.log.database().dialect().table("tasks");
     let state = TaskState::Ready.code();
-    let ready = format!("SELECT seq FROM {table} WHERE pool = $1 AND state = {state} LIMIT 1");
+    // From the end: what is done stands before it, and to look through that would slow down what is measured.
+    let ready = format!(
+        "SELECT seq FROM {table} WHERE pool = $1 AND state = {state} ORDER BY seq DESC LIMIT 1"
+    );
     Ok(query(own, Statement::query(ready, params![pool])).await?.is_empty())
 }
 

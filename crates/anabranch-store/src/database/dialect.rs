@@ -106,8 +106,11 @@ pub enum Hint {
     QueueInOrder,
     /// Read a page by its keys. A planner cannot know that a page is all that is wanted of a large table.
     PageByKey,
-    /// Find rows by their keys, though the table was small when the plan was made.
+    /// Find rows by their keys, though the table was small when the plan was made, or is small beside their number.
     RowsByKey,
+    /// Compare two tables as a whole, each gone through once. A planner that knows nothing of one of them yet would
+    /// go through it for each row of the other.
+    WholeTables,
     /// Commit without waiting for the disk: what a crash loses of this was never there, and what builds on it
     /// waits for both.
     LightCommit,
@@ -115,8 +118,13 @@ pub enum Hint {
 
 impl Hint {
     /// All there are.
-    pub const ALL: [Self; 4] =
-        [Self::QueueInOrder, Self::PageByKey, Self::RowsByKey, Self::LightCommit];
+    pub const ALL: [Self; 5] = [
+        Self::QueueInOrder,
+        Self::PageByKey,
+        Self::RowsByKey,
+        Self::WholeTables,
+        Self::LightCommit,
+    ];
 }
 
 /// How the values of rows are named in a statement for them.

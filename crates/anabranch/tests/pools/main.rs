@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod again;
 mod attempts;
 mod bad_moments;
 mod basics;
