@@ -60,19 +60,24 @@ BEGIN
         END IF;
     END LOOP;
 
-    IF cardinality(ids) > 0 AND EXISTS (SELECT FROM "{ns}".events AS e WHERE e.id = ANY (ids)) THEN
-        RETURN NULL;
+    -- What has a query in it is asked only where it must be: most appends have neither.
+    IF cardinality(ids) > 0 THEN
+        IF EXISTS (SELECT FROM "{ns}".events AS e WHERE e.id = ANY (ids)) THEN
+            RETURN NULL;
+        END IF;
     END IF;
-    -- One short range of the index for each: a plan for all at once might read the whole table.
-    IF cardinality(tags) > 0 AND EXISTS (
-        SELECT FROM unnest(tags, afters) AS condition (tag, after)
-        WHERE (
-            SELECT t.position FROM "{ns}".event_tags AS t
-            WHERE t.tag = condition.tag AND t.position > condition.after
-            ORDER BY t.position LIMIT 1
-        ) IS NOT NULL
-    ) THEN
-        RETURN NULL;
+    IF cardinality(tags) > 0 THEN
+        -- One short range of the index for each: a plan for all at once might read the whole table.
+        IF EXISTS (
+            SELECT FROM unnest(tags, afters) AS condition (tag, after)
+            WHERE (
+                SELECT t.position FROM "{ns}".event_tags AS t
+                WHERE t.tag = condition.tag AND t.position > condition.after
+                ORDER BY t.position LIMIT 1
+            ) IS NOT NULL
+        ) THEN
+            RETURN NULL;
+        END IF;
     END IF;
     RETURN stands;
 END $$;

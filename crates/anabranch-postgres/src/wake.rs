@@ -19,6 +19,10 @@ use tokio::sync::{Notify, watch};
 
 /// How long after a NOTIFY the next one may follow.
 const NOTIFY_PAUSE: Duration = Duration::from_millis(5);
+/// … and while events are stored without a pause: as long as this, after so many. Where many processes append all the
+/// time, their notifications would be a good part of what the server does.
+const NOTIFY_PAUSE_BUSY: Duration = Duration::from_millis(20);
+const BUSY_AFTER: u32 = 20;
 /// How long a flush waits for a server that does not answer.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
 /// How long a process that ends waits for it.
@@ -201,9 +205,9 @@ impl ToNotify {
         let topics = Topic::ALL.into_iter().map(|topic| topic_channel(namespace, topic));
         let channels = std::iter::once(channel(namespace)).chain(topics);
         let due = channels.zip(asked.iter().zip(sent)).filter(|(_, (asked, sent))| *asked > sent);
-        let due: String = due.map(|(channel, _)| format!("; NOTIFY {channel}")).collect();
-        // Nothing is stored, so there is nothing to wait for on disk.
-        let send = format!("BEGIN; SET LOCAL synchronous_commit = off{due}; COMMIT");
+        let due: String = due.map(|(channel, _)| format!(", pg_notify('{channel}', '')")).collect();
+        // Nothing is stored, so there is nothing to wait for on disk. One statement, and so a transaction of its own.
+        let send = format!("SELECT set_config('synchronous_commit', 'off', true){due}");
         ((!due.is_empty()).then_some(send), asked)
     }
 }
@@ -220,8 +224,12 @@ fn topic_channel(namespace: &Namespace, topic: Topic) -> String {
 
 /// Sends notifications as they are asked for.
 async fn notify(link: Arc<Link>, namespace: Namespace, to_notify: Arc<ToNotify>) {
+    let mut in_a_row = 0;
     loop {
-        to_notify.wanted.notified().await;
+        let wanted = to_notify.wanted.notified();
+        tokio::pin!(wanted);
+        in_a_row = if wanted.as_mut().enable() { in_a_row + 1 } else { 0 };
+        wanted.await;
         let once = notify_once(Arc::clone(&link), namespace.clone(), Arc::clone(&to_notify));
         // It may be cut off at any time, with the last handle of its log.
         if let Err(failure) = to_the_end(once).await {
@@ -230,7 +238,8 @@ async fn notify(link: Arc<Link>, namespace: Namespace, to_notify: Arc<ToNotify>)
             link.server().events.emit(what);
             tokio::time::sleep(AGAIN).await;
         }
-        tokio::time::sleep(NOTIFY_PAUSE).await;
+        let pause = if in_a_row < BUSY_AFTER { NOTIFY_PAUSE } else { NOTIFY_PAUSE_BUSY };
+        tokio::time::sleep(pause).await;
     }
 }
 

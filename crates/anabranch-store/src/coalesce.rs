@@ -55,6 +55,7 @@ impl Appender {
 async fn run(store: Arc<dyn LogStore>, mut waiting: mpsc::Receiver<Ticket>) {
     let mut tickets = Vec::new();
     while waiting.recv_many(&mut tickets, MAX_WAITING).await > 0 {
+        let is_alone = tickets.len() == 1;
         let mut rest = tickets.drain(..).peekable();
         while rest.peek().is_some() {
             let mut size = Size::default();
@@ -67,8 +68,11 @@ async fn run(store: Arc<dyn LogStore>, mut waiting: mpsc::Receiver<Ticket>) {
         }
         drop(rest);
         // The callers that were just answered often append again at once: let them, so that the
-        // next batch is theirs together and not the first one's alone.
-        tokio::task::yield_now().await;
+        // next batch is theirs together and not the first one's alone. Who was alone and leaves nobody behind has nobody to
+        // wait for.
+        if !is_alone || !waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
