@@ -5,7 +5,7 @@
 //! own, so what is read after the locks is what they protect.
 
 use crate::conditions::Conditions;
-use crate::insert::Insert;
+use crate::insert::{Insert, Texts};
 use crate::keys::{self, Classes, Locks};
 use crate::row::event_of_row;
 use crate::schema::Sql;
@@ -45,6 +45,7 @@ pub(crate) struct Appending {
     /// Whether the function may be called that admits a batch in one statement.
     pub(crate) at_once: bool,
     pub(crate) limits: Limits,
+    pub(crate) inserts: Texts,
 }
 
 /// Whose transaction it is.
@@ -265,7 +266,7 @@ impl Appending {
         decision: &Decision<'_>,
     ) -> Result<Vec<Position>, Error> {
         let rows = Insert::of(&decision.rows, self.rule);
-        let sql = rows.sql(&self.sql);
+        let sql = rows.sql(&self.sql, &self.inserts);
         let insert = session.ready(&sql).await?;
         let values = rows.values();
         // If the insert fails, the server answers the COMMIT with a rollback.

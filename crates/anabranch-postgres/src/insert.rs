@@ -6,9 +6,12 @@
 
 use crate::append::Value;
 use crate::schema::Sql;
+use crate::session::lock;
 use anabranch_core::decide::Row;
 use anabranch_core::event::TAG_SEPARATOR;
 use anabranch_core::{HashRule, Json, Slots};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use tokio_postgres::types::{ToSql, Type};
 
 /// A statement and its values.
@@ -24,6 +27,23 @@ struct Column<'a> {
     kind: Type,
     /// An array with a value for each row, or one value.
     is_array: bool,
+}
+
+/// The texts of the statements that there have been: to write one takes longer than most of what else is done for an append.
+#[derive(Debug, Default)]
+pub(crate) struct Texts(Mutex<HashMap<Shape, Arc<str>>>);
+
+/// What makes the text of a statement.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    columns: Vec<(&'static str, bool)>,
+    is_admitted: bool,
+}
+
+impl Texts {
+    fn get(&self, shape: Shape, text: impl FnOnce() -> String) -> Arc<str> {
+        Arc::clone(lock(&self.0).entry(shape).or_insert_with(|| text().into()))
+    }
 }
 
 /// How many values the function has that admits a batch.
@@ -148,14 +168,22 @@ impl<'a> Insert<'a> {
     }
 
     /// The statement. It returns the positions, which follow the order of the rows.
-    pub(crate) fn sql(&self, sql: &Sql) -> String {
-        self.statement(sql, None)
+    pub(crate) fn sql(&self, sql: &Sql, texts: &Texts) -> Arc<str> {
+        texts.get(Shape { columns: self.shape(), is_admitted: false }, || self.statement(sql, None))
     }
 
     /// The statement that writes if the server admits it. It returns positions and versions, or nothing.
-    pub(crate) fn admitted_sql(&self, sql: &Sql) -> String {
-        let places: Vec<String> = (1..=ADMISSION_VALUES).map(|place| format!("${place}")).collect();
-        self.statement(sql, Some(format!("{}({}) AS stands", sql.admit, places.join(", "))))
+    pub(crate) fn admitted_sql(&self, sql: &Sql, texts: &Texts) -> Arc<str> {
+        texts.get(Shape { columns: self.shape(), is_admitted: true }, || {
+            let places = (1..=ADMISSION_VALUES).map(|place| format!("${place}"));
+            let places = places.collect::<Vec<_>>().join(", ");
+            self.statement(sql, Some(format!("{}({places}) AS stands", sql.admit)))
+        })
+    }
+
+    /// Which columns there are, and which of them are arrays.
+    fn shape(&self) -> Vec<(&'static str, bool)> {
+        self.columns.iter().map(|column| (column.name, column.is_array)).collect()
     }
 
     fn statement(&self, sql: &Sql, admission: Option<String>) -> String {
@@ -250,7 +278,8 @@ mod tests {
         let sql = |events: &[&NewEvent]| {
             let row = |event| Row { stream: &stream, version: 1, event };
             let rows: Vec<Row<'_>> = events.iter().copied().map(row).collect();
-            Insert::of(&rows, HashRule::Fnv1a).sql(&Sql::of(&Namespace::default()))
+            Insert::of(&rows, HashRule::Fnv1a)
+                .sql(&Sql::of(&Namespace::default()), &Texts::default())
         };
         assert!(!sql(&[&bare]).contains("unnest"));
         assert!(sql(&[&bare, &full]).contains("unnest($1::_int8, $2::_uuid, $4::_int2"));

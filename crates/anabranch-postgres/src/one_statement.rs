@@ -136,7 +136,7 @@ impl Appending {
             (&guess.afters, Type::INT8_ARRAY),
         ];
         let insert = Insert::relative(&decision.rows, self.rule, |row| guess.stream(row.stream));
-        let sql = insert.admitted_sql(&self.sql);
+        let sql = insert.admitted_sql(&self.sql, &self.inserts);
         let statement = session.kept(&sql).await?;
         values.extend(insert.values());
         let rows = session.query(&statement, &values).await?;

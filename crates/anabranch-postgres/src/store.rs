@@ -6,6 +6,7 @@ use crate::decided::{Decided, Era};
 use crate::dialect::PostgresDialect;
 use crate::effects::Effects;
 use crate::error::Failure;
+use crate::insert::Texts;
 use crate::keys::Classes;
 use crate::pool::{Growth, Pool, Use};
 use crate::read::Reader;
@@ -93,7 +94,9 @@ impl Postgres {
             Use { limit: WAITING_SESSIONS, growth: Growth::Always, wait: LOCK_WAIT, ..appending };
         let reading = Use { limit: options.readers, ..READING };
         let classes = Classes::of(&namespace);
-        let appending = Arc::new(Appending { sql, classes, rule, at_once, limits: options.limits });
+        let (limits, inserts) = (options.limits, Texts::default());
+        let appending = Appending { sql, classes, rule, at_once, limits, inserts };
+        let appending = Arc::new(appending);
         let inner = Inner {
             waiting: lent(waiting),
             reads: lent(reading),
