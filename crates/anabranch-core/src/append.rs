@@ -97,8 +97,19 @@ impl Append {
     /// Fails the append if an event that matches `query` exists after position `after`: nothing
     /// that the decision was based on may have happened since it was read. `after` is the position
     /// of an event that was read, or [`Position::START`] if there was none.
+    ///
+    /// Read all that a decision rests on by *one* query, and use that query here. A second condition is added to the
+    /// first: no event may match either of them, after the lower of the two positions.
+    ///
+    /// The first tag of each item of the query is what appends wait for and what is looked up: the most specific one
+    /// should come first (`seat:12a` before `tenant:acme`).
     pub fn unless(mut self, query: Query, after: Position) -> Self {
-        self.condition = Some(Condition { query, after });
+        self.condition = Some(match self.condition.take() {
+            None => Condition { query, after },
+            Some(first) => {
+                Condition { query: first.query.or(query), after: first.after.min(after) }
+            }
+        });
         self
     }
 
@@ -154,7 +165,12 @@ impl Append {
         for (which, (_, event)) in self.events().enumerate() {
             event.validate(limits, which)?;
         }
-        self.condition.as_ref().map_or(Ok(()), |condition| condition.query.validate())
+        let Some(condition) = &self.condition else { return Ok(()) };
+        if condition.after == Position::END {
+            let subject = format!("condition on {}", condition.query);
+            return Err(InputError { subject, problem: InputProblem::AfterEnd });
+        }
+        condition.query.validate()
     }
 }
 

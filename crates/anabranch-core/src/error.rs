@@ -96,6 +96,12 @@ pub enum InputProblem {
         "is not one; write it as tenant:T:type:id, for example tenant:acme:reservation:res-456"
     )]
     NotScopeKey,
+    /// A condition that can never fail.
+    #[error(
+        "is after the end of every log, so it would never fail; give the position of the last event that was read, or \
+         Position::START"
+    )]
+    AfterEnd,
     /// Too many of something.
     #[error("has {count}, the limit is {limit}; {remedy}")]
     TooMany {
@@ -233,15 +239,17 @@ pub enum AppendError {
     },
     /// An event that matches the condition's query has been appended since.
     #[error(
-        "condition failed: the event at position {position} matches {query} and is newer than \
-         position {after}; read again and decide anew"
+        "condition failed: {} matches {query} and is newer than position {after}; read again and \
+         decide anew",
+        the_match(*.position)
     )]
     ConditionFailed {
         /// The query of the condition.
         query: Query,
         /// The position after which no match was allowed.
         after: Position,
-        /// The first match; [`Position::END`] for one in the same commit.
+        /// The first match; [`Position::END`] for one that was stored at the same moment. It is for messages: what to decide on
+        /// is what is read.
         position: Position,
     },
     /// The event's id is in the log already, with a different body.
@@ -276,6 +284,14 @@ crate::debug_with_code!(AppendError, InputError);
 impl From<InputError> for AppendError {
     fn from(error: InputError) -> Self {
         Self::Invalid(error)
+    }
+}
+
+/// What has broken a condition.
+fn the_match(position: Position) -> String {
+    match position {
+        Position::END => "an event that was stored at the same moment".to_owned(),
+        position => format!("the event at position {position}"),
     }
 }
 

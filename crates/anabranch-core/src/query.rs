@@ -135,6 +135,13 @@ fn check_count(
 }
 
 impl QueryItem {
+    /// The tag that stands for the item, if it has any: every event that matches has it. What is locked, looked up and
+    /// checked for the item goes by this one, so all have to mean the same.
+    #[must_use]
+    pub fn leading_tag(&self) -> Option<&str> {
+        self.tags.first().map(String::as_str)
+    }
+
     fn matches<'a>(
         &self,
         event_type: &str,

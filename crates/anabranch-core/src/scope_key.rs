@@ -77,10 +77,12 @@ impl ScopeKey {
         [format!("tenant:{}", self.tenant), format!("{}:{}", self.kind, self.id)]
     }
 
-    /// The events of the scope: those that have its tags.
+    /// The events of the scope: those that have its tags. The one that few events have comes first, since that is the one
+    /// which is looked up and locked (see [`QueryItem::leading_tag`](crate::QueryItem::leading_tag)).
     #[must_use]
     pub fn query(&self) -> Query {
-        Query::tags(self.tags())
+        let [tenant, own] = self.tags();
+        Query::tags([own, tenant])
     }
 
     /// Makes an event one of the scope: with its tenant and its tags.

@@ -62,7 +62,7 @@ BEGIN
 
     -- What has a query in it is asked only where it must be: most appends have neither.
     IF cardinality(ids) > 0 THEN
-        IF EXISTS (SELECT FROM "{ns}".events AS e WHERE e.id = ANY (ids)) THEN
+        IF EXISTS (SELECT FROM "{ns}".events AS e WHERE e.id = ANY (admit.ids)) THEN
             RETURN NULL;
         END IF;
     END IF;
@@ -73,6 +73,8 @@ BEGIN
             WHERE (
                 SELECT t.position FROM "{ns}".event_tags AS t
                 WHERE t.tag = condition.tag AND t.position > condition.after
+                    -- The tags of an event that somebody has deleted may still be there.
+                    AND (SELECT true FROM "{ns}".events AS there WHERE there.position = t.position)
                 ORDER BY t.position LIMIT 1
             ) IS NOT NULL
         ) THEN

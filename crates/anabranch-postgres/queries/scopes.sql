@@ -6,6 +6,8 @@ JOIN (
     CROSS JOIN LATERAL (
         SELECT position FROM "{ns}".event_tags AS t
         WHERE t.tag = wanted.tag AND t.position > wanted.after
+            -- Else the tags of events that somebody has deleted would use up the limit.
+            AND (SELECT true FROM "{ns}".events AS there WHERE there.position = t.position)
         ORDER BY position LIMIT wanted.most
     ) AS found
 ) AS tagged ON tagged.found_at = event.position

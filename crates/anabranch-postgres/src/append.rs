@@ -7,6 +7,7 @@
 use crate::conditions::Conditions;
 use crate::insert::{Insert, Texts};
 use crate::keys::{self, Classes, Locks};
+use crate::one_statement::Credit;
 use crate::row::event_of_row;
 use crate::schema::Sql;
 use crate::session::{Connection, prepare};
@@ -14,6 +15,7 @@ use anabranch_core::decide::{Decision, Ids, Known, decide};
 use anabranch_core::{Append, AppendError, Appended, Event, HashRule, Limits, Position, StreamId};
 use futures_util::future::try_join;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, GenericClient, Row, Statement, Transaction};
 use uuid::Uuid;
@@ -43,9 +45,10 @@ pub(crate) struct Appending {
     pub(crate) classes: Classes,
     pub(crate) rule: HashRule,
     /// Whether the function may be called that admits a batch in one statement.
-    pub(crate) at_once: bool,
+    pub(crate) at_once: AtomicBool,
     pub(crate) limits: Limits,
     pub(crate) inserts: Texts,
+    pub(crate) credit: Credit,
 }
 
 /// Whose transaction it is.
@@ -141,7 +144,7 @@ impl Appending {
         ids: Ids,
         locking: Locking,
     ) -> Result<Vec<Answer>, Error> {
-        if self.at_once
+        if self.at_once.load(Ordering::Relaxed)
             && ids == Ids::Callers
             && locking == Locking::Try
             && let Some(answers) = self.append_at_once(session, batch).await?

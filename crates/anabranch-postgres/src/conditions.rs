@@ -104,7 +104,7 @@ impl<'a> Conditions<'a> {
 fn tags_alone(query: &Query) -> Option<Vec<&str>> {
     let tag_alone = |item: &'_ QueryItem| item.types.is_empty() && item.tags.len() == 1;
     let alone = !query.is_all() && query.items().iter().all(tag_alone);
-    alone.then(|| query.items().iter().map(|item| item.tags[0].as_str()).collect())
+    alone.then(|| query.items().iter().filter_map(QueryItem::leading_tag).collect())
 }
 
 impl<'a> Check<'a> {

@@ -47,7 +47,7 @@ impl Texts {
 }
 
 /// How many values the function has that admits a batch.
-const ADMISSION_VALUES: usize = 10;
+pub(crate) const ADMISSION_VALUES: usize = 10;
 /// The number of a row's stream among those of the batch, from 1.
 const STREAM_NUMBER: &str = "stream_number";
 

@@ -82,7 +82,7 @@ pub(crate) fn lock(locks: &mut Locks, append: &Append) {
 
 /// The keys of which an append must hold at least one to store an event that matches.
 pub(crate) fn scope(query: &Query) -> Vec<i32> {
-    let of_item = |item: &QueryItem| match item.tags.first() {
+    let of_item = |item: &QueryItem| match item.leading_tag() {
         Some(tag) => vec![tag_key(tag)],
         None => item.types.iter().map(|name| type_key(name)).collect(),
     };

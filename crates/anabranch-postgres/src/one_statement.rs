@@ -7,17 +7,22 @@
 //! is written, and the batch goes the ordinary way, which also finds out what to answer.
 
 use crate::append::{Appending, Session, Value};
-use crate::insert::Insert;
+use crate::insert::{ADMISSION_VALUES, Insert};
 use crate::keys;
 use anabranch_core::decide::{Decision, Known, decide};
 use anabranch_core::{Append, AppendError, Appended, Expected, Position, StreamId};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, Ordering};
 use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 /// Beyond this, counting on could overflow.
 const MAX_VERSION: u64 = i64::MAX as u64 / 2;
+
+/// What the server says of a function that is not there, or that one may not call.
+const GONE: [SqlState; 2] = [SqlState::UNDEFINED_FUNCTION, SqlState::INSUFFICIENT_PRIVILEGE];
 
 /// What a batch takes for granted.
 #[derive(Debug, Default, PartialEq)]
@@ -49,7 +54,7 @@ impl<'a> Guess<'a> {
             }
             for item in condition.query.items() {
                 // An event that matches has every tag of the item, so where none has the first one, none matches.
-                guess.tags.push(item.tags.first()?);
+                guess.tags.push(item.leading_tag()?);
                 guess.afters.push(condition.after.as_i64());
             }
         }
@@ -90,6 +95,39 @@ impl<'a> Guess<'a> {
     }
 }
 
+/// How often it went well of late. A refusal costs more credit than a success brings, and each batch that does without
+/// brings a little: so where many processes append to the same streams and scopes, it is seldom tried.
+#[derive(Debug)]
+pub(crate) struct Credit(AtomicI32);
+
+const MAX_CREDIT: i32 = 16;
+const PRICE_OF_REFUSAL: i32 = 4;
+
+impl Default for Credit {
+    fn default() -> Self {
+        Self(AtomicI32::new(MAX_CREDIT))
+    }
+}
+
+impl Credit {
+    fn is_worth_a_try(&self) -> bool {
+        let is_worth = self.0.load(Ordering::Relaxed) > 0;
+        if !is_worth {
+            self.add(1);
+        }
+        is_worth
+    }
+
+    fn turned_out(&self, well: bool) {
+        self.add(if well { 1 } else { -PRICE_OF_REFUSAL });
+    }
+
+    fn add(&self, change: i32) {
+        let add = |credit: i32| Some((credit + change).min(MAX_CREDIT));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+}
+
 impl Appending {
     /// Stores a batch in one statement; `None` if that cannot be, and nothing was written.
     pub(crate) async fn append_at_once(
@@ -99,10 +137,20 @@ impl Appending {
     ) -> Result<Option<Vec<Result<Appended, AppendError>>>, Error> {
         let Some(guess) = Guess::of(batch) else { return Ok(None) };
         let mut decision = decide(batch, &guess.known());
-        if decision.rows.is_empty() || !decision.accepts_all() {
+        if decision.rows.is_empty() || !decision.accepts_all() || !self.credit.is_worth_a_try() {
             return Ok(None);
         }
-        let positions = self.write_if_admitted(session, batch, &guess, &mut decision).await?;
+        let written = self.write_if_admitted(session, batch, &guess, &mut decision).await;
+        let positions = match written {
+            // Somebody has dropped the function, or it may not be called any more. If it is a table that may not be
+            // written, the ordinary way says so.
+            Err(error) if error.code().is_some_and(|code| GONE.contains(code)) => {
+                self.at_once.store(false, Ordering::Relaxed);
+                return Ok(None);
+            }
+            written => written?,
+        };
+        self.credit.turned_out(!positions.is_empty());
         Ok((!positions.is_empty()).then(|| decision.settle(&positions)))
     }
 
@@ -123,7 +171,7 @@ impl Appending {
         if versions.iter().all(Option::is_none) {
             versions.clear();
         }
-        let mut values: Vec<Value<'_>> = vec![
+        let admission: [Value<'_>; ADMISSION_VALUES] = [
             (&self.classes.keys, Type::INT4),
             (&lock_keys, Type::INT4_ARRAY),
             (&alone, Type::BOOL_ARRAY),
@@ -138,6 +186,7 @@ impl Appending {
         let insert = Insert::relative(&decision.rows, self.rule, |row| guess.stream(row.stream));
         let sql = insert.admitted_sql(&self.sql, &self.inserts);
         let statement = session.kept(&sql).await?;
+        let mut values = Vec::from(admission);
         values.extend(insert.values());
         let rows = session.query(&statement, &values).await?;
         let mut positions = Vec::with_capacity(rows.len());
@@ -180,6 +229,20 @@ mod tests {
         let (any, first) = (append("1", Expected::Any), append("1", Expected::Exact(1)));
         assert_eq!(versions(&[&any, &first]), None);
         assert_eq!(versions(&[&any, &append("1", Expected::NoStream)]), None);
+    }
+
+    #[test]
+    fn after_refusals_it_is_seldom_tried() {
+        let credit = Credit::default();
+        (0..4).for_each(|_| credit.turned_out(false));
+        assert!(!credit.is_worth_a_try());
+        assert!(credit.is_worth_a_try(), "once in a while");
+        credit.turned_out(false);
+        assert_eq!((0..4).filter(|_| credit.is_worth_a_try()).count(), 0);
+        assert!(credit.is_worth_a_try());
+        (0..100).for_each(|_| credit.turned_out(true));
+        credit.turned_out(false);
+        assert!(credit.is_worth_a_try());
     }
 
     #[test]

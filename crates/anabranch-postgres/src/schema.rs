@@ -146,14 +146,17 @@ pub(crate) async fn prepare(
     Ok((MIGRATIONS.rule(at, namespace, &stored, options.hash_rule)?, found))
 }
 
-/// Whether a batch may be admitted in one statement: the function is there, and this role may call it. (Where functions
-/// are nobody's by default, only their owner may.)
+/// Whether a batch may be admitted in one statement: the function is there, it is of this log, and this role may call it.
+/// Where functions are nobody's by default, only their owner may; and the function of a schema that was renamed names
+/// the tables of another.
 pub(crate) async fn may_admit(session: &Connection, namespace: &Namespace) -> Result<bool, Error> {
-    let may = "SELECT has_function_privilege(p.oid, 'execute') FROM pg_catalog.pg_proc AS p \
-               JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace \
-               WHERE n.nspname = $1 AND p.proname = 'admit'";
-    let may = session.query_opt(may, &[&namespace.as_str()]).await?;
-    Ok(may.is_some_and(|row| row.get(0)))
+    let values = "integer, integer[], boolean[], integer, text[], text[], bigint[], uuid[], text[], bigint[]";
+    let name = format!("\"{namespace}\".admit({values})");
+    let events = format!("\"{namespace}\".events ");
+    let may = "SELECT coalesce(bool_and(has_function_privilege(oid, 'execute') \
+                                        AND strpos(prosrc, $2) > 0), false) \
+               FROM pg_catalog.pg_proc WHERE oid = to_regprocedure($1)";
+    Ok(session.query_one(may, &[&name, &events]).await?.get(0))
 }
 
 /// Applies what is missing, in one transaction. Processes that start together wait for one

@@ -138,7 +138,7 @@ impl Reader<'_> {
             for item in read.query.items() {
                 let is_plain = item.tags.len() == 1 && item.types.is_empty();
                 let most = if is_plain { read.max_events } else { MOST_EVENTS };
-                tags.push(item.tags[0].as_str());
+                tags.extend(item.leading_tag());
                 after.push(read.cursor.as_i64());
                 found.push(Tagged {
                     read: number,

@@ -12,9 +12,12 @@ use tokio_postgres::{Client, Error, Statement};
 const MAX_KEPT_PLACEHOLDERS: usize = 20;
 
 /// The statements of an append are few and simple: one plan serves all values, while making one for
-/// each batch took a sixth of the time of a single append.
+/// each batch took a sixth of the time of a single append. It is made when the log may still be empty, and kept when it
+/// has grown: so it must not read a table from end to end because that is small.
+///
 /// An append without a BEGIN must see what was committed before each of its statements, whatever the user's default is.
-const APPENDING: &str = "SET plan_cache_mode = force_generic_plan; \
+const APPENDING: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+                         SET jit = off; \
                          SET default_transaction_isolation = 'read committed'";
 /// A page of a filtered read is a range of positions, whatever the filter: the primary key finds it, and
 /// anything else reads the whole log for each page. The planner cannot know how many rows pass the

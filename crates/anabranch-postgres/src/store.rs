@@ -7,7 +7,8 @@ use crate::dialect::PostgresDialect;
 use crate::effects::Effects;
 use crate::error::Failure;
 use crate::insert::Texts;
-use crate::keys::Classes;
+use crate::keys::{self, Classes};
+use crate::one_statement::Credit;
 use crate::pool::{Growth, Pool, Use};
 use crate::read::Reader;
 use crate::schema::{self, Sql};
@@ -25,17 +26,20 @@ use anabranch_core::{Happening, Notice};
 use anabranch_store::anchors::identity_of;
 use anabranch_store::database::Topic;
 use anabranch_store::{
-    Database, Head, LogStore, Look, Namespace, Options, Page, ReadRequest, Scope, Seen, Ticket,
+    Database, Head, Locked, LogStore, Look, Namespace, Options, Page, ReadRequest, Scope, Seen,
+    Ticket,
 };
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_postgres::{Error, Transaction};
 use uuid::Uuid;
 
+/// Sessions for appends, where the server has ample room: as many as there may be batches under way.
+const APPENDING_SESSIONS: usize = 2;
 /// Sessions for appends that wait for a lock of somebody else. They take turns.
 const WAITING_SESSIONS: usize = 4;
 /// How long an append waits for a lock of somebody else.
@@ -78,13 +82,13 @@ impl Postgres {
         let failed = |failure: Failure| failure.at(&server.at);
         shared.check().await.map_err(failed)?;
         let lent = |how| shared.work.lent_as(how);
-        let appending = Use { purpose: Purpose::Append, ..READING };
+        let appending = Use { purpose: Purpose::Append, limit: APPENDING_SESSIONS, ..READING };
         let appends = lent(appending);
         let lease = appends.get("a log that is opened").await.map_err(failed)?;
         let (rule, found) =
             schema::prepare(&server.at, lease.session(), options, &server.events).await?;
         let at_once = schema::may_admit(lease.session(), &options.namespace).await;
-        let at_once = at_once.map_err(|error| failed(error.into()))?;
+        let at_once = AtomicBool::new(at_once.map_err(|error| failed(error.into()))?);
         lease.give_back();
         let namespace = options.namespace.clone();
         let sql = Sql::of(&namespace);
@@ -94,8 +98,8 @@ impl Postgres {
             Use { limit: WAITING_SESSIONS, growth: Growth::Always, wait: LOCK_WAIT, ..appending };
         let reading = Use { limit: options.readers, ..READING };
         let classes = Classes::of(&namespace);
-        let (limits, inserts) = (options.limits, Texts::default());
-        let appending = Appending { sql, classes, rule, at_once, limits, inserts };
+        let (limits, inserts, credit) = (options.limits, Texts::default(), Credit::default());
+        let appending = Appending { sql, classes, rule, at_once, limits, inserts, credit };
         let appending = Arc::new(appending);
         let inner = Inner {
             waiting: lent(waiting),
@@ -392,6 +396,12 @@ fn answer(batch: Vec<Ticket>, answers: Vec<Answer>) -> Vec<Vec<Ticket>> {
 impl LogStore for Postgres {
     fn append(&self, batch: Vec<Ticket>) -> BoxFuture<'_, ()> {
         Box::pin(self.inner.append(batch))
+    }
+
+    fn locks(&self, append: &Append) -> Option<Vec<Locked>> {
+        let (keys, alone) = keys::of_batch(&[append]);
+        let locks = keys.into_iter().zip(alone);
+        Some(locks.map(|(key, alone)| Locked { key, alone }).collect())
     }
 
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, Result<Page, StoreError>> {

@@ -200,3 +200,39 @@ async fn who_may_not_call_the_function_looks_first() {
     log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
     assert_eq!(numbers(&log.read(Query::all()).collect().await.unwrap()), [1]);
 }
+
+/// Somebody drops the function under a running program.
+#[tokio::test]
+async fn without_the_function_appends_go_on() {
+    let (namespace, client) = (namespace(), client().await);
+    let log = open(&namespace).await;
+    log.append(&order(1), Expected::NoStream, [numbered(1)]).await.unwrap();
+    client.batch_execute(&format!("DROP FUNCTION {namespace}.admit")).await.unwrap();
+    log.append(&order(1), Expected::Exact(1), [numbered(2)]).await.unwrap();
+    // Another one of that name is none of ours.
+    let stranger = format!(
+        "CREATE FUNCTION {namespace}.admit(integer) RETURNS integer LANGUAGE sql AS 'SELECT 1'"
+    );
+    client.batch_execute(&stranger).await.unwrap();
+    let again = open(&namespace).await;
+    again.append(&order(1), Expected::Exact(2), [numbered(3)]).await.unwrap();
+    assert_eq!(numbers(&again.read(Query::all()).collect().await.unwrap()), [1, 2, 3]);
+}
+
+/// The function of a schema that was renamed names the tables of the old one, where another log may be by now.
+#[tokio::test]
+async fn a_log_that_was_renamed_is_checked_by_its_own_events() {
+    let (old, new, client) = (namespace(), namespace(), client().await);
+    let scope = || Query::tags(["seat:1"]);
+    let sale = || {
+        let sold = NewEvent::new("Sold", ()).with_tag("seat:1");
+        Append::new().to(&order(1), Expected::Any, [sold]).unless(scope(), Position::START)
+    };
+    open(&old).await.append_all(sale()).await.unwrap();
+    client.batch_execute(&format!("ALTER SCHEMA {old} RENAME TO {new}")).await.unwrap();
+    drop(open(&old).await);
+    let renamed = open(&new).await;
+    assert!(renamed.append_all(sale()).await.unwrap_err().is_conflict());
+    let appended = renamed.append(&order(1), Expected::Any, [numbered(2)]).await.unwrap();
+    assert_eq!(appended.version(), 2);
+}

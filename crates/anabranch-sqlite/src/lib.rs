@@ -9,7 +9,8 @@
 //! | `append` | a batch of appends inside one transaction |
 //! | `read` | one page of events |
 //! | `columns` | the columns of a table |
-//! | `connection` | pragmas, the writer thread, the pool of readers |
+//! | `connection` | pragmas, the writer thread |
+//! | `readers` | connections that read, each on a thread of its own |
 //! | `files` | whether the files are still those that were opened |
 //! | `effects` | transactions of consumers |
 //! | `row_watch` | rows that are written for two slots |

@@ -54,7 +54,7 @@ pub use event_stream::EventStream;
 pub use home::{Home, NotRunning};
 pub use log::Log;
 pub use log_store::{
-    Filter, Head, LogStore, Page, PageEnd, ReadRequest, Scope, SlotFilter, Ticket,
+    Filter, Head, Locked, LogStore, Page, PageEnd, ReadRequest, Scope, SlotFilter, Ticket,
 };
 pub use observe::{Emitter, Observer, TracingObserver};
 pub use options::{Durability, Namespace, Options};

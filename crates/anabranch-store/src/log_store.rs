@@ -24,6 +24,13 @@ pub trait LogStore: Any + Send + Sync {
     /// ticket that has to wait for somebody else's lock may be answered later than that.
     fn append(&self, batch: Vec<Ticket>) -> BoxFuture<'_, ()>;
 
+    /// What an append locks. Two batches may be stored at the same time if they lock nothing in common, or only what
+    /// both share; `None` if batches have to follow each other.
+    fn locks(&self, append: &Append) -> Option<Vec<Locked>> {
+        let _ = append;
+        None
+    }
+
     /// Reads one page. A backward read of the log waits for matching appends in flight below the end
     /// that it sees, as forward reads do by [`PageEnd::Pending`]: so the position of any event that
     /// was read is safe to decide on.
@@ -67,6 +74,15 @@ pub trait LogStore: Any + Send + Sync {
 
     /// The database that the log is in, for effects that commit together with a cursor.
     fn database(&self) -> Arc<dyn Database>;
+}
+
+/// What an append locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Locked {
+    /// Which lock it is.
+    pub key: i32,
+    /// Whether it is taken alone, or together with others that share it.
+    pub alone: bool,
 }
 
 /// One append on its way, and the place to answer it.

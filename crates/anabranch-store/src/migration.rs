@@ -114,7 +114,8 @@ impl Migrations {
         }
     }
 
-    /// All steps as one script, with the settings of a new log, for people who apply their own.
+    /// All steps as one script, with the settings of a new log, for people who apply their own. It is one transaction: all
+    /// of it is applied, or nothing.
     #[must_use]
     pub fn script(&self, namespace: &Namespace, rule: HashRule) -> String {
         let step = |migration: &Migration| {
@@ -123,7 +124,7 @@ impl Migrations {
         };
         let steps: String = self.steps.iter().map(step).collect();
         let keep = self.keep_rule(namespace, rule);
-        format!("{steps}-- the hash rule of a new log\n{keep};\n")
+        format!("BEGIN;\n{steps}-- the hash rule of a new log\n{keep};\nCOMMIT;\n")
     }
 
     /// The statement that keeps the hash rule of a new log and leaves that of an old one alone.

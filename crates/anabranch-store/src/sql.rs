@@ -74,8 +74,8 @@ impl<'q> Statement<'q, '_> {
 
     /// One range scan for an item with tags, one for each type of an item without.
     fn ranges(&mut self, item: &'q QueryItem) -> String {
-        if let Some((first, others)) = item.tags.split_first() {
-            return self.tag_range(first, others, &item.types);
+        if let Some(first) = item.leading_tag() {
+            return self.tag_range(first, &item.tags[1..], &item.types);
         }
         let ranges: Vec<String> = item.types.iter().map(|name| self.type_range(name)).collect();
         ranges.join("\nUNION\n")
@@ -97,7 +97,14 @@ impl<'q> Statement<'q, '_> {
             let _ = write!(from, " JOIN {table} AS {alias} ON {alias}.position = t.position");
             let _ = write!(filter, " AND {alias}.tag = {tag} AND {bounds}");
         }
-        if !types.is_empty() {
+        if types.is_empty() {
+            // The tags of an event that somebody has deleted may still be there; they must not use up the limit.
+            let events = self.names.events;
+            let _ = write!(
+                filter,
+                " AND (SELECT 1 FROM {events} AS there WHERE there.position = t.position) = 1"
+            );
+        } else {
             let names: Vec<String> = types.iter().map(|name| self.text(name)).collect();
             let _ = write!(from, " JOIN {} AS e ON e.position = t.position", self.names.events);
             let (names, bounds) = (names.join(", "), self.bounds("e"));

@@ -14,6 +14,6 @@ pub use anabranch_runtime::{
     Commit, Holding, Mark, Permit, Permits, RawTx, RowConsumer, holding, host, rows,
 };
 pub use anabranch_store::{
-    Backoff, Database, Filter, Head, Home, LogStore, Look, NotRunning, Page, PageEnd, ReadRequest,
-    Seen, SlotFilter, Ticket, WoundBack, database, log_store,
+    Backoff, Database, Filter, Head, Home, Locked, LogStore, Look, NotRunning, Page, PageEnd,
+    ReadRequest, Seen, SlotFilter, Ticket, WoundBack, database, log_store,
 };

@@ -3,7 +3,7 @@
 use super::bare::BareRow;
 use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
-use super::{Measured, Side};
+use super::{Measured, Side, check_times};
 use crate::throwaway::Throwaway;
 use anabranch::{Append, Expected, NewEvent, Position, Query, StreamId};
 use clap::Args;
@@ -29,8 +29,8 @@ pub(crate) struct BenchDcb {
     #[command(flatten)]
     database: Measured,
 
-    /// How many scopes there are
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(64..))]
+    /// How many scopes there are: at least one for each task
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(64..=1_000_000))]
     scopes: u64,
 
     /// How long each measurement takes
@@ -52,10 +52,7 @@ enum What {
 
 impl BenchDcb {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        anyhow::ensure!(
-            self.seconds > 0.0 && self.seconds.is_finite() && self.repeats > 0,
-            "--seconds and --repeats must be more than 0"
-        );
+        check_times(self.seconds, self.repeats)?;
         self.database.run(async |made| self.measure(made).await).await
     }
 
@@ -147,18 +144,18 @@ impl Scopes {
         Ok(Self { own, seen: Arc::new(seen), next: Arc::default() })
     }
 
-    /// A scope for an event with this number. They come in no order, as they do in life; two events in flight have two scopes,
-    /// since what is measured is not how conflicts are told.
-    fn scope(number: u64, scopes: u64) -> u64 {
-        // Without a common divisor with any number of scopes below it, so that each comes once before one comes again.
+    /// The scope of an event: each task has scopes of its own, since what is measured is not how conflicts are told. They
+    /// come in no order, as they do in life.
+    fn scope(scopes: u64, (task, tasks): (u64, u64), number: u64) -> u64 {
+        // Without a common divisor with any number of scopes, so that each comes once before one comes again.
         const STRIDE: u64 = 2_147_483_647;
-        number.wrapping_mul(STRIDE) % scopes
+        task + tasks * (number.wrapping_mul(STRIDE) % (scopes / tasks))
     }
 
     async fn append(&self, tasks: u64, what: What, time: Duration) -> anyhow::Result<u64> {
         let started = Instant::now();
         let mut running = JoinSet::new();
-        for _ in 0..tasks {
+        for task in 0..tasks {
             let (log, seen, next) =
                 (self.own.log.clone(), Arc::clone(&self.seen), Arc::clone(&self.next));
             running.spawn(async move {
@@ -167,14 +164,14 @@ impl Scopes {
                 while started.elapsed() < time {
                     if what == What::Batch {
                         let first = next.fetch_add(BATCH, Ordering::Relaxed);
-                        let event = |number| event(number, Self::scope(number, scopes));
+                        let event = |number| event(number, Self::scope(scopes, (0, 1), number));
                         let events = (first..first + BATCH).map(event);
                         log.append(&stream(first % scopes)?, Expected::Any, events).await?;
                         appended += BATCH;
                         continue;
                     }
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let scope = Self::scope(number, scopes);
+                    let scope = Self::scope(scopes, (task, tasks), number);
                     let query = Query::tags([tag(scope)]);
                     let seen = &seen[scope as usize];
                     let after = match what {
@@ -207,7 +204,7 @@ impl Scopes {
         let batch = || {
             let first = next.fetch_add(rows, Ordering::Relaxed);
             let row = |number| {
-                let scope = Self::scope(number, scopes);
+                let scope = Self::scope(scopes, (0, 1), number);
                 // A batch goes to one stream, single events to that of their scope, as in ours.
                 let of = if what == What::Batch { first % scopes } else { scope };
                 BareRow {

@@ -5,7 +5,7 @@ use super::bare::BareRow;
 use super::events::{customer, data, event, stream};
 use super::own_log::OwnLog;
 use super::report::{self, Case, Rates};
-use super::{Measured, Side};
+use super::{Measured, Side, check_times};
 use crate::throwaway::Throwaway;
 use anabranch::{Expected, Position, Query, StreamId};
 use anabranch_terminal::say;
@@ -51,10 +51,7 @@ pub(crate) struct BenchLog {
 
 impl BenchLog {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        anyhow::ensure!(
-            self.seconds > 0.0 && self.seconds.is_finite() && self.repeats > 0,
-            "--seconds and --repeats must be more than 0"
-        );
+        check_times(self.seconds, self.repeats)?;
         let measure = async |made: &_| {
             let (mut ours, mut bare) =
                 (Place::new(made, "ours").await?, Place::new(made, "bare").await?);

@@ -76,6 +76,18 @@ struct Measured {
     swap: bool,
 }
 
+/// How long a measurement takes at the most.
+const MAX_SECONDS: f64 = 3600.0;
+
+/// Refuses times and repeats that measure nothing, before anything is made.
+fn check_times(seconds: f64, repeats: usize) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        (0.01..=MAX_SECONDS).contains(&seconds) && repeats > 0,
+        "--seconds must be from 0.01 to {MAX_SECONDS}, and --repeats more than 0"
+    );
+    Ok(())
+}
+
 /// The sides of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {

@@ -121,6 +121,7 @@ macro_rules! contract {
             open::logs_in_one_database_are_apart,
             positions::the_last_position_drawn_is_known,
             positions::the_positions_of_deleted_events_are_not_given_again,
+            positions::deleted_events_hide_no_others,
             read::a_stream_reads_in_both_directions,
             read::the_log_reads_in_both_directions,
             read::a_long_read_is_complete_and_in_order,

@@ -3,7 +3,7 @@
 use super::{Harness, numbered, numbers, order};
 use crate::Log;
 use crate::database::{End, Statement};
-use anabranch_core::{Expected, Position, Query};
+use anabranch_core::{Append, Expected, Position, Query};
 
 /// The last position drawn is that of the last event; a refused append may draw some, never fewer.
 pub async fn the_last_position_drawn_is_known(harness: &Harness) {
@@ -44,6 +44,32 @@ pub async fn the_positions_of_deleted_events_are_not_given_again(harness: &Harne
     let left = log.read(Query::all()).collect().await.unwrap();
     assert_eq!(numbers(&left), [11]);
     assert_eq!(log.store().drawn().await.unwrap(), next);
+}
+
+/// The tags of an event that somebody has deleted may stay behind: they hide no other event, and break no condition.
+pub async fn deleted_events_hide_no_others(harness: &Harness) {
+    let log = harness.log().await;
+    let tagged = |number| numbered(number).with_tag("a");
+    for first in [1, 101, 201] {
+        let events = (first..first + 100).map(tagged);
+        log.append(&order(1), Expected::Any, events).await.unwrap();
+    }
+    let all = log.read(Query::all()).collect().await.unwrap();
+    let database = log.store().database();
+    let events = database.dialect().table("events");
+    let delete = format!("DELETE FROM {events} WHERE position < $1");
+    let delete = Statement::new(delete, vec![all[260].position().into()]);
+    database.begin().run(vec![delete], End::Commit).await.unwrap();
+    let left: Vec<u64> = (261..=300).collect();
+    assert_eq!(numbers(&log.read(Query::tags(["a"])).collect().await.unwrap()), left);
+    let few = log.read(Query::tags(["a"])).limit(7).collect().await.unwrap();
+    assert_eq!(numbers(&few), left[..7]);
+
+    delete_after(&log, Position::START).await;
+    for query in [Query::tags(["a"]), Query::tags(["a"]).or(Query::tags(["a", "b"]))] {
+        let append = Append::new().to(&order(2), Expected::Any, [numbered(1)]);
+        log.append_all(append.unless(query, Position::START)).await.unwrap();
+    }
 }
 
 async fn delete_after(log: &Log, position: Position) {
