@@ -76,8 +76,13 @@ async fn migrations_of_the_last_version_never_change(place: Place) {
     let print = |program| stdout(&place.run(program, &["migrate", "--print"]));
     let (old, new) = (print(&place.old), print(&place.new));
     let end = "-- the hash rule of a new log";
-    let (old, new) = (old.split(end).next().unwrap(), new.split(end).next().unwrap());
-    assert!(!old.is_empty() && new.starts_with(old), "a released migration was changed");
+    // It is one transaction, which that of older versions is not.
+    let steps = |script: String| {
+        let steps = script.split(end).next().unwrap();
+        steps.strip_prefix("BEGIN;\n").unwrap_or(steps).to_owned()
+    };
+    let (old, new) = (steps(old), steps(new));
+    assert!(!old.is_empty() && new.starts_with(&old), "a released migration was changed");
 }
 
 /// A log of the last version with one event, which a worker of that version has handled and waits for
