@@ -222,3 +222,35 @@ impl Appended {
         self.last().version
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AppendError;
+
+    fn append() -> Append {
+        let stream = StreamId::new("Seat", "1").unwrap();
+        Append::new().to(&stream, Expected::Any, [NewEvent::new("Sold", ())])
+    }
+
+    #[test]
+    fn a_second_condition_does_not_replace_the_first() {
+        let both = append()
+            .unless(Query::tags(["a"]), Position::new(7))
+            .unless(Query::tags(["b"]), Position::new(3));
+        let condition = both.condition().unwrap();
+        assert!(condition.query.matches("Sold", ["a"]) && condition.query.matches("Sold", ["b"]));
+        assert_eq!(condition.after, Position::new(3));
+    }
+
+    /// A conflict within one commit has no position yet. Whoever goes on from there is refused, and not let through.
+    #[test]
+    fn a_condition_that_can_never_fail_is_refused() {
+        let query = Query::tags(["a"]);
+        let (after, position) = (Position::START, Position::END);
+        let conflict = AppendError::ConditionFailed { query: query.clone(), after, position };
+        assert!(conflict.to_string().contains("stored at the same moment"), "{conflict}");
+        let error = append().unless(query, position).validate(&Limits::default()).unwrap_err();
+        assert_eq!(error.problem, InputProblem::AfterEnd);
+    }
+}

@@ -132,6 +132,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A tenant has many events, and all its decisions would wait for each other.
+    #[test]
+    fn its_query_is_led_by_the_tag_that_few_events_have() {
+        let scope: ScopeKey = "tenant:acme:reservation:res-456".parse().unwrap();
+        assert_eq!(scope.query().items()[0].leading_tag(), Some("reservation:res-456"));
+    }
+
     #[test]
     fn what_is_no_scope_key_is_refused_by_name() {
         let refused = |text: &str| text.parse::<ScopeKey>().unwrap_err().to_string();

@@ -1,3 +1,6 @@
+-- A function that makes appends faster: without it, or for a role that may not call it, they work as before. It adds to
+-- no table and locks none.
+--
 -- Whether a batch of appends may be stored as it is, decided where the rows are: one statement then does what took
 -- a transaction of five (src/one_statement.rs). It takes the locks of the batch (src/keys.rs) without waiting and
 -- leaves its mark (queries/try_lock.sql); then it looks where the streams stand, and whether something is there that
