@@ -3,7 +3,12 @@
 use crate::record::Record;
 use anabranch_runtime::{HandlerError, HandlerResult, Tx};
 use anabranch_store::Value;
+use anabranch_store::database::{Lexical, ONE_STATEMENT};
+use anabranch_store::named_values::{self, Segment};
 use std::future::Future;
+
+/// How much of a text is shown where it is wrong.
+const MAX_SHOWN: usize = 20;
 
 /// Handles rows: what it writes through its [`Tx`] commits together with the row's entry in the processing
 /// log, or not at all.
@@ -33,10 +38,10 @@ pub trait RowHandler: Send + Sync + 'static {
         &[]
     }
 
-    /// The statement that it runs for each row, if that is all it does, with `$1`, `$2`, … for the
-    /// [`columns`](Self::columns): a batch is refused before a row is claimed if the database would refuse it
-    /// whatever the row says, for a table that is not there for instance. Default: none.
-    fn statement(&self) -> Option<&str> {
+    /// The statement that it runs for each row, if that is all it does: a batch is refused before a row is claimed
+    /// if the database would refuse it whatever the row says, for a table that is not there for instance. Default:
+    /// none.
+    fn statement(&self) -> Option<RowStatement<'_>> {
         None
     }
 
@@ -50,6 +55,15 @@ pub trait RowHandler: Send + Sync + 'static {
     }
 }
 
+/// A statement that is run for each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowStatement<'a> {
+    /// The statement, with `$1`, `$2`, … for its values.
+    pub sql: &'a str,
+    /// The columns whose values these are. One may be there several times.
+    pub values: &'a [String],
+}
+
 /// Runs a statement for each row: `:name` stands for the value of a column.
 ///
 /// ```
@@ -60,47 +74,47 @@ pub trait RowHandler: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct SqlHandler {
     sql: String,
+    /// The column of each value.
+    values: Vec<String>,
+    /// The same, each once.
     columns: Vec<String>,
 }
 
 impl SqlHandler {
-    /// Reads a statement. Text in quotes and `::` casts are left as they are.
+    /// Reads a statement, as [`named_values`] says. What stands in quotes and comments, `::` casts and slices are left
+    /// as they are.
     pub fn parse(text: &str) -> HandlerResult<Self> {
-        let (mut sql, mut columns) = (String::new(), Vec::<String>::new());
-        let mut rest = text.trim().trim_end_matches(';').chars().peekable();
-        let mut quote = None;
-        while let Some(c) = rest.next() {
-            match (quote, c) {
-                (Some(open), c) if c == open => quote = None,
-                (None, '\'' | '"') => quote = Some(c),
-                (None, ':') if rest.peek() == Some(&':') => {
-                    rest.next();
-                    sql.push(':');
-                }
-                (None, ':') if rest.peek().is_some_and(|c| c.is_alphabetic() || *c == '_') => {
-                    let mut name = String::new();
-                    while let Some(c) = rest.next_if(|c| c.is_alphanumeric() || *c == '_') {
-                        name.push(c);
-                    }
-                    let known = columns.iter().position(|known| *known == name);
-                    let place = known.unwrap_or_else(|| {
-                        columns.push(name);
-                        columns.len() - 1
-                    });
-                    sql += &format!("${}", place + 1);
-                    continue;
-                }
-                _ => {}
+        let fail = |at: usize, said: &str| {
+            let there: String = text[at..].chars().take(MAX_SHOWN).collect();
+            Err(HandlerError::new(format!("{said}, at `{there}`")))
+        };
+        // Which database it is for is not known before the batch runs.
+        let mut statements = match named_values::parse(text, Lexical::ANY) {
+            Ok(named) => named.statements,
+            Err(error) => return fail(error.at, &error.said),
+        };
+        let statement = match statements.as_mut_slice() {
+            [] => return Err(HandlerError::new("the statement is empty")),
+            [statement] => std::mem::take(statement),
+            [_, second, ..] => return fail(second.span.start, ONE_STATEMENT),
+        };
+        let (mut values, mut columns) = (Vec::new(), Vec::new());
+        for value in &statement.values {
+            let [Segment::Key(name)] = value.path.as_slice() else {
+                return fail(
+                    value.span.start,
+                    "a column has one name; for a part of its value write (:column)…",
+                );
+            };
+            if value.optional {
+                return fail(value.span.start, "put a space before an operator that begins with ?");
             }
-            sql.push(c);
+            if !columns.contains(name) {
+                columns.push(name.clone());
+            }
+            values.push(name.clone());
         }
-        if sql.is_empty() {
-            return Err(HandlerError::new("the statement is empty"));
-        }
-        if quote.is_some() {
-            return Err(HandlerError::new("a quote in the statement is not closed"));
-        }
-        Ok(Self { sql, columns })
+        Ok(Self { sql: statement.sql, values, columns })
     }
 }
 
@@ -109,15 +123,13 @@ impl RowHandler for SqlHandler {
         &self.columns
     }
 
-    fn statement(&self) -> Option<&str> {
-        Some(&self.sql)
+    fn statement(&self) -> Option<RowStatement<'_>> {
+        Some(RowStatement { sql: &self.sql, values: &self.values })
     }
 
     async fn handle(&self, record: &Record, tx: &mut Tx) -> HandlerResult {
-        let mut values = Vec::with_capacity(self.columns.len());
-        for column in &self.columns {
-            values.push(record.get::<Value>(column)?);
-        }
+        let values: Vec<Value> =
+            self.values.iter().map(|column| record.get(column)).collect::<Result<_, _>>()?;
         tx.execute(self.sql.clone(), values).await
     }
 }
@@ -128,15 +140,35 @@ mod tests {
 
     #[test]
     fn names_become_places() {
-        let read = |text| SqlHandler::parse(text).unwrap();
-        let handler =
-            read("INSERT INTO t SELECT :id, ':no', \"a:b\", :x::text, :id WHERE a = 'it''s :c';");
+        let handler = SqlHandler::parse(
+            " INSERT INTO t SELECT :id, ':no', \"a:b\", :x::text, :id WHERE a = 'it''s :c' -- :d\n; ",
+        );
+        let handler = handler.unwrap();
         assert_eq!(
             handler.sql,
-            "INSERT INTO t SELECT $1, ':no', \"a:b\", $2::text, $1 WHERE a = 'it''s :c'"
+            "INSERT INTO t SELECT $1, ':no', \"a:b\", $2::text, $3 WHERE a = 'it''s :c' -- :d"
         );
+        assert_eq!(handler.values, ["id", "x", "id"]);
         assert_eq!(handler.columns, ["id", "x"]);
-        assert!(SqlHandler::parse(" ; ").is_err());
-        assert!(SqlHandler::parse("SELECT 'open").is_err());
+    }
+
+    #[test]
+    fn what_is_no_statement_of_columns_is_refused() {
+        for (text, said) in [
+            (" ; ", "empty"),
+            ("-- nothing", "empty"),
+            ("SELECT 'open", "at `'open`"),
+            (
+                "SELECT 1; SELECT 2",
+                "several statements in the text; give them one at a time, at `SELECT 2`",
+            ),
+            ("SELECT :a.b", "one name"),
+            ("SELECT :a[1]", "(:column)"),
+            ("SELECT :a?'x'", "a space"),
+            ("SELECT $1", "write :field"),
+        ] {
+            let error = SqlHandler::parse(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 }

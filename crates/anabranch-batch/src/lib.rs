@@ -58,7 +58,7 @@ mod worker;
 pub use batch::Batch;
 pub use collision::{Collision, HandledBy};
 pub use error::BatchError;
-pub use handler::{RowHandler, SqlHandler};
+pub use handler::{RowHandler, RowStatement, SqlHandler};
 pub use import::{Finished, Imported};
 pub use part::{Part, PartError};
 pub use progress::{BatchProgress, FailedRow, Summary};

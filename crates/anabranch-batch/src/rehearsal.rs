@@ -5,11 +5,11 @@
 //! with those of a row, and only what it says of both is about the statement.
 
 use crate::error::BatchError;
-use crate::handler::RowHandler;
+use crate::handler::{RowHandler, RowStatement};
 use crate::tables::Tables;
 use anabranch_core::StoreError;
 use anabranch_store::database::{End, Reason, Statement};
-use anabranch_store::{Database, Value};
+use anabranch_store::{Database, Value, control};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ pub(crate) async fn check(
     tables: &Tables,
     handler: &impl RowHandler,
 ) -> Result<(), BatchError> {
-    let Some(sql) = handler.statement().filter(|sql| is_explained(sql)) else { return Ok(()) };
-    let columns = handler.columns();
+    let statement = handler.statement().filter(|statement| is_explained(statement.sql));
+    let Some(RowStatement { sql, values: columns }) = statement else { return Ok(()) };
     let nothing = vec![Value::Null; columns.len()];
     let Some(said) = refusal(database, sql, nothing).await? else { return Ok(()) };
     let Some(row) = database.rows(tables.any_row()).await?.into_iter().next() else {
@@ -47,8 +47,7 @@ pub(crate) async fn check(
 }
 
 fn is_explained(sql: &str) -> bool {
-    let word: String = sql.trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
-    EXPLAINED.contains(&word.to_ascii_uppercase().as_str())
+    control::begins_with(sql, &EXPLAINED)
 }
 
 /// What the database says against a statement with these values. Nothing of it stays.

@@ -125,6 +125,10 @@ codes! {
     WrongColumn = "wrong_column", Failed;
     /// Arguments of the command that do not go together.
     InvalidArguments = "invalid_arguments", Invalid;
+    /// A file that describes replica sets has mistakes.
+    InvalidFile = "invalid_file", Invalid;
+    /// A test of a file has failed.
+    TestFailed = "test_failed", Failed;
 
     /// The stream has another version than expected.
     StreamConflict = "stream_conflict", Conflict;
@@ -203,6 +207,8 @@ codes! {
 
     /// A consumer that cannot run as it is.
     ConsumerRefused = "consumer_refused", Conflict;
+    /// A consumer whose code is not the accepted one.
+    OtherCode = "other_code", Conflict;
     /// A replica set that cannot run as it is.
     ReplicaSetRefused = "replica_set_refused", Conflict;
     /// A consumer that stands where the log has never been.
@@ -226,6 +232,8 @@ codes! {
     NoSuchReplicaSet = "no_such_replica_set", NotFound;
     /// The consumer has no such parked key.
     NoSuchKey = "no_such_key", NotFound;
+    /// No such delivery of a webhook is kept.
+    NoSuchDelivery = "no_such_delivery", NotFound;
     /// The consumer has no position in the log.
     NoPosition = "no_position", Conflict;
     /// A replay that would go forwards.
@@ -240,6 +248,8 @@ codes! {
     OldWorkers = "old_workers", Conflict;
     /// The scope that was to be accepted is another one by now.
     ScopeChanged = "scope_changed", Conflict;
+    /// The code that was to be replaced is not the accepted one any more.
+    CodeChanged = "code_changed", Conflict;
     /// Nobody asks for another scope.
     NoScopeChange = "no_scope_change", Conflict;
     /// Workers run what was to be removed.

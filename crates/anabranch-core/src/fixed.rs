@@ -27,6 +27,10 @@ const KEY: &str = "PARTITION_KEY";
 const INDEX: &str = "PARTITION_INDEX";
 const TOTAL: &str = "TOTAL_PARTITIONS";
 
+/// The flags of a command line, each with the variable that it takes the place of.
+const FLAGS: [(&str, &str); 3] =
+    [("--partition-key", KEY), ("--partition-index", INDEX), ("--total-partitions", TOTAL)];
+
 impl FixedPartition {
     /// The partition with this index, counted from 0, of so many (1 to 5040).
     pub fn new(index: u16, total: u16) -> Result<Self, InputError> {
@@ -42,27 +46,66 @@ impl FixedPartition {
     /// The partition that the environment asks for: `PARTITION_KEY` (or `PARTITION_INDEX`) of
     /// `TOTAL_PARTITIONS`; none if none of them is set.
     pub fn from_env(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, InputError> {
-        let number = |name: &'static str| -> Result<Option<(&str, u64)>, InputError> {
-            let Some(text) = get(name) else { return Ok(None) };
+        Self::from_args_and_env(&mut Vec::new(), get)
+    }
+
+    /// The partition that a command line asks for by `--partition-key N` (or `--partition-index N`) and
+    /// `--total-partitions N`, and where a flag is missing, its variable in the environment as in
+    /// [`from_env`](Self::from_env). The flags are taken out of the arguments, so what is left is the program's own.
+    ///
+    /// ```
+    /// use anabranch_core::FixedPartition;
+    /// let mut arguments: Vec<String> =
+    ///     ["work", "--partition-key", "1", "--total-partitions=4"].map(str::to_owned).into();
+    /// let partition = FixedPartition::from_args_and_env(&mut arguments, |_| None)?;
+    /// assert_eq!(partition, Some(FixedPartition::new(1, 4)?));
+    /// assert_eq!(arguments, ["work"]);
+    /// # Ok::<(), anabranch_core::InputError>(())
+    /// ```
+    pub fn from_args_and_env(
+        arguments: &mut Vec<String>,
+        get: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, InputError> {
+        let mut flags = Vec::new();
+        for (flag, variable) in FLAGS {
+            flags.extend(taken(arguments, flag).map(|text| (flag, variable, text)));
+        }
+        // A flag for the index by one name beats the variable of the other name as well.
+        let is_index = |name: &str| [KEY, INDEX].contains(&name);
+        let has_index = flags.iter().any(|(_, variable, _)| is_index(variable));
+        let number = |name: &'static str| -> Result<Option<(&'static str, u64)>, InputError> {
+            let flag = flags.iter().find(|(_, variable, _)| *variable == name);
+            let (name, text) = match flag {
+                Some((flag, _, text)) => (*flag, text.clone()),
+                None if is_index(name) && has_index => return Ok(None),
+                None => match get(name) {
+                    Some(text) => (name, text),
+                    None => return Ok(None),
+                },
+            };
             match text.trim().parse() {
                 Ok(number) => Ok(Some((name, number))),
                 Err(_) => Err(refused(name, InputProblem::NotANumber(text))),
             }
         };
         let index = match (number(KEY)?, number(INDEX)?) {
-            (Some((_, key)), Some((_, index))) if key != index => {
-                return Err(refused(
-                    KEY,
-                    InputProblem::Differs { value: key, other: INDEX, other_value: index },
-                ));
+            (Some((name, value)), Some((other, other_value))) if value != other_value => {
+                return Err(refused(name, InputProblem::Differs { value, other, other_value }));
             }
             (key, index) => key.or(index),
+        };
+        // What is missing is named as what is there was given: by flag, or by variable.
+        let missing = |given: &str, variable: &'static str| {
+            let flag = FLAGS.iter().find(|(_, of)| *of == variable).map(|(flag, _)| *flag);
+            flag.filter(|_| given.starts_with("--")).unwrap_or(variable)
         };
         match (index, number(TOTAL)?) {
             (None, None) => Ok(None),
             (Some(index), Some(total)) => Self::checked(index, total).map(Some),
-            (Some((name, _)), None) => Err(refused(name, InputProblem::Alone(TOTAL))),
-            (None, Some(_)) => Err(refused(TOTAL, InputProblem::Alone(KEY))),
+            (Some((name, _)), None) => {
+                Err(refused(name, InputProblem::Alone(missing(name, TOTAL))))
+            }
+            (None, Some((name, _))) => Err(refused(name, InputProblem::Alone(missing(name, KEY)))),
         }
     }
 
@@ -115,6 +158,26 @@ impl FromStr for FixedPartition {
             _ => Err(refused("partition", InputProblem::NotAPartition(text.to_owned()))),
         }
     }
+}
+
+/// Takes a flag and its value out of the arguments: `--flag VALUE` or `--flag=VALUE`. The last one counts.
+fn taken(arguments: &mut Vec<String>, flag: &str) -> Option<String> {
+    let mut value = None;
+    while let Some((place, of_place)) =
+        arguments.iter().enumerate().find_map(|(place, argument)| {
+            let rest = argument.strip_prefix(flag)?;
+            (rest.is_empty() || rest.starts_with('='))
+                .then(|| (place, rest.get(1..).map(str::to_owned)))
+        })
+    {
+        arguments.remove(place);
+        // One without a value is no number, and refused as that.
+        value = Some(of_place.unwrap_or_else(|| match place < arguments.len() {
+            true => arguments.remove(place),
+            false => String::new(),
+        }));
+    }
+    value
 }
 
 fn in_range(name: &str, value: u64, first: u16, last: u16) -> Result<u16, InputError> {

@@ -1,8 +1,24 @@
 //! How PostgreSQL writes what differs.
 
 use anabranch_core::SlotSet;
-use anabranch_store::database::{ColumnType, Dialect, ForRows, Given, Hint, Statement};
+use anabranch_store::database::{ColumnType, Dialect, ForRows, Given, Hint, Lexical, Statement};
 use anabranch_store::{Namespace, Value};
+
+/// How PostgreSQL reads the text of statements.
+pub const LEXICAL: Lexical = Lexical {
+    nested_comments: true,
+    return_ends_comment: true,
+    escape_strings: true,
+    dollar_quotes: true,
+    bracket_names: false,
+    back_quotes: false,
+    // `?` and `@` are operators.
+    marked_values: false,
+    colon_casts: true,
+    // There a trigger calls a function.
+    trigger_bodies: false,
+    atomic_bodies: true,
+};
 
 /// PostgreSQL's dialect, for a log.
 #[derive(Clone, Debug)]
@@ -28,6 +44,10 @@ impl PostgresDialect {
 impl Dialect for PostgresDialect {
     fn name(&self) -> &'static str {
         "postgres"
+    }
+
+    fn lexical(&self) -> Lexical {
+        LEXICAL
     }
 
     fn namespace(&self) -> &Namespace {

@@ -38,6 +38,7 @@
 //! | `room` | how many connections the server has room for |
 //! | `look_alikes` | servers and poolers that only look like PostgreSQL |
 //! | `tls` | encryption |
+//! | `throwaway` | a database for a test |
 //! | `schema` | migrations, settings, statements |
 //! | `error` | what PostgreSQL's errors mean |
 //!
@@ -82,6 +83,7 @@ mod scopes;
 mod session;
 mod shared;
 mod store;
+mod throwaway;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -93,6 +95,8 @@ mod url;
 mod value;
 mod wake;
 
+pub use dialect::LEXICAL;
 pub use schema::MIGRATIONS;
 pub use store::Postgres;
+pub use throwaway::ThrowawayDatabase;
 pub use tokio_postgres;

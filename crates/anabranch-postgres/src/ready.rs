@@ -15,6 +15,9 @@ pub(crate) const OURS: &str = "anabranch.transaction";
 /// What the server says that it does not know when a fence runs in another transaction than its own.
 const ENDED: &str = "anabranch.transaction_was_ended";
 
+/// What comes before a statement that is a fence.
+pub(crate) const BEFORE_FENCED: &str = "WITH changed AS (";
+
 /// What a fence says.
 #[derive(Clone, Copy)]
 pub(crate) enum Unmet {
@@ -101,7 +104,7 @@ impl Ready {
             }
             _ => return Ok(Answer::default()),
         };
-        let bound = Bound::all(values.iter().chain(&expected));
+        let bound = Bound::of(statement, values.iter().chain(&expected));
         if statement.expect != Expect::Rows {
             let changed = session.execute_raw(prepared, bound).await?;
             return Ok(Answer { changed, rows: Vec::new() });
@@ -123,7 +126,7 @@ impl Ready {
 fn fenced(sql: &str, values: usize) -> String {
     let place = values + 1;
     format!(
-        "WITH changed AS ({sql} RETURNING 1) SELECT CASE \
+        "{BEFORE_FENCED}{sql} RETURNING 1) SELECT CASE \
          WHEN current_setting('{OURS}', true) = 'yes' THEN 1 / (count(*) = ${place})::int \
          ELSE current_setting('{ENDED}')::int END FROM changed"
     )

@@ -2,11 +2,12 @@
 
 use crate::error::Failure;
 use crate::question_marks::has_question_marks;
+use crate::ready::BEFORE_FENCED;
 use anabranch_core::StoreError;
-use anabranch_store::database::{Reason, Statement, Work};
+use anabranch_store::database::{Expect, Reason, Statement, Work};
 use anabranch_store::misfit::{AS_NUMBERS, Misfit};
 use std::error::Error;
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, ErrorPosition};
 
 /// What the server's codes for values begin with: not a number, out of range, too long.
 const ABOUT_VALUES: &str = "22";
@@ -17,12 +18,30 @@ pub(crate) fn reason(at: &str, failure: &Failure, statement: Option<&Statement>)
         StoreError::Other { source, .. } => {
             let said = source.to_string();
             match statement {
-                Some(statement) => Reason::refused_in(statement, about(failure, said, statement)),
+                Some(statement) => {
+                    let said = about(failure, said, statement);
+                    Reason::refused_in(statement, said, place(failure, statement))
+                }
                 None => Reason::refused(said),
             }
         }
         other => Reason::Store(other),
     }
+}
+
+/// Where in a statement an error lies: the server counts characters of what it was sent, from 1.
+fn place(failure: &Failure, statement: &Statement) -> Option<usize> {
+    let Failure::Query(error) = failure else { return None };
+    let ErrorPosition::Original(position) = error.as_db_error()?.position()? else { return None };
+    let Work::Sql(sql, _) = &statement.work else { return None };
+    let before = match statement.expect {
+        Expect::Changes(_) => BEFORE_FENCED.chars().count(),
+        Expect::Nothing | Expect::Rows => 0,
+    };
+    let characters = usize::try_from(*position).ok()?.checked_sub(before + 1)?;
+    // It may lie at the end, where something is missing.
+    let mut ends = sql.char_indices().map(|(at, _)| at).chain([sql.len()]);
+    ends.nth(characters)
 }
 
 /// A transaction appends to more streams, tags and types than the server can lock.
@@ -44,7 +63,9 @@ fn about(failure: &Failure, said: String, statement: &Statement) -> String {
     // Else it is the driver: too few values, or a column that it cannot read.
     let Some(refused) = error.as_db_error() else { return said };
     if refused.code().code().starts_with(ABOUT_VALUES) {
-        let place = parameter(refused).map(|place| format!("{place}: ")).unwrap_or_default();
+        let place = parameter(refused)
+            .map(|number| format!("{}: ", statement.value_name(number)))
+            .unwrap_or_default();
         return format!("{place}{said}");
     }
     match &statement.work {
@@ -56,9 +77,8 @@ fn about(failure: &Failure, said: String, statement: &Statement) -> String {
 }
 
 /// Which value it is about, where the server read it: `… portal parameter $2`.
-fn parameter(refused: &DbError) -> Option<&str> {
+fn parameter(refused: &DbError) -> Option<usize> {
     let (_, place) = refused.where_()?.split_once("parameter $")?;
     let digits = place.bytes().take_while(u8::is_ascii_digit).count();
-    let end = refused.where_()?.len() - place.len() + digits;
-    refused.where_()?.get(end - digits - 1..end)
+    place.get(..digits)?.parse().ok()
 }

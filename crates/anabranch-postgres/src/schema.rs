@@ -67,6 +67,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0009_admission.sql"),
             admits: 5,
         },
+        Migration {
+            version: 10,
+            name: "deliveries",
+            sql: include_str!("../migrations/0010_deliveries.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
     reads_from: 5,

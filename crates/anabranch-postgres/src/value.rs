@@ -2,14 +2,17 @@
 
 mod floats;
 mod times;
+mod words;
 
 use anabranch_store::Value;
+use anabranch_store::database::Statement;
 use anabranch_store::misfit::Misfit;
 use anabranch_store::value::{time_text, times as texts};
 use std::error::Error;
 use tokio_postgres::Row;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type, to_sql_checked};
+use words::{NOT_ONE, in_range, name_of, whole};
 
 type Cause = Box<dyn Error + Send + Sync>;
 
@@ -25,14 +28,33 @@ pub(crate) struct Bound<'a> {
     element: Option<usize>,
     /// The type of the column that an array goes to as text.
     array: Option<&'a Type>,
+    /// Whether it comes from JSON: a text is a string then, and no document.
+    is_of_json: bool,
 }
 
 impl<'a> Bound<'a> {
     /// The values of a statement.
     pub(crate) fn all(values: impl IntoIterator<Item = &'a Value>) -> Vec<Self> {
-        let bound =
-            |(number, value)| Self { value, number: number + 1, element: None, array: None };
+        let bound = |(number, value)| Self {
+            value,
+            number: number + 1,
+            element: None,
+            array: None,
+            is_of_json: false,
+        };
         values.into_iter().enumerate().map(bound).collect()
+    }
+
+    /// The same of a statement that may be written elsewhere than in Rust.
+    pub(crate) fn of(
+        statement: &Statement,
+        values: impl IntoIterator<Item = &'a Value>,
+    ) -> Vec<Self> {
+        let mut bound = Self::all(values);
+        if statement.written.is_some() {
+            bound.iter_mut().for_each(|bound| bound.is_of_json = true);
+        }
+        bound
     }
 
     /// The same, of columns; arrays in those that are given with their type go as text.
@@ -46,14 +68,14 @@ impl<'a> Bound<'a> {
     }
 
     fn elements(&self, values: &'a [Value]) -> Vec<Self> {
-        let Self { number, array, .. } = *self;
-        let bound = |(element, value)| Self { value, number, element: Some(element + 1), array };
+        let bound = |(element, value)| Self { value, element: Some(element + 1), ..*self };
         values.iter().enumerate().map(bound).collect()
     }
 }
 
 impl ToSql for Bound<'_> {
-    fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+    fn to_sql(&self, asked: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+        let kind = without_domain(asked);
         let written = match self.value {
             Value::Null => Ok(IsNull::Yes),
             Value::Array(values) => match kind.kind() {
@@ -65,11 +87,12 @@ impl ToSql for Bound<'_> {
                     _ => json_array(self.value, kind, out),
                 },
             },
+            value if self.is_of_json && is_json(kind) => json_scalar(value, kind, out),
             value => scalar(value, kind, out),
         };
         written.map_err(|problem| {
             let misfit = Misfit::new(self.number, self.value, problem);
-            let wanted = Some(kind.to_string());
+            let wanted = Some(name_of(asked));
             Box::new(Misfit { element: self.element, wanted, ..misfit }) as Cause
         })
     }
@@ -81,9 +104,35 @@ impl ToSql for Bound<'_> {
     to_sql_checked!();
 }
 
+/// A domain is written as the type that it narrows; the server checks the rest.
+fn without_domain(kind: &Type) -> &Type {
+    match kind.kind() {
+        Kind::Domain(base) => without_domain(base),
+        _ => kind,
+    }
+}
+
+fn is_json(kind: &Type) -> bool {
+    *kind == Type::JSON || *kind == Type::JSONB
+}
+
+/// What was JSON becomes the same JSON again.
+fn json_scalar(value: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+    match value {
+        Value::Text(string) => text(&serde_json::to_string(string)?, kind, out),
+        Value::Bool(truth) => text(if *truth { "true" } else { "false" }, kind, out),
+        Value::Uuid(id) => text(&serde_json::to_string(id)?, kind, out),
+        Value::Time(_) => {
+            value.fits_text()?;
+            text(&value.to_json().to_string(), kind, out)
+        }
+        value => scalar(value, kind, out),
+    }
+}
+
 fn json_array(array: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
-    if *kind != Type::JSON && *kind != Type::JSONB {
-        return Err(format!("no array goes there; there are {kind}[] and jsonb").into());
+    if !is_json(kind) {
+        return Err(format!("no array goes there; there are {}[] and jsonb", name_of(kind)).into());
     }
     array.fits_text()?;
     text(&array.to_json().to_string(), kind, out)
@@ -100,7 +149,13 @@ fn fits(value: &Value, of: &Type) -> Result<(), Cause> {
         Value::Array(values) => values.iter().try_for_each(|value| fits(value, of)),
         value if CUTTING.contains(of) => match scalar(value, of, &mut BytesMut::new()) {
             Ok(_) => Ok(()),
-            Err(problem) => Err(format!("{value} is no {of}: {problem}").into()),
+            Err(problem) => {
+                let why = match problem.to_string() {
+                    why if why.is_empty() => why,
+                    why => format!(": {why}"),
+                };
+                Err(format!("{value} is no {}{why}", name_of(of)).into())
+            }
         },
         _ => Ok(()),
     }
@@ -139,9 +194,9 @@ fn scalar(value: &Value, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Caus
         (Value::Bool(truth), _) => scalar(&Value::Int((*truth).into()), kind, out),
         (Value::Int(number @ (0 | 1)), &Type::BOOL) => (*number == 1).to_sql(kind, out),
         (Value::Int(number), &Type::INT8) => number.to_sql(kind, out),
-        (Value::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(kind, out),
-        (Value::Int(number), &Type::INT2) => i16::try_from(*number)?.to_sql(kind, out),
-        (Value::Int(number), &Type::OID) => u32::try_from(*number)?.to_sql(kind, out),
+        (Value::Int(number), &Type::INT4) => in_range(i32::try_from(*number))?.to_sql(kind, out),
+        (Value::Int(number), &Type::INT2) => in_range(i16::try_from(*number))?.to_sql(kind, out),
+        (Value::Int(number), &Type::OID) => in_range(u32::try_from(*number))?.to_sql(kind, out),
         // All 64 bits, not the shortest text that means the same float.
         (Value::Float(number), &Type::INT8 | &Type::INT4 | &Type::INT2)
             if number.fract() == 0.0 && *number >= -TWO_TO_63 && *number < TWO_TO_63 =>
@@ -183,13 +238,13 @@ fn text(text: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
             Ok(IsNull::No)
         }
         Type::NUMERIC => numeric(text, out),
-        Type::INT8 => text.parse::<i64>()?.to_sql(kind, out),
-        Type::INT4 => text.parse::<i32>()?.to_sql(kind, out),
-        Type::INT2 => text.parse::<i16>()?.to_sql(kind, out),
+        Type::INT8 => whole(text.parse::<i64>())?.to_sql(kind, out),
+        Type::INT4 => whole(text.parse::<i32>())?.to_sql(kind, out),
+        Type::INT2 => whole(text.parse::<i16>())?.to_sql(kind, out),
         Type::FLOAT8 => floats::parse::<f64>(text)?.to_sql(kind, out),
         Type::FLOAT4 => floats::parse::<f32>(text)?.to_sql(kind, out),
-        Type::BOOL => text.parse::<bool>()?.to_sql(kind, out),
-        Type::UUID => uuid::Uuid::parse_str(text)?.to_sql(kind, out),
+        Type::BOOL => text.parse::<bool>().map_err(|_| NOT_ONE)?.to_sql(kind, out),
+        Type::UUID => uuid::Uuid::parse_str(text).map_err(|_| NOT_ONE)?.to_sql(kind, out),
         Type::TIMESTAMPTZ => times::of_text(text, texts::instant)?.to_sql(&Type::INT8, out),
         Type::TIMESTAMP => times::of_text(text, texts::local)?.to_sql(&Type::INT8, out),
         Type::TIME => times::since_midnight(text)?.to_sql(&Type::INT8, out),
@@ -199,7 +254,7 @@ fn text(text: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
             out.extend_from_slice(text.as_bytes());
             Ok(IsNull::No)
         }
-        ref other => Err(format!("write $n::text::{other}").into()),
+        ref other => Err(format!("write $n::text::{}", name_of(other)).into()),
     }
 }
 
@@ -209,7 +264,7 @@ const INFINITE: [(u16, &str); 2] = [(0xD000, "Infinity"), (0xF000, "-Infinity")]
 
 /// A decimal number in PostgreSQL's form: groups of four digits to the base of 10,000.
 fn numeric(text: &str, out: &mut BytesMut) -> Result<IsNull, Cause> {
-    let bad = || format!("`{text}` is not a decimal number");
+    let bad = || NOT_ONE;
     let special = match INFINITE.iter().find(|(_, name)| name.eq_ignore_ascii_case(text)) {
         Some((sign, _)) => Some(*sign),
         None => text.eq_ignore_ascii_case("nan").then_some(NAN),

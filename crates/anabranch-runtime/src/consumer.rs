@@ -10,9 +10,11 @@ mod register;
 
 pub(crate) use place::leave_out_outdated;
 
+use crate::courier::{Courier, CourierCode};
 use crate::fold::FoldCode;
 use crate::handler::{HandlerResult, LaneHandler};
 use crate::interference::Interference;
+use crate::permits::Permits;
 use crate::projection::{Projection, ProjectionCode};
 use crate::rollup::{Rollup, RollupFold};
 use crate::rows::{RowConsumer, RowConsumerCode, Work};
@@ -32,6 +34,7 @@ pub(crate) const NEXT: (&str, &str) = (".next", "_next");
 /// The kinds of consumers.
 pub(crate) const PROJECTION: &str = "projection";
 pub(crate) const SUBSCRIBER: &str = "subscriber";
+pub(crate) const WEBHOOK: &str = "webhook";
 pub(crate) const VIEW: &str = "view";
 pub(crate) const ROLLUP: &str = "rollup";
 
@@ -42,7 +45,7 @@ pub(crate) fn is_folded(kind: &str) -> bool {
 
 /// Whether consumers of a kind follow the log, so that they have a position in it.
 pub(crate) fn follows_log(kind: &str) -> bool {
-    [PROJECTION, SUBSCRIBER, VIEW, ROLLUP, KIND].contains(&kind)
+    [PROJECTION, SUBSCRIBER, WEBHOOK, VIEW, ROLLUP, KIND].contains(&kind)
 }
 
 const MAX_NAME_BYTES: usize = 60;
@@ -53,15 +56,28 @@ const FOLDED_AT_ONCE: usize = 16_384;
 
 /// Refuses a name that no consumer can have.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
-    let begins = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic());
     match begins && name.chars().all(plain) && name.len() <= MAX_NAME_BYTES {
         true => Ok(()),
         false => Err(format!(
-            "its name is not made of a-z, 0-9, _, - and ., beginning with a letter, at most \
+            "its name is not made of A-Z, a-z, 0-9, _, - and ., beginning with a letter, at most \
              {MAX_NAME_BYTES}; rename it"
         )),
     }
+}
+
+/// Whether two names differ in nothing but capital letters: a reader takes them for one, and their tables would be.
+pub(crate) fn differ_in_case_only(one: &str, other: &str) -> bool {
+    one != other && one.eq_ignore_ascii_case(other)
+}
+
+/// Why a consumer is refused beside one whose name differs in nothing but capital letters.
+pub(crate) fn twin_problem(twin: &str) -> String {
+    format!(
+        "there is `{twin}`, and the two names differ only in capital letters; write it as `{twin}` if it is the same \
+         consumer, else rename it, or remove the other one (`anabranch forget {twin}`)"
+    )
 }
 
 /// How keys become slots, as it is stored.
@@ -91,8 +107,13 @@ pub(crate) trait Hooks: Send + Sync {
 
 /// The code of a consumer of events.
 pub(crate) trait Code: Hooks {
-    /// The code for one lane, on a log with this rule.
-    fn lane(&self, rule: HashRule) -> Box<dyn LaneHandler>;
+    /// The code for one lane, on a log with this rule. Whatever it has in work needs a permit.
+    fn lane(&self, rule: HashRule, permits: Permits) -> Box<dyn LaneHandler>;
+
+    /// How much of it may be in work at the same time, over all processes.
+    fn max_parallelism(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// A consumer.
@@ -131,6 +152,13 @@ impl Consumer {
         Self::new(SUBSCRIBER, name, partition, settings, 100, code)
     }
 
+    pub(crate) fn courier<C: Courier>(courier: C) -> Self {
+        let (name, partition) = (courier.name().to_owned(), courier.partition());
+        let settings = courier.settings();
+        let code = Work::Events(Arc::new(CourierCode(Arc::new(courier))));
+        Self::new(WEBHOOK, name, partition, settings, 1_000, code)
+    }
+
     pub(crate) fn view<V: View>(view: V) -> Self {
         let (name, partition) = (view.name().to_owned(), view.partition());
         let settings = view.settings();
@@ -149,15 +177,16 @@ impl Consumer {
         let (name, kind) = (rows.name().to_owned(), rows.kind());
         // Its rows say themselves which slot they are of.
         let partition = Partition::custom("key", |_| None);
+        let settings = Settings { code: rows.code().map(ToOwned::to_owned), ..Settings::default() };
         let code = Work::Rows(Arc::new(RowConsumerCode(Arc::new(rows))));
-        Self::new(kind, name, partition, Settings::default(), 0, code)
+        Self::new(kind, name, partition, settings, 0, code)
     }
 
     /// How much of it may be in work at the same time, over all processes.
     pub(crate) fn max_parallelism(&self) -> Option<usize> {
         match &self.work {
             Work::Rows(code) => code.max_parallelism(),
-            Work::Events(_) => None,
+            Work::Events(code) => code.max_parallelism(),
         }
     }
 
@@ -176,7 +205,7 @@ impl Consumer {
     ) -> Self {
         let batch_size = settings.batch_size.unwrap_or(batch_size);
         let retry = settings.retry.unwrap_or_else(|| match kind {
-            SUBSCRIBER => Retry::outside(),
+            SUBSCRIBER | WEBHOOK => Retry::outside(),
             _ => Retry::default(),
         });
         Self {
@@ -216,7 +245,8 @@ impl Consumer {
         let is_folded = is_folded(self.kind);
         let reserved = [NEXT.0, NEXT.1, "_old"];
         let reserved = if is_folded { &reserved[..] } else { &reserved[..1] };
-        if let Some(end) = reserved.iter().find(|end| own.ends_with(**end)) {
+        let lower = own.to_ascii_lowercase();
+        if let Some(end) = reserved.iter().find(|end| lower.ends_with(**end)) {
             return Err(format!("names that end in {end} are for rebuilds of others; rename it"));
         }
         if is_folded && own.len() > MAX_FOLDED_NAME_BYTES {

@@ -147,13 +147,13 @@ impl Consumers {
 
     /// Stops handling events until [`resume`](Self::resume); workers finish their batches.
     pub async fn pause(&self, name: &str) -> Result<(), OperateError> {
-        self.on_existing(name, self.tables.pause(name, true)).await
+        self.on_existing(name, vec![self.tables.pause(name, true)]).await
     }
 
     /// Goes on after a [`pause`](Self::pause). One that has stopped by itself
     /// ([`outage`](ConsumerStatus::outage)) is tried again at once.
     pub async fn resume(&self, name: &str) -> Result<(), OperateError> {
-        self.on_existing(name, self.tables.pause(name, false)).await
+        self.on_existing(name, vec![self.tables.pause(name, false)]).await
     }
 
     /// Leaves out everything up to the end of the log, parked keys included. Returns that end. A consumer
@@ -257,7 +257,7 @@ impl Consumers {
     }
 
     async fn ask(&self, name: &str, key: &str, asked: Asked) -> Result<(), OperateError> {
-        if self.tables.on_existing(self.tables.ask(name, key, asked)).await? {
+        if self.tables.on_existing(vec![self.tables.ask(name, key, asked)]).await? {
             return Ok(());
         }
         self.must_exist(name).await?;
@@ -268,9 +268,9 @@ impl Consumers {
     pub(crate) async fn on_existing(
         &self,
         name: &str,
-        statement: Statement,
+        statements: Vec<Statement>,
     ) -> Result<(), OperateError> {
-        match self.tables.on_existing(statement).await? {
+        match self.tables.on_existing(statements).await? {
             true => Ok(()),
             false => Err(self.unknown(name).await),
         }

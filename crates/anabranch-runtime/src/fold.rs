@@ -2,10 +2,11 @@
 
 use crate::consumer::{Code, Hooks};
 use crate::handler::{HandlerError, HandlerResult, LaneHandler};
+use crate::permits::Permits;
 use crate::tx::{RawTx, Tx};
 use crate::view::ViewColumn;
 use anabranch_core::{Event, HashRule, Partition, Position, Slot, StoreError};
-use anabranch_store::database::{ColumnType, Dialect, End, Expect, InsertRows, Statement, Work};
+use anabranch_store::database::{ColumnType, Dialect, End, Expect, InsertRows, Statement};
 use anabranch_store::{Log, Row, Value, params};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -51,8 +52,10 @@ pub(crate) enum Rows {
     ForEachSlot,
 }
 
+/// The table of a view or rollup. In small letters, whatever its name has: so SQL finds it by its name without quotes,
+/// with capitals or not, on every database. Names that differ in nothing but those are refused.
 pub(crate) fn table(dialect: &dyn Dialect, name: &str, suffix: &str) -> String {
-    dialect.table(&format!("view_{name}{suffix}"))
+    dialect.table(&format!("view_{}{suffix}", name.to_ascii_lowercase()))
 }
 
 /// The keys and states of the rows that match a condition.
@@ -93,21 +96,24 @@ impl<F: Fold> FoldCode<F> {
 
     fn check_names(&self) -> HandlerResult {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let names = self.columns.iter().map(|column| column.name);
-        for name in names.chain([self.fold.name()]) {
-            if !name.chars().all(is_plain) || OWN.contains(&name) {
-                return Err(HandlerError::new(format!(
-                    "`{name}` cannot name a view or a column; use a-z, 0-9 and _, and not {}",
-                    OWN.join(", ")
-                )));
-            }
+        let (own, name) = (OWN.join(", "), self.fold.name());
+        if !name.chars().all(|c| is_plain(c.to_ascii_lowercase())) || OWN.contains(&name) {
+            return Err(HandlerError::new(format!(
+                "`{name}` cannot name a view; use A-Z, a-z, 0-9 and _, and not {own}"
+            )));
         }
-        Ok(())
+        let mut columns = self.columns.iter().map(|column| column.name);
+        match columns.find(|name| !name.chars().all(is_plain) || OWN.contains(name)) {
+            None => Ok(()),
+            Some(column) => Err(HandlerError::new(format!(
+                "`{column}` cannot name a column; use a-z, 0-9 and _, and not {own}"
+            ))),
+        }
     }
 }
 
 impl<F: Fold> Code for FoldCode<F> {
-    fn lane(&self, rule: HashRule) -> Box<dyn LaneHandler> {
+    fn lane(&self, rule: HashRule, _: Permits) -> Box<dyn LaneHandler> {
         let (fold, columns) = (Arc::clone(&self.fold), Arc::clone(&self.columns));
         let partition = fold.partition();
         let (states, statements) = (HashMap::new(), None);
@@ -316,7 +322,7 @@ impl<F: Fold> FoldLane<F> {
         let expect = Expect::Changes(rows.len() as u64);
         let Statements { table, columns, conflict, .. } = statements;
         let insert = InsertRows { table, columns, conflict, rows };
-        tx.push(Statement { work: Work::Rows(insert), expect }).await
+        tx.push(Statement { expect, ..Statement::rows(insert) }).await
     }
 
     fn not_its_row(&self, row: &RowId, of: Slot, event: &Event, slot: Slot) -> HandlerError {

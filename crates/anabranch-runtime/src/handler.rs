@@ -21,9 +21,35 @@ pub(crate) trait LaneHandler: Send {
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, HandlerResult>;
 
+    /// Whether something must be stored before these events are handled: see [`prepare`](Self::prepare).
+    fn prepares(&mut self, _events: &[Event]) -> bool {
+        false
+    }
+
+    /// Stores what must be stored before these events are handled, in a transaction of its own: it commits only while
+    /// the lane owns the events' slots, and moves no cursor.
+    fn prepare<'a>(
+        &'a mut self,
+        _events: &'a [Event],
+        _tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Whether its effects are outside the transaction, so that no rollback takes them back.
     fn is_external(&self) -> bool {
         false
+    }
+
+    /// Whether its errors tell what is about one event from what is about all of them: then another event is tried
+    /// when one has failed by itself.
+    fn tells_whose_fault(&self) -> bool {
+        false
+    }
+
+    /// How many events of one key go out together, if its effects are outside.
+    fn together(&self) -> usize {
+        1
     }
 
     /// Whether `handle` does nothing, and all is done after the commit.

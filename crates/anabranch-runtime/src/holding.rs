@@ -1,13 +1,13 @@
 //! The slots that a lane holds, for a consumer that runs rows instead of events.
 
 mod commit;
+mod failing;
 
 pub use commit::Commit;
 
 use crate::consumer::Consumer;
 use crate::feed::FeedStats;
-use crate::handler::HandlerError;
-use crate::lane::{self, Halt, LaneStats, Order, Probed, Report, Reporter, Streak};
+use crate::lane::{self, LaneStats, Order, Probed, Report, Reporter, Streak};
 use crate::permits::{Leased, Permits};
 use crate::report::Doing;
 use crate::rows::RowsCode;
@@ -16,7 +16,7 @@ use crate::tables::Tables;
 use crate::too_busy::TooBusy;
 use crate::tx::{Ended, Origin, Tx};
 use anabranch_core::cursor::{Move, Parts};
-use anabranch_core::{Again, Happening, Notice, Position, Slot, SlotSet, StoreError};
+use anabranch_core::{Happening, Notice, Slot, SlotSet, StoreError};
 use anabranch_store::database::{Statement, Topic, Who};
 use anabranch_store::{Backoff, Database, Emitter, Log};
 use futures_util::FutureExt;
@@ -29,10 +29,6 @@ use uuid::Uuid;
 
 /// How long a lane that is to stop waits at the most for a database that is away, each time.
 const STOPPING_WAIT: Duration = Duration::from_millis(100);
-
-/// What to do about rows that fail whatever their key.
-const BROKEN: &str = "key after key fails and nothing works in between: correct what they need, and it \
-                      goes on";
 
 /// The slots that a lane of a [`RowConsumer`](crate::RowConsumer) holds, and how it commits.
 ///
@@ -164,58 +160,6 @@ impl Holding {
     #[must_use]
     pub fn is_trying(&self) -> bool {
         self.trying
-    }
-
-    /// A row of a key has failed with an error, of which `said` is told; it would be given up or not. `true` if that row is not to blame for it, since others fail like it: then nothing is to be stored about
-    /// it, and [`keep`](Self::keep) is empty until rows can be done again.
-    pub fn fails(
-        &mut self,
-        (key, slot): (&str, Slot),
-        is_given_up: bool,
-        (error, said): (&HandlerError, &str),
-    ) -> bool {
-        let again = error.again();
-        let is_broken = match self.trying {
-            true => again != Again::Never && !error.is_answer(),
-            false => self.setup.streak.fails(key, is_given_up, error),
-        };
-        if is_broken {
-            self.stop_at(slot, (said, again), BROKEN);
-        }
-        is_broken
-    }
-
-    /// A row of a key has failed because of what it is, and that is stored. If it was the one to be tried, that
-    /// is over: rows can be done again if the log has answered what it appends, or else when another one is.
-    pub fn has_failed(&mut self, slot: Slot, (error, said): (&HandlerError, &str)) {
-        if self.trying && error.is_answer() {
-            self.works_again();
-        } else if self.trying && error.again() == Again::Never {
-            self.stop_at(slot, (said, Again::Never), BROKEN);
-        }
-    }
-
-    /// What it tried is done: all rows can be.
-    fn works_again(&mut self) {
-        if std::mem::take(&mut self.trying) {
-            self.halted = false;
-            self.setup.reporter.say(Report::Probed(Probed::Worked));
-        }
-    }
-
-    /// A row of this slot must not be passed: the consumer is stopped, and tried again now and then.
-    pub fn stop_at(&mut self, slot: Slot, (error, again): (&str, Again), remedy: &'static str) {
-        self.is_failing(error);
-        let (consumer, error) = (self.setup.consumer.name.clone(), error.to_owned());
-        let event = format!("a row of slot {}", slot.get());
-        let error = RunError::Stopped { consumer, position: Position::START, event, error, remedy };
-        let halt = Halt::new(error, slot, again);
-        let report = match std::mem::take(&mut self.trying) {
-            true => Report::Probed(Probed::Failed(halt)),
-            false => Report::Halted(halt),
-        };
-        self.halted = true;
-        self.setup.reporter.say(report);
     }
 
     /// Raised whenever everything that it held is lost: what was begun before is not to be committed.
@@ -460,7 +404,10 @@ impl Holding {
         }
         stats.retrying.store(retrying, Ordering::Relaxed);
         stats.parked.store(parked, Ordering::Relaxed);
-        let position = if has_work { 0 } else { u64::MAX };
+        // A lane that has stopped by itself sees nothing to do, and has not done it: the worker may not have heard yet
+        // that it has stopped.
+        let is_done = !has_work && !self.halted;
+        let position = if is_done { u64::MAX } else { 0 };
         if stats.position.swap(position, Ordering::Relaxed) != position {
             self.setup.moved.notify_one();
         }

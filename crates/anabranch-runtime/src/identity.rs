@@ -19,6 +19,8 @@ pub(crate) struct Identity {
     /// Which events it handles, in the one way to write it.
     pub(crate) scope: Scope,
     pub(crate) version: u32,
+    /// Its code, if it says which.
+    pub(crate) code: Option<String>,
 }
 
 /// What is stored. A part that no program has stored yet is adopted from the first that does.
@@ -32,6 +34,10 @@ pub(crate) struct Stored {
     /// What a program asked for, and nobody has accepted yet.
     pub(crate) wanted_scope: Option<String>,
     pub(crate) version: u32,
+    /// The code that is accepted, if one has been stored.
+    pub(crate) code: Option<String>,
+    /// The code that a program has, and nobody has accepted yet.
+    pub(crate) wanted_code: Option<String>,
     /// The end of the log when it was found to stand beyond it.
     pub(crate) beyond_log: Option<Position>,
 }
@@ -47,16 +53,19 @@ pub(crate) enum Difference {
     #[error(
         "it was partitioned by {was} and now is by {is}; its cursors hold slots of the old keys, so \
          events would be lost and others handled twice: give it a new name and tables of its own, \
-         or raise its version and rebuild it (ReplicaSet::rebuild, with tables named by Tx::table)"
+         or raise its version and rebuild it (docs/changing-a-projection.md)"
     )]
     Partition { was: String, is: String },
     #[error(
-        "the database has version {was} of it and this program version {is}; run the program with \
-         that version, or build the new one beside it (ReplicaSet::rebuild)"
+        "the database has version {was} of it and this program version {is}; go back to \
+         that version, or build the new one beside it (docs/changing-a-projection.md)"
     )]
     Version { was: u32, is: u32 },
     #[error("it handles ({is}) here and ({}) in the database", Scope::in_words(was))]
     Scope { was: String, is: Box<Scope> },
+    /// All else is the same: this comes last.
+    #[error("its code is {is} here, and {was} is the accepted one")]
+    Code { was: String, is: String },
 }
 
 impl Identity {
@@ -77,8 +86,16 @@ impl Identity {
         }
         match &stored.scope {
             Some(was) if *was != self.scope.text() => {
-                Err(Difference::Scope { was: was.clone(), is: Box::new(self.scope.clone()) })
+                let (was, is) = (was.clone(), Box::new(self.scope.clone()));
+                return Err(Difference::Scope { was, is });
             }
+            _ => {}
+        }
+        match (&stored.code, &self.code) {
+            (Some(was), Some(is)) if was != is => {
+                Err(Difference::Code { was: was.clone(), is: is.clone() })
+            }
+            // Who says nothing of it is not held to it.
             _ => Ok(()),
         }
     }
@@ -102,14 +119,25 @@ mod tests {
             strategy: "entity, fnv1a".to_owned(),
             scope: Scope::types(["A"]),
             version: 2,
+            code: Some("a".to_owned()),
         }
     }
 
     fn stored() -> Stored {
-        let Identity { kind, partition, strategy, scope, version } = identity();
+        let Identity { kind, partition, strategy, scope, version, code } = identity();
         let (partition, scope) = (Some(partition), Some(scope.text()));
-        let (kind, wanted_scope, beyond_log) = (kind.to_owned(), None, None);
-        Stored { kind, partition, strategy, scope, wanted_scope, version, beyond_log }
+        let (kind, wanted_scope, wanted_code, beyond_log) = (kind.to_owned(), None, None, None);
+        Stored {
+            kind,
+            partition,
+            strategy,
+            scope,
+            wanted_scope,
+            version,
+            code,
+            wanted_code,
+            beyond_log,
+        }
     }
 
     #[test]
@@ -128,6 +156,14 @@ mod tests {
         assert_eq!(version, Difference::Version { was: 1, is: 2 });
         let scope = differs(|stored| stored.scope = Some(Scope::all().text()));
         assert!(matches!(scope, Difference::Scope { .. }), "{scope}");
+        let code = differs(|stored| stored.code = Some("b".to_owned()));
+        assert_eq!(code, Difference::Code { was: "b".to_owned(), is: "a".to_owned() });
+    }
+
+    #[test]
+    fn who_says_nothing_of_its_code_is_not_held_to_it() {
+        assert_eq!(identity().compare(&Stored { code: None, ..stored() }), Ok(()));
+        assert_eq!(Identity { code: None, ..identity() }.compare(&stored()), Ok(()));
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub use checkpoints::CheckpointTable;
 pub use plan::{Before, ImportPlan, ImportedPartition};
 pub use refusal::Refusal;
 
-use crate::consumer::strategy_text;
+use crate::consumer::{differ_in_case_only, strategy_text, twin_problem};
 use crate::standing;
 use crate::tables::Tables;
 use anabranch_core::{
@@ -176,7 +176,13 @@ impl Import {
         let found = self.found(&tables, session.as_mut(), "").await?;
         let looked = session.run(Vec::new(), End::Commit).await;
         looked.map_err(|failed| tables.error(failed))?;
-        Ok(self.plan(log.hash_rule(), head, found.as_ref()))
+        let mut plan = self.plan(log.hash_rule(), head, found.as_ref());
+        if found.is_none() {
+            let all = tables.registered(None).await?;
+            let twin = all.iter().find(|it| differ_in_case_only(&it.name, &self.consumer));
+            plan.refusals.extend(twin.map(|twin| Refusal::Name(twin_problem(&twin.name))));
+        }
+        Ok(plan)
     }
 
     /// Writes the positions, in one transaction, or nothing at all.
@@ -196,7 +202,10 @@ impl Import {
         // A consumer that is to be added is locked by that, against others who add it.
         let is_new = tables.add_imported(session.as_mut(), name, &strategy, &slots).await?;
         let found = self.found(&tables, session.as_mut(), tables.for_update).await?;
-        let plan = self.plan(log.hash_rule(), head, found.as_ref().filter(|_| !is_new));
+        let mut plan = self.plan(log.hash_rule(), head, found.as_ref().filter(|_| !is_new));
+        if is_new && let Some(twin) = tables.twin(session.as_mut(), name).await? {
+            plan.refusals.push(Refusal::Name(twin_problem(&twin)));
+        }
         if !plan.refusals.is_empty() {
             let (consumer, refusals) = (name.clone(), plan.refusals);
             return Err(ImportError::Refused { consumer, refusals });

@@ -140,8 +140,28 @@ impl LaneHandler for WatchedCalls {
         Box::pin(self.each(events, tx))
     }
 
+    fn prepares(&mut self, events: &[Event]) -> bool {
+        self.handler.prepares(events)
+    }
+
+    fn prepare<'a>(
+        &'a mut self,
+        events: &'a [Event],
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        self.handler.prepare(events, tx)
+    }
+
     fn is_external(&self) -> bool {
         self.handler.is_external()
+    }
+
+    fn tells_whose_fault(&self) -> bool {
+        self.handler.tells_whose_fault()
+    }
+
+    fn together(&self) -> usize {
+        self.handler.together()
     }
 
     fn settled(&mut self, committed: bool) {

@@ -28,6 +28,7 @@ mod strict;
 mod transact;
 mod words;
 
+pub(crate) use halt::OVERLOAD;
 pub(crate) use stats::LaneStats;
 pub(crate) use streak::{FEW, Streak};
 pub(crate) use words::{Halt, Order, Probed, Report, Reporter, Said};
@@ -37,6 +38,7 @@ use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
 use crate::handler::LaneHandler;
 use crate::interference::WatchedCalls;
 use crate::key_samples::Sampler;
+use crate::permits::{Leased, Permits};
 use crate::row_watch::WatchedLane;
 use crate::run_error::RunError;
 use crate::tables::Tables;
@@ -51,6 +53,7 @@ use anabranch_store::{Backoff, Emitter, Log};
 use aside::Parking;
 use batch::Batch;
 use futures_util::FutureExt;
+use halt::Why;
 use pending::Pending;
 use room::Room;
 use std::collections::VecDeque;
@@ -86,6 +89,8 @@ pub(crate) struct LaneSetup {
     pub(crate) stats: Arc<LaneStats>,
     /// Of all lanes of the consumer here.
     pub(crate) streak: Arc<Streak>,
+    /// Of all lanes of the consumer here, where all processes share a limit.
+    pub(crate) permits: Option<Arc<Leased>>,
     /// How long a transaction may be open without a statement.
     pub(crate) idle: Duration,
     /// Whether somebody waits for its end.
@@ -97,7 +102,8 @@ pub(crate) struct LaneSetup {
 impl LaneSetup {
     /// The handler of a lane that knows nothing yet.
     fn handler(&self, rule: HashRule) -> Box<dyn LaneHandler> {
-        let handler = WatchedCalls::wrap(self.code.lane(rule), &self.consumer);
+        let permits = Permits::new(self.permits.clone());
+        let handler = WatchedCalls::wrap(self.code.lane(rule, permits), &self.consumer);
         match self.consumer.checks_rows {
             true => Box::new(WatchedLane::new(handler, &self.consumer, &self.tables, rule)),
             false => handler,
@@ -129,6 +135,10 @@ pub(crate) struct Lane {
     probe: Option<i64>,
     /// That event is being tried.
     trying: bool,
+    /// How many more keys may fail in this try for reasons of their own.
+    tries_left: usize,
+    /// The last of those that have.
+    tried: Option<(Event, Why)>,
     stopping: bool,
     /// How many keys have failed one after the other.
     /// So many events are handled one at a time, since nobody knows which of them fails.
@@ -161,6 +171,8 @@ impl Lane {
             halted: false,
             probe: None,
             trying: false,
+            tries_left: 0,
+            tried: None,
             stopping: false,
             singly: 0,
             outage: Backoff::default(),
@@ -238,6 +250,9 @@ impl Lane {
             Order::Forget => self.forget(),
             Order::Serve(who) => {
                 self.setup.events = self.setup.events.clone().by_worker(&who.worker);
+                if let Some(permits) = &self.setup.permits {
+                    permits.serve(&who.worker);
+                }
                 self.setup.who = who;
             }
             Order::Pause(paused) => self.paused = paused,

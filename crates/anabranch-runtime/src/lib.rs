@@ -8,13 +8,16 @@
 //! | `row_watch` | a debug mode: rows that two slots write |
 //! | `fold` | how views and rollups are run |
 //! | [`subscriber`] | [`Subscriber`]: effects elsewhere, at least once |
+//! | `courier` | a subscriber that delivers several keys at the same time |
 //! | [`rows`], [`holding`] | [`RowConsumer`]: rows of its own instead of events |
 //! | [`permits`] | [`Permits`]: a limit on what is in work, over all processes |
 //! | [`settings`] | retry, batch size, version, start |
 //! | [`scope`] | [`Scope`]: which events a consumer handles |
 //! | [`scope_change`] | [`ScopeChange`]: a scope that is no longer the stored one |
+//! | [`code_change`] | [`CodeChange`]: a code that is not the accepted one |
 //! | `identity` | what identifies a consumer: stored, and compared at each start |
 //! | `key_samples` | keys of handled events, computed again at each start |
+//! | [`next_event`] | [`NextEvent`]: the first event of a slot that is not handled |
 //! | [`unmatched`] | [`Unmatched`]: a scope that no event of the log matches |
 //! | [`tx`] | [`Tx`]: the transaction that a handler writes in |
 //! | [`handler`] | what handlers return |
@@ -44,8 +47,11 @@
 //! This crate never names a database: it writes the same statements on all of them.
 
 mod backlog;
+pub mod code_change;
 mod consumer;
 pub mod consumers;
+#[doc(hidden)]
+pub mod courier;
 mod feed;
 mod fold;
 pub mod handler;
@@ -58,6 +64,7 @@ pub mod interference;
 mod key_samples;
 mod known_codes;
 mod lane;
+pub mod next_event;
 pub mod offsets;
 pub mod operate_error;
 pub mod permits;
@@ -87,17 +94,21 @@ pub mod unrun_pools;
 pub mod view;
 mod worker;
 
+pub use code_change::CodeChange;
 pub use consumers::{Consumers, KeyState, Parked};
+#[doc(hidden)]
+pub use courier::{Courier, CourierLane};
 pub use handler::{HandlerError, HandlerResult};
 pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};
 pub use incomplete::{Incomplete, Left};
 #[doc(hidden)]
 pub use known_codes::code_of_runtime;
+pub use next_event::NextEvent;
 pub use offsets::{Offset, Offsets, Rescale};
 pub use operate_error::{Obstacle, OperateError};
 pub use permits::{Permit, Permits};
-pub use progress_bar::progress_bar;
+pub use progress_bar::{ProgressBar, progress_bar};
 pub use projection::Projection;
 pub use reason::{Reason, UnableWorker};
 pub use rebuild::{
@@ -105,7 +116,9 @@ pub use rebuild::{
     TableDifference, VersionState,
 };
 pub use replay::{MissingEvents, ReplayError, ReplayFrom};
-pub use replica_set::{ConsumerProgress, Progress, ReplicaSet, shutdown_signal};
+pub use replica_set::{
+    ConsumerChange, ConsumerProgress, Progress, ReplicaSet, SetCheck, SetHandle, shutdown_signal,
+};
 pub use rollup::{Rollup, RollupReader};
 pub use rows::RowConsumer;
 pub use run_error::RunError;

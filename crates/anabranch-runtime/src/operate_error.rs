@@ -1,7 +1,7 @@
 //! Why an operator's request was not carried out: as types, so that an API can answer 404 or 409 without
 //! reading texts.
 
-use crate::run_error::beyond_log;
+use crate::run_error::{beyond_log, shortened};
 use crate::scope::Scope;
 use anabranch_core::{ErrorCode, ErrorKind, InputError, Position, StoreError, debug_with_code};
 use std::fmt;
@@ -115,6 +115,11 @@ pub enum Obstacle {
         /// The scope that was to be accepted.
         wanted: Box<Scope>,
     },
+    /// The code that was to be replaced is not the accepted one any more.
+    CodeChanged {
+        /// The code that was accepted.
+        accepted: String,
+    },
 }
 
 impl Obstacle {
@@ -130,6 +135,7 @@ impl Obstacle {
             Self::Folded => ErrorCode::ReplayOfFold,
             Self::OldWorkers { .. } => ErrorCode::OldWorkers,
             Self::ScopeChanged { .. } => ErrorCode::ScopeChanged,
+            Self::CodeChanged { .. } => ErrorCode::CodeChanged,
         }
     }
 
@@ -157,12 +163,16 @@ impl Obstacle {
                  it made of events that were deleted is lost then"
             ),
             Self::OldWorkers { workers } => format!(
-                "workers of an older version would go on with the old scope of `{name}`: {}; stop them, or \
+                "workers of an older version would go on with `{name}` as it was: {}; stop them, or \
                  deploy this version everywhere, then accept it",
                 workers.join("; ")
             ),
             Self::ScopeChanged { wanted } => format!(
                 "the scope that a program asks for `{name}` is no longer ({wanted}); look again"
+            ),
+            Self::CodeChanged { accepted } => format!(
+                "the accepted code of `{name}` is no longer {}, which was to be replaced; look again",
+                shortened(accepted)
             ),
         }
     }

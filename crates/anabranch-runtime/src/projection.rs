@@ -2,6 +2,7 @@
 
 use crate::consumer::{Code, Hooks};
 use crate::handler::{HandlerError, HandlerResult, LaneHandler};
+use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
@@ -118,7 +119,7 @@ pub trait Projection: Send + Sync + 'static {
 pub(crate) struct ProjectionCode<P>(pub(crate) Arc<P>);
 
 impl<P: Projection> Code for ProjectionCode<P> {
-    fn lane(&self, _: HashRule) -> Box<dyn LaneHandler> {
+    fn lane(&self, _: HashRule, _: Permits) -> Box<dyn LaneHandler> {
         Box::new(ProjectionLane(Arc::clone(&self.0)))
     }
 }

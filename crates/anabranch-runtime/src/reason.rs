@@ -2,6 +2,7 @@
 
 use crate::backlog::Backlog;
 use crate::report::{Doing, LaneReport};
+use crate::run_error::shortened;
 use crate::status::{Outage, Situation, WorkerStatus};
 use crate::tables::consumers::Registered;
 use anabranch_core::{Cursor, Position};
@@ -56,6 +57,15 @@ pub enum Reason {
     Unable {
         /// Where they run, and what they say.
         by: Vec<UnableWorker>,
+    },
+    /// Workers have another code of the consumer than the accepted one, and run nothing of it.
+    OtherCode {
+        /// The code that is accepted.
+        accepted: String,
+        /// The code that the worker has which asked last.
+        wanted: String,
+        /// Where the workers run that do not run it.
+        by: Vec<String>,
     },
     /// Nobody owns it yet; a worker is about to.
     AwaitsClaim {
@@ -172,6 +182,14 @@ impl fmt::Display for Reason {
                 let by: Vec<String> = by.iter().map(ToString::to_string).collect();
                 f.write_str(&by.join("; "))
             }
+            Self::OtherCode { accepted, wanted, by } => write!(
+                f,
+                "{} has other code ({}) than the accepted one ({}) and runs nothing of it: `anabranch run FILE \
+                 --accept`, or rebuild it",
+                by.join(", "),
+                shortened(wanted),
+                shortened(accepted)
+            ),
             Self::AwaitsClaim { by } => write!(f, "about to be claimed by {}", by.join(", ")),
             Self::AwaitsRelease { to } => {
                 write!(f, "to be released to {} when its batch ends", to.join(", "))
@@ -251,6 +269,7 @@ pub(crate) fn reasons(
             }
         }
     }
+    reasons.extend(other_code(now, consumer));
     let aside = backlog.aside(&cursor.slots);
     if aside.parked_keys > 0 {
         reasons.push(Reason::ParkedKeys { keys: aside.parked_keys });
@@ -285,6 +304,16 @@ fn unowned(now: &Situation, consumer: &Registered, cursor: &Cursor) -> Reason {
         let by = runners.iter().map(|worker| format!("{} ({})", place(&worker), worker.runs));
         Reason::OutsidePartitions { by: by.collect() }
     }
+}
+
+/// Workers that have another code than the accepted one. One that starts with the accepted code clears what was asked
+/// for, and those that wait ask again with their next try.
+fn other_code(now: &Situation, consumer: &Registered) -> Option<Reason> {
+    let (accepted, wanted) = (consumer.code.clone()?, consumer.wanted_code.clone()?);
+    let alive = now.workers.iter().filter(|worker| worker.is_alive);
+    let unable = alive.filter(|worker| is_unable(worker, consumer).is_some());
+    let by: Vec<String> = unable.map(|worker| format!("worker at {}", worker.place())).collect();
+    (!by.is_empty()).then_some(Reason::OtherCode { accepted, wanted, by })
 }
 
 /// Why a worker cannot run a consumer that it runs.

@@ -7,6 +7,7 @@ use crate::consumer::is_folded;
 use crate::consumers::Consumers;
 use crate::operate_error::{Obstacle, OperateError};
 use anabranch_core::{ErrorCode, ErrorKind, Event, Position, Query, StoreError, debug_with_code};
+use anabranch_store::database::Statement;
 use std::fmt;
 use thiserror::Error;
 
@@ -134,7 +135,19 @@ impl Consumers {
     /// # Ok(()) }
     /// ```
     pub async fn replay(&self, name: &str, from: ReplayFrom) -> Result<Position, ReplayError> {
-        self.ask_replay(name, from, false).await
+        self.ask_replay(name, from, false, Vec::new()).await
+    }
+
+    /// The same, with statements of the consumer's kind in the transaction that asks for it.
+    #[doc(hidden)]
+    pub async fn replay_with(
+        &self,
+        name: &str,
+        from: ReplayFrom,
+        accepts_missing: bool,
+        with: Vec<Statement>,
+    ) -> Result<Position, ReplayError> {
+        self.ask_replay(name, from, accepts_missing, with).await
     }
 
     /// [`replay`](Self::replay), though the log may have lost the events with which it would begin: what
@@ -144,7 +157,7 @@ impl Consumers {
         name: &str,
         from: ReplayFrom,
     ) -> Result<Position, ReplayError> {
-        self.ask_replay(name, from, true).await
+        self.ask_replay(name, from, true, Vec::new()).await
     }
 
     async fn ask_replay(
@@ -152,6 +165,7 @@ impl Consumers {
         name: &str,
         from: ReplayFrom,
         accepts_missing: bool,
+        with: Vec<Statement>,
     ) -> Result<Position, ReplayError> {
         self.must_follow_log(name).await?;
         let cursors = self.tables.cursors(name).await?;
@@ -184,7 +198,9 @@ impl Consumers {
             self.must_have(name, to, furthest).await?;
         }
         let log = self.log.identity().await?;
-        self.on_existing(name, self.tables.ask_reset(name, to, log)).await?;
+        let mut statements = vec![self.tables.ask_reset(name, to, log)];
+        statements.extend(with);
+        self.on_existing(name, statements).await?;
         Ok(to)
     }
 

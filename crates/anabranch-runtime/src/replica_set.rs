@@ -1,20 +1,28 @@
 //! A replica set: consumers that run together, and how they are run.
 
+mod changes;
+mod handle;
+mod refusals;
+
+pub use changes::ConsumerChange;
+pub use handle::SetHandle;
+pub(crate) use handle::{Exchange, Exchanges};
+pub use refusals::SetCheck;
+
 use crate::consumer::Consumer;
+use crate::courier::Courier;
 use crate::interference::Interference;
 use crate::projection::Projection;
 use crate::rollup::Rollup;
 use crate::rows::RowConsumer;
 use crate::run_error::RunError;
-use crate::settings::FIRST_VERSION;
 use crate::subscriber::Subscriber;
 use crate::tuning::Tuning;
 use crate::view::View;
 use crate::worker::{self, Plan};
 use anabranch_core::generation::Rollout;
-use anabranch_core::{FixedPartition, Position, StoreError, Strategy};
+use anabranch_core::{FixedPartition, Position, StoreError};
 use anabranch_store::{Log, Observer};
-use std::collections::HashSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +59,7 @@ pub struct ReplicaSet {
     interference: Option<Arc<dyn Interference>>,
     /// What needs log and consumers in one database, and what to do where they are not.
     in_one_database: Option<(&'static str, &'static str)>,
+    handle: Option<SetHandle>,
 }
 
 /// Called every now and then with how far the set is.
@@ -73,7 +82,9 @@ pub struct Progress {
 pub struct ConsumerProgress {
     /// Its name.
     pub name: String,
-    /// Events that this process has handled and committed.
+    /// Whether it runs tasks: they have no positions, and all of them are counted in `handled`.
+    pub has_tasks: bool,
+    /// Events, or tasks, that this process has handled and committed.
     pub handled: u64,
     /// Transactions that this process has committed.
     pub batches: u64,
@@ -116,6 +127,7 @@ impl ReplicaSet {
             fail_fast: false,
             interference: None,
             in_one_database: None,
+            handle: None,
         }
     }
 
@@ -128,6 +140,13 @@ impl ReplicaSet {
     /// Adds a subscriber.
     pub fn subscriber(mut self, subscriber: impl Subscriber) -> Self {
         self.consumers.push(Consumer::subscriber(subscriber));
+        self
+    }
+
+    /// Adds a consumer that delivers several keys at the same time.
+    #[doc(hidden)]
+    pub fn courier(mut self, courier: impl Courier) -> Self {
+        self.consumers.push(Consumer::courier(courier));
         self
     }
 
@@ -267,6 +286,12 @@ impl ReplicaSet {
         self
     }
 
+    /// Lets its consumers be exchanged while it runs: see [`SetHandle`].
+    pub fn handle(mut self, handle: &SetHandle) -> Self {
+        self.handle = Some(handle.clone());
+        self
+    }
+
     /// Calls a function several times a second with how far the set is, and once when it has ended,
     /// with how it stands then.
     pub fn on_progress(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
@@ -360,67 +385,18 @@ impl ReplicaSet {
         Err(StoreError::TwoServers { at, log, what, remedy })
     }
 
-    /// Refuses a new version that could not be told from the old one.
-    fn check_rebuild(&self, consumer: &Consumer) -> Result<(), RunError> {
-        let version = consumer.settings.version;
-        let old = self.consumers.iter().filter(|old| !old.is_rebuild && old.name == consumer.name);
-        let old = old.map(|old| old.settings.version).max().unwrap_or(FIRST_VERSION);
-        if !consumer.is_rebuild || version > old {
-            return Ok(());
-        }
-        let problem = format!(
-            "it is to be built beside version {old} and has version {version}; raise the version of the \
-             new one (Settings::version)"
-        );
-        Err(RunError::refused(&consumer.name, problem))
-    }
-
     /// Refuses what can never run.
     fn plan(self, catch_up: bool) -> Result<Plan, RunError> {
-        let refuse = |problem: String| Err(RunError::Set { name: self.name.clone(), problem });
-        if self.name.is_empty() || self.name.chars().any(char::is_control) || self.name.len() > 100
-        {
-            return refuse("its name is empty, too long or not plain text; rename it".to_owned());
-        }
-        if self.consumers.is_empty() {
-            return refuse("it has no consumers; add a projection, view or subscriber".to_owned());
-        }
-        if self.lanes == 0 || self.lanes > MAX_LANES {
-            return refuse(format!("it has {} lanes; use 1 to {MAX_LANES}", self.lanes));
-        }
-        if let Err(problem) = self.tuning.check() {
-            return refuse(format!("it has {problem}"));
-        }
-        let mut names = HashSet::new();
-        for consumer in &self.consumers {
-            consumer.validate()?;
-            self.check_rebuild(consumer)?;
-            if !names.insert((&consumer.name, consumer.is_rebuild)) {
-                let problem = "there are two with that name in the set; rename one".to_owned();
-                return Err(RunError::refused(&consumer.name, problem));
-            }
-            if consumer.partition.strategy() == Strategy::Global && self.lanes > 1 {
-                let problem = format!(
-                    "the global strategy handles all events one after the other, on one lane, and \
-                     the set has {}; put it into a replica set of its own with lanes(1)",
-                    self.lanes
-                );
-                return Err(RunError::refused(&consumer.name, problem));
-            }
+        if let Some(refusal) = self.check().into_iter().next() {
+            return Err(refusal);
         }
         let partition = match self.partition {
             Some(partition) => Some(partition),
             None => FixedPartition::from_env(|name| std::env::var(name).ok())?,
         };
-        let default_size = self.tuning.batch_size;
-        let consumers = self.consumers.into_iter().map(|consumer| {
-            let interference = self.interference.clone();
-            let consumer = Consumer { interference, ..consumer.sized(default_size) };
-            if self.checks_rows { consumer.checking_rows() } else { consumer }
-        });
         Ok(Plan {
+            consumers: self.prepared(),
             name: self.name,
-            consumers: consumers.map(Arc::new).collect(),
             lanes: self.lanes,
             fixed: partition.map(FixedPartition::slots),
             runs: partition.map_or_else(|| "a share".to_owned(), |fixed| fixed.to_string()),
@@ -431,7 +407,19 @@ impl ReplicaSet {
             events: self.events,
             catch_up,
             fail_fast: self.fail_fast,
+            exchanges: self.handle.map(|handle| handle.exchanges()),
         })
+    }
+
+    /// Its consumers, as it runs them.
+    fn prepared(&self) -> Vec<Arc<Consumer>> {
+        let prepared = self.consumers.iter().map(|consumer| {
+            let interference = self.interference.clone();
+            let consumer = consumer.clone().sized(self.tuning.batch_size);
+            let consumer = Consumer { interference, ..consumer };
+            Arc::new(if self.checks_rows { consumer.checking_rows() } else { consumer })
+        });
+        prepared.collect()
     }
 }
 

@@ -30,6 +30,11 @@ pub trait RowConsumer: Send + Sync + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// Which code it has, if it says so: see [`Settings::code`](crate::Settings::code).
+    fn code(&self) -> Option<&str> {
+        None
+    }
+
     /// How many of its rows may be in work at the same time, over all processes: each under a
     /// [permit](Holding::permits). Without a limit permits cost nothing.
     fn max_parallelism(&self) -> Option<usize> {

@@ -34,6 +34,16 @@ pub enum RunError {
         /// The last position that the log has ever drawn.
         drawn: Position,
     },
+    /// Another code of it is the accepted one. It begins by itself when its own is accepted.
+    #[error("{}", other_code(consumer, accepted, own))]
+    OtherCode {
+        /// Which consumer.
+        consumer: String,
+        /// The code that is accepted.
+        accepted: String,
+        /// The code that this program has.
+        own: String,
+    },
     /// A setting is wrong.
     #[error(transparent)]
     Invalid(#[from] InputError),
@@ -77,6 +87,7 @@ impl RunError {
             Self::Refused { .. } => ErrorCode::ConsumerRefused,
             Self::Set { .. } => ErrorCode::ReplicaSetRefused,
             Self::BeyondLog { .. } => ErrorCode::BeyondLog,
+            Self::OtherCode { .. } => ErrorCode::OtherCode,
             Self::Invalid(error) => error.code(),
             Self::Stopped { .. } => ErrorCode::HandlerStopped,
             Self::Incomplete(_) => ErrorCode::CatchUpIncomplete,
@@ -86,6 +97,11 @@ impl RunError {
 
     pub(crate) fn refused(consumer: &str, problem: String) -> Self {
         Self::Refused { consumer: consumer.to_owned(), problem }
+    }
+
+    /// Whether it is cured by what an operator says elsewhere, and waited for: nothing ends because of it.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        matches!(self, Self::OtherCode { .. })
     }
 
     /// The code of a consumer has panicked where nothing catches that.
@@ -113,6 +129,25 @@ impl RunError {
             Self::Store(error) => Self::Broken { consumer: consumer.to_owned(), error },
             other => other,
         }
+    }
+}
+
+/// What is said of a consumer whose code is not the accepted one.
+fn other_code(consumer: &str, accepted: &str, own: &str) -> String {
+    let (accepted, own) = (shortened(accepted), shortened(own));
+    format!(
+        "consumer `{consumer}` has other code here ({own}) than the accepted one ({accepted}), so nothing of it is \
+         run here: accept it (`anabranch run FILE --accept {consumer}`; in Rust Consumers::accept_code), or \
+         rebuild it (docs/changing-a-projection.md), and it begins by itself"
+    )
+}
+
+/// The beginning of a code: hashes are long.
+pub(crate) fn shortened(code: &str) -> String {
+    const SHOWN: usize = 12;
+    match code.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &code[..end]),
+        None => code.to_owned(),
     }
 }
 

@@ -116,20 +116,27 @@ impl fmt::Display for ScopeChange {
             write!(f, ", some of its slots at up to {furthest}")?;
         }
         let at_least = if *is_counted { "" } else { "at least " };
+        let events = |count: u64| if count == 1 { "event" } else { "events" };
         match first {
             Some(first) => write!(
                 f,
-                ": {at_least}{left_out} events up to there match only now, and those that it has \
-                 passed would be left out for ever (the first at position {first})"
+                ": {at_least}{left_out} {} up to there match only now, and those that it has \
+                 passed would be left out for ever (the first at position {first})",
+                events(*left_out)
             )?,
             None => {
                 write!(f, ": no event {}is left out", if *is_counted { "" } else { "so far " })?
             }
         }
+        f.write_str(", none is repeated")?;
+        if *no_longer == 0 && *is_counted {
+            return Ok(());
+        }
         write!(
             f,
-            ", none is repeated; {at_least}{no_longer} events that match no more were handled, what it \
-             made of them stays, and their like are ignored from now on"
+            "; {at_least}{no_longer} {} that match no more were handled, what it made of them stays, and their \
+             like are ignored from now on",
+            events(*no_longer)
         )
     }
 }

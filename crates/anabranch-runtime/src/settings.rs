@@ -24,6 +24,7 @@ pub struct Settings {
     pub(crate) batch_size: Option<usize>,
     pub(crate) version: u32,
     pub(crate) start: Start,
+    pub(crate) code: Option<String>,
 }
 
 impl Default for Settings {
@@ -34,6 +35,7 @@ impl Default for Settings {
             batch_size: None,
             version: FIRST_VERSION,
             start: Start::Beginning,
+            code: None,
         }
     }
 }
@@ -64,6 +66,24 @@ impl Settings {
     /// stored one is refused; see [`Rebuild`](crate::Rebuild) for the way from one to the next.
     pub fn version(mut self, version: u32) -> Self {
         self.version = version;
+        self
+    }
+
+    /// Which code it has: any text that changes with what the handler does, such as a hash of it. Default: nothing is
+    /// said about it.
+    ///
+    /// One code of a consumer is accepted at a time: the first that comes, until
+    /// [`Consumers::accept_code`](crate::Consumers::accept_code) says that another one is meant. A worker with another
+    /// code runs nothing of the consumer and says so, goes on with its others, and begins when its code is accepted. So
+    /// in a rolling deploy no two codes write the same tables. `anabranch run FILE` makes it of what a file says.
+    ///
+    /// ```
+    /// use anabranch_runtime::Settings;
+    /// let settings = Settings::default().code("totals in cents, 2");
+    /// # drop(settings);
+    /// ```
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
         self
     }
 

@@ -4,7 +4,7 @@ use crate::backlog::Backlog;
 use crate::consumer::follows_log;
 use crate::offsets::behind;
 use crate::reason::{Reason, reasons};
-use crate::report::Report;
+use crate::report::{LaneReport, Report};
 use crate::standing;
 use crate::tables::Tables;
 use crate::tables::consumers::Registered;
@@ -228,6 +228,10 @@ pub struct CursorStatus {
     pub epoch: i64,
     /// Who moves it on.
     pub owner: Owner,
+    /// The number of the owner's lane that holds it, if that lane has something to say of itself: a worker does not
+    /// report lanes that are as they should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lane: Option<usize>,
     /// Why it does not advance, or not as it should; empty if all is well.
     pub reasons: Vec<Reason>,
     #[serde(skip)]
@@ -342,6 +346,7 @@ impl Situation {
                 lag: lag.all,
                 lag_ready: lag.ready,
                 epoch: cursor.epoch,
+                lane: self.lane(&registered.name, cursor),
                 owner: owner(cursor, &self.workers),
                 reasons: reasons(
                     self,
@@ -412,6 +417,15 @@ impl Situation {
             })
         };
         alive.filter_map(runner).collect()
+    }
+
+    /// The lane that holds a cursor, as far as its owner has said.
+    fn lane(&self, consumer: &str, cursor: &Cursor) -> Option<usize> {
+        let lanes =
+            &self.worker(cursor.owner.as_deref()?).filter(|worker| worker.is_alive)?.report.lanes;
+        let holds =
+            |lane: &&LaneReport| lane.consumer == consumer && lane.cursors.contains(&cursor.id);
+        lanes.iter().find(holds).map(|lane| lane.lane)
     }
 
     pub(crate) fn worker(&self, id: &str) -> Option<&WorkerStatus> {

@@ -2,6 +2,7 @@
 
 use crate::consumer::{Code, Hooks};
 use crate::handler::{HandlerResult, LaneHandler, Undelivered};
+use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
@@ -106,7 +107,7 @@ impl Delivery<'_> {
 pub(crate) struct SubscriberCode<S>(pub(crate) Arc<S>);
 
 impl<S: Subscriber> Code for SubscriberCode<S> {
-    fn lane(&self, _: HashRule) -> Box<dyn LaneHandler> {
+    fn lane(&self, _: HashRule, _: Permits) -> Box<dyn LaneHandler> {
         Box::new(SubscriberLane(Arc::clone(&self.0)))
     }
 }

@@ -9,7 +9,7 @@ pub use raw::{Mark, RawTx};
 use crate::handler::{HandlerError, HandlerResult};
 use anabranch_store::control::transaction_control;
 use anabranch_store::database::{
-    Answer, Dialect, End, Expect, Failed, InsertRows, Reason, Session, Statement, Who, Work,
+    Answer, Dialect, End, Failed, InsertRows, Reason, Session, Statement, Who, Work,
 };
 use anabranch_store::{Database, Row, Sql, Value};
 use std::borrow::Cow;
@@ -156,7 +156,7 @@ impl Tx {
         let (table, conflict) = (table.into_text(), conflict.into_text());
         let columns = Cow::Borrowed(columns);
         let insert = InsertRows { table, columns, conflict, rows };
-        self.push(Statement { work: Work::Rows(insert), expect: Expect::Nothing }).await
+        self.push(Statement::rows(insert)).await
     }
 
     /// Reads, and sees what was written before.
@@ -176,6 +176,25 @@ impl Tx {
         values: Vec<Value>,
     ) -> HandlerResult<Option<Row>> {
         Ok(self.query(sql, values).await?.into_iter().next())
+    }
+
+    /// Runs a statement of a consumer of ours.
+    #[doc(hidden)]
+    pub async fn run_own(&mut self, statement: Statement) -> HandlerResult {
+        self.push(statement).await
+    }
+
+    /// Runs a query of a consumer of ours.
+    #[doc(hidden)]
+    pub async fn query_own(&mut self, query: Statement) -> HandlerResult<Vec<Row>> {
+        self.query_statement(query).await
+    }
+
+    /// How long the transaction may be open on the database without a statement, if it is open: from the first query
+    /// on, or once much was written. Before that a handler may take its time.
+    #[must_use]
+    pub fn open_limit(&self) -> Option<Duration> {
+        self.open_since.map(|_| self.idle)
     }
 
     /// How this database writes what differs, such as the names of tables of the log; and which one it is

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 /// Folds the events of each key into a state, **exactly once**, and keeps it as a row.
 ///
-/// The table is `view_NAME` in the schema (PostgreSQL) or with the prefix (SQLite) of the log: `key`,
+/// The table is `view_NAME`, in small letters, in the schema (PostgreSQL) or with the prefix (SQLite) of the log: `key`,
 /// `state` as JSON, the `position` of the last event, and a column for each of
 /// [`columns`](Self::columns). States are loaded and written set-wise, and the owner of a slot keeps
 /// them in memory.

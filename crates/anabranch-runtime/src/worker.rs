@@ -7,6 +7,7 @@
 //! | `beats` | what a heartbeat finds out: what others have changed, and what somebody asks for |
 //! | `trouble` | what keeps one consumer from running here, while the others go on |
 //! | `succession` | a new version that takes the place of the old one |
+//! | `exchange` | consumers that are replaced, added or removed while it runs |
 //! | `outage` | a consumer whose handler fails wherever it runs: stopped, and tried now and then |
 //! | `ability` | what it runs, and is able to run |
 //! | `limits` | whether all workers of a pool know its limit |
@@ -27,6 +28,7 @@ mod beats;
 mod beyond;
 mod catch_up;
 mod claims;
+mod exchange;
 mod heartbeat;
 mod last_word;
 mod limits;
@@ -43,7 +45,7 @@ mod weighing;
 
 use crate::consumer::Consumer;
 use crate::lane::{Order, Said};
-use crate::replica_set::{Progress, ProgressObserver};
+use crate::replica_set::{Exchanges, Progress, ProgressObserver};
 use crate::report::ShortageReport;
 use crate::run_error::RunError;
 use crate::tables::Tables;
@@ -94,6 +96,8 @@ pub(crate) struct Plan {
     pub(crate) catch_up: bool,
     /// End with an error as soon as a consumer cannot go on.
     pub(crate) fail_fast: bool,
+    /// Other consumers that it is to have.
+    pub(crate) exchanges: Option<Arc<Exchanges>>,
 }
 
 /// Runs a plan until `stop` resolves, something fails, or the end is reached.
@@ -266,6 +270,7 @@ impl Keeper {
         tokio::pin!(stop);
         let mut observe = tokio::time::interval(OBSERVE);
         let moved = Arc::clone(&self.moved);
+        let exchanges = self.plan.exchanges.clone();
         loop {
             if self.running.iter().any(|running| running.claim) {
                 tokio::select! {
@@ -314,6 +319,7 @@ impl Keeper {
                         },
                     }
                 }
+                exchange = Self::next_exchange(exchanges.clone()) => self.exchange(exchange).await?,
                 () = moved.notified(), if self.target.is_some() => {
                     // Cheap as long as it is not the end.
                     if self.seems_at_end() && self.is_at_end().await? {

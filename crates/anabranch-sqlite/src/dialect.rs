@@ -1,11 +1,25 @@
 //! How SQLite writes what differs.
 
 use anabranch_core::{SLOTS, SlotSet};
-use anabranch_store::database::{ColumnType, Dialect, ForRows, Given, Hint, Statement};
+use anabranch_store::database::{ColumnType, Dialect, ForRows, Given, Hint, Lexical, Statement};
 use anabranch_store::{Namespace, Value};
 
 /// The function that says what a clock says that is moved by hand.
 const NOW_BY_HAND: &str = "anabranch_now_us()";
+
+/// How SQLite reads the text of statements.
+pub const LEXICAL: Lexical = Lexical {
+    nested_comments: false,
+    return_ends_comment: false,
+    escape_strings: false,
+    dollar_quotes: false,
+    bracket_names: true,
+    back_quotes: true,
+    marked_values: true,
+    colon_casts: false,
+    trigger_bodies: true,
+    atomic_bodies: false,
+};
 
 /// SQLite's dialect, for a log.
 #[derive(Clone, Debug)]
@@ -18,6 +32,10 @@ pub(crate) struct SqliteDialect {
 impl Dialect for SqliteDialect {
     fn name(&self) -> &'static str {
         "sqlite"
+    }
+
+    fn lexical(&self) -> Lexical {
+        LEXICAL
     }
 
     fn namespace(&self) -> &Namespace {

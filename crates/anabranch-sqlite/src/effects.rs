@@ -1,33 +1,27 @@
-//! Transactions of consumers, on the one thread that writes.
-//!
-//! A batch that ends with its commit is one job of that thread. A transaction that stays open (since
-//! a handler reads in it) keeps the thread to itself until its end, for a bounded time: SQLite has
-//! one writer, so all others would have to wait anyway.
+//! Where consumers write: their transactions, signs of life, and what is known of tables.
 
-use crate::append::{self, Appending};
-use crate::connection::{Job, Place, Writer};
+use crate::append::Appending;
+use crate::connection::{Place, Writer};
 use crate::dialect::SqliteDialect;
-use crate::error::store_error;
 use crate::files::Files;
 use crate::life::Life;
 use crate::readers::Readers;
 use crate::row_watch::Watch;
 use crate::schema;
-use crate::statements::{self, Prepared, command, many, one, reason, roll_back};
+use crate::statements;
+use crate::transaction::{Shared, SqliteSession, run};
 use crate::watch::Signals;
-use anabranch_core::decide::Ids;
-use anabranch_core::{Append, Limits, StoreError};
+use anabranch_core::{Limits, StoreError};
 use anabranch_store::database::{
-    Answer, Blocked, Catalogue, Database, Dialect, End, Expect, Failed, LifeSign, Reason, RowWatch,
-    Session, Statement, Topic, Who, Work,
+    Blocked, Catalogue, Database, Dialect, Failed, LifeSign, RowWatch, Session, Statement, Topic,
+    Who,
 };
 use anabranch_store::migration::Schema;
 use anabranch_store::{Clock, Emitter, Row};
 use futures_util::future::BoxFuture;
 use rusqlite::Connection;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 /// Where consumers write.
 #[derive(Clone, Debug)]
@@ -86,7 +80,7 @@ impl Effects {
 impl Database for Effects {
     fn begin_as(&self, _: &Who) -> Box<dyn Session> {
         let shared = Arc::new(self.shared());
-        Box::new(SqliteSession { writer: self.writer.clone(), shared, open: None })
+        Box::new(SqliteSession::new(self.writer.clone(), shared))
     }
 
     fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>> {
@@ -177,183 +171,4 @@ impl Database for Effects {
     fn at(&self) -> &str {
         &self.at
     }
-}
-
-type Answers = Result<Vec<Answer>, Failed>;
-
-/// The next batch of an open transaction, and where to answer it.
-struct Batch {
-    statements: Vec<Statement>,
-    end: End,
-    reply: oneshot::Sender<Answers>,
-}
-
-/// What the writing thread needs to know.
-struct Shared {
-    at: Arc<str>,
-    /// The statements that tell other processes, topic by topic.
-    signal: [String; Topic::ALL.len()],
-    /// Those of this process.
-    signals: Signals,
-    files: Arc<Files>,
-    appending: Arc<Appending>,
-}
-
-struct SqliteSession {
-    writer: Writer,
-    shared: Arc<Shared>,
-    /// Where the open transaction takes its next batch.
-    open: Option<mpsc::Sender<Batch>>,
-}
-
-impl SqliteSession {
-    async fn send(&mut self, statements: Vec<Statement>, end: End) -> Answers {
-        let (reply, answer) = oneshot::channel();
-        let batch = Batch { statements, end, reply };
-        let sent = match self.open.take() {
-            Some(batches) => {
-                let sent = batches.send(batch).map_err(|_| held_too_long(&self.shared.at));
-                self.open = Some(batches);
-                sent
-            }
-            None => {
-                let (batches, queue) = mpsc::channel();
-                self.open = Some(batches);
-                let shared = Arc::clone(&self.shared);
-                let job: Job =
-                    Box::new(move |connection| serve(connection, &shared, batch, &queue));
-                self.writer.hand_over(job)
-            }
-        };
-        let answers = match sent {
-            Ok(()) => match answer.await {
-                Ok(answers) => answers,
-                Err(_) => Err(Failed::store(held_too_long(&self.shared.at))),
-            },
-            Err(error) => Err(Failed::store(error)),
-        };
-        if answers.is_err() || end == End::Commit {
-            self.open = None;
-        }
-        answers
-    }
-}
-
-impl Session for SqliteSession {
-    fn run(&mut self, statements: Vec<Statement>, end: End) -> BoxFuture<'_, Answers> {
-        Box::pin(self.send(statements, end))
-    }
-
-    fn is_open(&self) -> bool {
-        self.open.is_some()
-    }
-}
-
-fn held_too_long(at: &str) -> StoreError {
-    let source = "a transaction was held open for too long without a statement, so it was rolled \
-                  back for the sake of the others"
-        .into();
-    StoreError::Busy { at: at.to_owned(), source }
-}
-
-/// Serves one transaction, from its first batch to its end.
-fn serve(
-    connection: &mut Connection,
-    shared: &Shared,
-    first: Batch,
-    batches: &mpsc::Receiver<Batch>,
-) {
-    let at = &shared.at;
-    let mut batch = first;
-    let (mut signals, mut appends) = ([false; Topic::ALL.len()], false);
-    // What only reads needs no write lock, and may read a file that it cannot write.
-    let reads = |one: &Statement| {
-        matches!(&one.work, Work::Sql(sql, _) if one.expect == Expect::Rows
-            && sql.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("select")))
-    };
-    let only_reads = batch.end == End::Commit && batch.statements.iter().all(reads);
-    let begin = if only_reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
-    let begin = || command(connection, begin).map_err(|error| store_error(at, error));
-    if let Err(error) = shared.files.check().and_then(|()| begin()) {
-        return answer(batch.reply, Err(Failed::store(error)));
-    }
-    loop {
-        let mut answers = run(connection, shared, &batch.statements);
-        for statement in &batch.statements {
-            match statement.work {
-                Work::Signal(topic) => signals[topic as usize] = true,
-                Work::Appends(_) => appends = true,
-                _ => {}
-            }
-        }
-        if answers.is_ok() && batch.end == End::Commit {
-            let committed = command(connection, "COMMIT");
-            let committed = committed.map_err(|error| store_error(at, error));
-            // Else it is stored where nobody finds it.
-            let committed = committed.and_then(|()| shared.files.check());
-            answers = committed.map_err(Failed::store).and(answers);
-        }
-        let End::Open { idle } = batch.end else {
-            if answers.is_err() {
-                roll_back(connection);
-            } else {
-                let told = shared.signals.iter().zip(signals).filter(|(_, tell)| *tell);
-                told.for_each(|(sender, _)| sender.send_modify(|count| *count += 1));
-                if appends {
-                    shared.appending.appended();
-                }
-            }
-            return answer(batch.reply, answers);
-        };
-        let failed = answers.is_err();
-        answer(batch.reply, answers);
-        if failed {
-            return roll_back(connection);
-        }
-        match batches.recv_timeout(idle) {
-            Ok(next) => batch = next,
-            // Given up, or forgotten.
-            Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => {
-                return roll_back(connection);
-            }
-        }
-    }
-}
-
-/// Who asked may be gone meanwhile.
-fn answer(reply: oneshot::Sender<Answers>, answers: Answers) {
-    let _ = reply.send(answers);
-}
-
-fn run(connection: &Connection, shared: &Shared, statements: &[Statement]) -> Answers {
-    let mut answers = Vec::with_capacity(statements.len());
-    let mut prepared = Prepared::new(connection);
-    for (number, statement) in statements.iter().enumerate() {
-        let failed = |reason| Failed { statement: Some(number), reason };
-        let answer = match &statement.work {
-            Work::Sql(sql, values) => one(prepared.get(sql), values, statement.expect),
-            Work::Rows(rows) => many(connection, rows),
-            // It is asked after each statement anyway.
-            Work::Begun => Ok(Answer::default()),
-            Work::Signal(topic) => {
-                one(prepared.get(&shared.signal[*topic as usize]), &[], Expect::Nothing)
-            }
-            Work::Appends(appends) => {
-                let appends: Vec<&Append> = appends.iter().collect();
-                match append::append_in(connection, &shared.appending, &appends, Ids::All) {
-                    Ok(answers) => Ok(Answer::of_appends(answers).map_err(failed)?),
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        let answer = answer.map_err(|error| failed(reason(&shared.at, error, statement)))?;
-        if connection.is_autocommit() {
-            return Err(failed(Reason::TransactionEnded));
-        }
-        if matches!(statement.expect, Expect::Changes(changes) if changes != answer.changed) {
-            return Err(failed(Reason::Unmatched));
-        }
-        answers.push(answer);
-    }
-    Ok(answers)
 }

@@ -12,7 +12,10 @@
 //! | `connection` | pragmas, the writer thread |
 //! | `readers` | connections that read, each on a thread of its own |
 //! | `files` | whether the files are still those that were opened |
-//! | `effects` | transactions of consumers |
+//! | `effects` | where consumers write: transactions, signs of life, what is known of tables |
+//! | `transaction` | transactions of consumers, on the thread that writes |
+//! | `statements` | statements on a connection, with their values |
+//! | `lasting` | statements whose effect outlives their transaction |
 //! | `row_watch` | rows that are written for two slots |
 //! | `life` | signs of life of workers |
 //! | `schema` | migrations and settings |
@@ -35,6 +38,7 @@ mod dialect;
 mod effects;
 mod error;
 mod files;
+mod lasting;
 mod life;
 mod read;
 mod readers;
@@ -43,9 +47,11 @@ mod schema;
 mod statements;
 mod store;
 mod strict;
+mod transaction;
 mod value;
 mod watch;
 
+pub use dialect::LEXICAL;
 pub use rusqlite;
 pub use schema::MIGRATIONS;
 pub use store::Sqlite;

@@ -67,6 +67,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0009_admission.sql"),
             admits: 5,
         },
+        Migration {
+            version: 10,
+            name: "deliveries",
+            sql: include_str!("../migrations/0010_deliveries.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
     reads_from: 5,

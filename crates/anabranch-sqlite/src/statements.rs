@@ -1,11 +1,14 @@
 //! Statements on a connection: prepared, with their values, and what is said if they are refused.
 
 use crate::error::store_error;
+use crate::lasting;
 use crate::strict;
 use crate::value::{Bound, value_of};
 use anabranch_core::StoreError;
 use anabranch_store::control::ONLY_READS;
-use anabranch_store::database::{Answer, Expect, InsertRows, Reason, Statement, Work};
+use anabranch_store::database::{
+    Answer, Described, Expect, InsertRows, ONE_STATEMENT, Reason, Statement, Work,
+};
 use anabranch_store::misfit::{AS_NUMBERS, Misfit};
 use anabranch_store::{Row, Value};
 use rusqlite::{CachedStatement, Connection};
@@ -69,6 +72,9 @@ impl<'c, 's> Prepared<'c, 's> {
                 if self.statements.len() == AT_HAND {
                     self.statements.remove(0);
                 }
+                if let Some(said) = lasting::refusal(sql) {
+                    return Err(rusqlite::Error::ToSqlConversionFailure(said.into()));
+                }
                 self.statements.push((sql, Ready::of(self.connection, sql)?));
                 self.statements.len() - 1
             }
@@ -79,11 +85,36 @@ impl<'c, 's> Prepared<'c, 's> {
 
 /// What lies in the statement is the statement's fault; the rest is the database's.
 pub(crate) fn reason(at: &str, error: rusqlite::Error, statement: &Statement) -> Reason {
-    let said = said(&error, statement);
+    let (said, place) = (said(&error, statement), place(&error, statement));
     match store_error(at, error) {
-        StoreError::Other { .. } => Reason::refused_in(statement, said),
+        StoreError::Other { .. } => Reason::refused_in(statement, said, place),
         other => Reason::Store(other),
     }
+}
+
+/// Where in a statement an error lies. The driver prepares it without the white space around it.
+fn place(error: &rusqlite::Error, statement: &Statement) -> Option<usize> {
+    let rusqlite::Error::SqlInputError { offset, .. } = error else { return None };
+    let Work::Sql(sql, _) = &statement.work else { return None };
+    let at = usize::try_from(*offset).ok()? + sql.len() - sql.trim_start().len();
+    sql.is_char_boundary(at).then_some(at)
+}
+
+/// What a statement would be executed with and answer. SQLite takes any value anywhere.
+pub(crate) fn describe(connection: &Connection, at: &str, sql: &str) -> Result<Described, Reason> {
+    let statement = || Statement::new(sql.to_owned(), Vec::new());
+    if let Some(said) = lasting::refusal(sql) {
+        return Err(Reason::refused_in(&statement(), said, Some(0)));
+    }
+    // Anew: one that is kept from another time may be about a table that is gone.
+    let described = connection.prepare(sql.trim()).and_then(|prepared| {
+        let (_, count) = places(&prepared)?;
+        Ok(Described { values: vec![None; count], columns: names(&prepared).to_vec() })
+    });
+    described.map_err(|error| match error {
+        rusqlite::Error::MultipleStatement => Reason::refused_in(&statement(), ONE_STATEMENT, None),
+        error => reason(at, error, &statement()),
+    })
 }
 
 fn said(error: &rusqlite::Error, statement: &Statement) -> String {
@@ -118,7 +149,7 @@ pub(crate) fn one(
         let (mut columns, mut rows) = (None, Vec::new());
         while let Some(row) = found.next()? {
             // Asked once it runs: a table that has changed since it was prepared may have others.
-            let columns: &Arc<[String]> = columns.get_or_insert_with(|| names(row));
+            let columns: &Arc<[String]> = columns.get_or_insert_with(|| names(row.as_ref()));
             let values = (0..columns.len()).map(|column| value_of(row, column));
             rows.push(Row::new(Arc::clone(columns), values.collect::<rusqlite::Result<_>>()?));
         }
@@ -137,27 +168,15 @@ pub(crate) fn one(
 }
 
 /// The names of the columns. (Versions of the driver differ on what `column_names` is.)
-fn names(row: &rusqlite::Row<'_>) -> Arc<[String]> {
-    let statement = row.as_ref();
+fn names(statement: &rusqlite::Statement<'_>) -> Arc<[String]> {
     let name = |column| statement.column_name(column).unwrap_or_default().to_owned();
     (0..statement.column_count()).map(name).collect()
 }
 
 impl<'c> Ready<'c> {
-    /// `$3` is the third value wherever it stands; SQLite numbers such names as it meets them.
     fn of(connection: &'c Connection, sql: &str) -> rusqlite::Result<Self> {
         let statement = connection.prepare_cached(sql)?;
-        let places = 1..=statement.parameter_count();
-        // SQLite counts them apart: `VALUES ($2, ?)` would store the second value twice.
-        let name = |place| statement.parameter_name(place).unwrap_or("?");
-        let (numbered, others): (Vec<_>, Vec<_>) = places.clone().map(name).partition(is_number);
-        if let (Some(number), Some(other)) = (numbered.first(), others.first()) {
-            let names = format!("`{number}` and `{other}`");
-            return Err(rusqlite::Error::InvalidParameterName(names));
-        }
-        let number = |place| name(place)[1..].parse().unwrap_or(place);
-        let places: Vec<usize> = places.map(number).collect();
-        let count = places.iter().copied().max().unwrap_or(0);
+        let (places, count) = places(&statement)?;
         Ok(Self { statement, places, count })
     }
 
@@ -173,6 +192,23 @@ impl<'c> Ready<'c> {
         }
         Ok(())
     }
+}
+
+/// Which value goes to which place of a statement, and how many it takes. `$3` is the third value wherever it
+/// stands; SQLite numbers such names as it meets them.
+fn places(statement: &rusqlite::Statement<'_>) -> rusqlite::Result<(Vec<usize>, usize)> {
+    let places = 1..=statement.parameter_count();
+    // SQLite counts them apart: `VALUES ($2, ?)` would store the second value twice.
+    let name = |place| statement.parameter_name(place).unwrap_or("?");
+    let (numbered, others): (Vec<_>, Vec<_>) = places.clone().map(name).partition(is_number);
+    if let (Some(number), Some(other)) = (numbered.first(), others.first()) {
+        let names = format!("`{number}` and `{other}`");
+        return Err(rusqlite::Error::InvalidParameterName(names));
+    }
+    let number = |place| name(place)[1..].parse().unwrap_or(place);
+    let places: Vec<usize> = places.map(number).collect();
+    let count = places.iter().copied().max().unwrap_or(0);
+    Ok((places, count))
 }
 
 /// Whether a value is written as `$1`.

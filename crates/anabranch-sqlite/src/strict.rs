@@ -19,8 +19,9 @@ pub(crate) fn said(error: &Error, statement: &Statement) -> Option<String> {
     let (kind, column) = said.strip_prefix("cannot store ")?.split_once(" value in ")?;
     let into_blob = column.starts_with("BLOB");
     let values = values.iter().enumerate().filter(|(_, value)| may_be(value, kind, into_blob));
-    let values: Vec<_> =
-        values.map(|(place, value)| format!("${} is {value}", place + 1)).collect();
+    let values: Vec<_> = values
+        .map(|(place, value)| format!("{} is {value}", statement.value_name(place + 1)))
+        .collect();
     Some(match values.is_empty() {
         true => said,
         false => format!("{said}: {}", values.join(", ")),
@@ -49,8 +50,16 @@ fn may_be(value: &Value, kind: &str, into_blob: bool) -> bool {
         Value::Bool(_) | Value::Int(_) => "INTEGER",
         Value::Float(_) => "REAL",
         Value::Bytes(_) => "BLOB",
-        Value::Text(text) if !into_blob && text.trim().parse::<i64>().is_ok() => "INTEGER",
-        Value::Text(text) if !into_blob && text.trim().parse::<f64>().is_ok() => "REAL",
+        Value::Text(text) | Value::Json(text)
+            if !into_blob && text.trim().parse::<i64>().is_ok() =>
+        {
+            "INTEGER"
+        }
+        Value::Text(text) | Value::Json(text)
+            if !into_blob && text.trim().parse::<f64>().is_ok() =>
+        {
+            "REAL"
+        }
         _ => "TEXT",
     };
     made == kind

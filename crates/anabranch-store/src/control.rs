@@ -57,6 +57,26 @@ pub fn is_query(sql: &str) -> bool {
     })
 }
 
+/// Whether the first word of a statement, after comments, is one of these.
+///
+/// ```
+/// use anabranch_store::control::begins_with;
+/// assert!(begins_with("-- orders\n create table orders (id INTEGER)", &["CREATE", "ALTER"]));
+/// assert!(!begins_with("INSERT INTO orders VALUES (1)", &["CREATE"]));
+/// ```
+#[must_use]
+pub fn begins_with(sql: &str, words: &[&str]) -> bool {
+    [false, true].into_iter().any(|nests| {
+        let first = Words { rest: sql, nests }.next().unwrap_or_default();
+        words.iter().any(|word| word.eq_ignore_ascii_case(first))
+    })
+}
+
+/// The words of a statement, without comments and punctuation.
+pub fn words(sql: &str) -> impl Iterator<Item = &str> {
+    Words { rest: sql, nests: false }
+}
+
 fn control_in(mut words: Words<'_>) -> Option<&'static str> {
     let first = words.next()?;
     let is = |word: &&str| word.eq_ignore_ascii_case(first);

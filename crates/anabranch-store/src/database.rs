@@ -5,13 +5,19 @@
 
 mod catalogue;
 mod column;
+mod described;
 mod dialect;
 mod failed;
+mod lexical;
+mod written;
 
 pub use catalogue::{Catalogue, EqualTexts, Kinds, Uniqueness, quoted, quoted_part};
 pub use column::column;
+pub use described::{Described, ONE_STATEMENT};
 pub use dialect::{ColumnType, Dialect, ForRows, Given, Hint};
 pub use failed::{Failed, Reason};
+pub use lexical::Lexical;
+pub use written::Written;
 
 use crate::clock::Clock;
 use crate::observe::Emitter;
@@ -260,6 +266,17 @@ pub trait Session: Send {
         })
     }
 
+    /// Prepares one statement in the transaction without running it: what it would be executed with and
+    /// answer. The transaction stays open, or is begun by this, and may wait for so long for what comes next.
+    ///
+    /// A statement that is [refused](Reason::Refused) ends nothing: the next one may be described, or run.
+    /// After any other failure the transaction is over.
+    fn describe<'a>(
+        &'a mut self,
+        sql: &'a str,
+        idle: Duration,
+    ) -> BoxFuture<'a, Result<Described, Failed>>;
+
     /// Whether something has been run and the end is still to come.
     fn is_open(&self) -> bool;
 }
@@ -284,6 +301,8 @@ pub struct Statement {
     pub work: Work,
     /// What is expected of it.
     pub expect: Expect,
+    /// How it was written, if that was not in Rust.
+    pub written: Option<&'static Written>,
 }
 
 /// What a statement does.
@@ -362,35 +381,61 @@ pub enum Expect {
 impl Statement {
     /// A statement whose rows are not wanted.
     pub fn new(sql: impl Sql, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Nothing }
+        Self::of(Work::Sql(sql.into_text(), values), Expect::Nothing)
     }
 
     /// A statement whose rows are wanted.
     pub fn query(sql: impl Sql, values: Vec<Value>) -> Self {
-        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Rows }
+        Self::of(Work::Sql(sql.into_text(), values), Expect::Rows)
     }
 
     /// Appends to the log.
     #[must_use]
     pub fn appends(appends: Vec<Append>) -> Self {
-        Self { work: Work::Appends(appends), expect: Expect::Nothing }
+        Self::of(Work::Appends(appends), Expect::Nothing)
     }
 
     /// Fails if a statement before it has ended the transaction.
     #[must_use]
     pub fn begun() -> Self {
-        Self { work: Work::Begun, expect: Expect::Nothing }
+        Self::of(Work::Begun, Expect::Nothing)
     }
 
     /// Tells all who care for a topic that there is something to look at.
     #[must_use]
     pub fn signal(topic: Topic) -> Self {
-        Self { work: Work::Signal(topic), expect: Expect::Nothing }
+        Self::of(Work::Signal(topic), Expect::Nothing)
     }
 
     /// An INSERT, UPDATE or DELETE without RETURNING that must change exactly so many rows.
     pub fn fence(sql: impl Sql, values: Vec<Value>, changes: u64) -> Self {
-        Self { work: Work::Sql(sql.into_text(), values), expect: Expect::Changes(changes) }
+        Self::of(Work::Sql(sql.into_text(), values), Expect::Changes(changes))
+    }
+
+    /// Rows for a table.
+    #[must_use]
+    pub fn rows(insert: InsertRows) -> Self {
+        Self::of(Work::Rows(insert), Expect::Nothing)
+    }
+
+    /// Says how it was written, if that was not in Rust.
+    #[must_use]
+    pub fn written(self, written: &'static Written) -> Self {
+        Self { written: Some(written), ..self }
+    }
+
+    /// What one of its values is called, counted from 1: `$2`, or the name that its author gave it.
+    #[must_use]
+    pub fn value_name(&self, number: usize) -> Cow<'static, str> {
+        let names = self.written.map_or(&[][..], |written| &written.values);
+        match number.checked_sub(1).and_then(|place| names.get(place)) {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(format!("${number}")),
+        }
+    }
+
+    fn of(work: Work, expect: Expect) -> Self {
+        Self { work, expect, written: None }
     }
 }
 

@@ -12,6 +12,8 @@
 //! | [`database`] | [`Database`]: what a backend must provide for effects |
 //! | [`home`] | the runtime that a log was opened in |
 //! | [`control`] | statements that begin or end transactions |
+//! | [`named_values`] | SQL in which values have names |
+//! | [`sql_lexer`] | the pieces of a text of SQL |
 //! | [`value`] | values of statements and rows |
 //! | [`misfit`] | what is said about values that do not fit |
 //! | [`options`] | what a log can be opened with |
@@ -38,10 +40,12 @@ pub mod log;
 pub mod log_store;
 pub mod migration;
 pub mod misfit;
+pub mod named_values;
 pub mod observe;
 pub mod options;
 pub mod read;
 pub mod sql;
+pub mod sql_lexer;
 pub mod sql_text;
 mod two_servers;
 pub mod value;

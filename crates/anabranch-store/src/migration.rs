@@ -15,6 +15,10 @@ pub mod since {
     pub const PERMITS: u32 = 7;
     /// The identity of a log, and anchors of cursors.
     pub const ANCHORS: u32 = 8;
+    /// The code of a consumer that is accepted.
+    pub const CODE: u32 = 10;
+    /// Deliveries of webhooks.
+    pub const DELIVERIES: u32 = 10;
 }
 
 /// One step of a backend's schema. Steps are never changed once released, only added, and they only

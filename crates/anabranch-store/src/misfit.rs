@@ -20,7 +20,7 @@ pub struct Misfit {
     pub wanted: Option<String>,
     /// What the value is.
     pub value: String,
-    /// Why it does not fit.
+    /// Why it does not fit; nothing, if what is wanted says it.
     pub problem: String,
 }
 
@@ -41,15 +41,32 @@ impl Misfit {
                     None => format!("column {column}"),
                 }
             }
-            (_, Some(element)) => format!("${number}, its value {element}"),
-            (_, None) => format!("${number}"),
+            (_, element) => {
+                let name = statement.map(|statement| statement.value_name(*number));
+                let name = name.unwrap_or_else(|| format!("${number}").into());
+                match element {
+                    Some(element) => format!("{name}, its value {element}"),
+                    None => name.into_owned(),
+                }
+            }
         }
     }
 
     fn said(&self, statement: Option<&Statement>) -> String {
         let Self { wanted, value, problem, .. } = self;
         let wanted = wanted.as_ref().map(|wanted| format!(" ({wanted})")).unwrap_or_default();
-        format!("{}{wanted}: {value} does not fit: {problem}", self.place(statement))
+        let place = self.place(statement);
+        let why = match problem.as_str() {
+            "" => String::new(),
+            // What to write instead has the value's name in it, if it has one.
+            problem => match (statement, self.element) {
+                (Some(Statement { work: Work::Sql(..), .. }), None) => {
+                    format!(": {}", problem.replace("$n", &place))
+                }
+                _ => format!(": {problem}"),
+            },
+        };
+        format!("{place}{wanted}: {value} does not fit{why}")
     }
 
     /// What is said of it in a statement, which knows its columns.

@@ -1,14 +1,15 @@
 //! The database of a log's consumers where the events are on another server: all that it can do, but append.
 
 use crate::database::{
-    Answer, Blocked, Catalogue, Database, Dialect, End, Failed, LifeSign, RowWatch, Session,
-    Shortage, Statement, Topic, Who, Work,
+    Answer, Blocked, Catalogue, Database, Described, Dialect, End, Failed, LifeSign, RowWatch,
+    Session, Shortage, Statement, Topic, Who, Work,
 };
 use crate::value::Row;
 use crate::{Clock, Emitter};
 use anabranch_core::{Limits, StoreError};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The database of consumers whose events are elsewhere.
@@ -57,6 +58,14 @@ impl Session for Guarded {
             return Box::pin(std::future::ready(Err(failed)));
         }
         self.session.run(statements, end)
+    }
+
+    fn describe<'a>(
+        &'a mut self,
+        sql: &'a str,
+        idle: Duration,
+    ) -> BoxFuture<'a, Result<Described, Failed>> {
+        self.session.describe(sql, idle)
     }
 
     fn is_open(&self) -> bool {

@@ -3,6 +3,7 @@
 mod arrays;
 #[cfg(feature = "chrono")]
 mod chrono;
+mod digits;
 mod error;
 mod from_value;
 mod jiff;
@@ -14,6 +15,7 @@ mod time;
 pub mod times;
 
 pub use arrays::Element;
+pub use digits::Digits;
 pub use error::ValueError;
 pub use from_value::FromValue;
 pub use row::{Column, ColumnError, Row};

@@ -53,6 +53,10 @@ impl<P: Pool> RowConsumer for Inside<P> {
         "pool"
     }
 
+    fn code(&self) -> Option<&str> {
+        self.pool.code()
+    }
+
     fn max_parallelism(&self) -> Option<usize> {
         self.settings.max_parallelism
     }
@@ -323,7 +327,9 @@ pub(crate) async fn fail(
         );
         let mut is_stopped = *is_broken.get_or_insert_with(|| {
             let is_given_up = !matches!(verdict, Verdict::Again(_));
-            is_streak && holding.fails((key, task.slot), is_given_up, (error, &said))
+            // What has worked says nothing for a handler that cannot run here.
+            (is_streak || error.is_unable())
+                && holding.fails((key, task.slot), is_given_up, (error, &said))
         });
         if !is_stopped && matches!(verdict, Verdict::Stop) {
             let remedy = "its policy is to stop: correct it, and it goes on with this task";

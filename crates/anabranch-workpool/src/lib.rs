@@ -12,6 +12,7 @@
 //! | [`tasks`] | [`Tasks`]: enqueue, status, cancel |
 //! | [`dead`] | tasks whose attempts are used up: their details, retry, discard |
 //! | [`filter`] | [`TaskFilter`]: which of them are meant |
+//! | [`key`] | [`KeyTasks`]: what there is of one key |
 //! | [`pool`] | [`Pool`] (exactly once) and [`OutsidePool`] (at least once) |
 //! | [`mod@run`] | [`Run`]: checkpoints, and what is to follow |
 //! | [`dcb`] | [`Dcb::with_dcb_retry`]: conflicts are retried durably, one after the other |
@@ -31,6 +32,7 @@ pub mod dead;
 mod ending;
 pub mod filter;
 mod inside;
+pub mod key;
 pub mod new_task;
 mod outside;
 pub mod pool;
@@ -47,6 +49,7 @@ mod turns;
 pub use anabranch_core::TaskState;
 pub use dcb::{Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool, DcbRejected};
 pub use filter::{TaskCondition, TaskConditionError, TaskFilter};
+pub use key::KeyTasks;
 pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{OutsidePool, Pool, PoolSettings, TaskGaveUp};
 pub use run::Run;

@@ -50,6 +50,10 @@ impl<P: OutsidePool> RowConsumer for Outside<P> {
         "pool"
     }
 
+    fn code(&self) -> Option<&str> {
+        self.pool.code()
+    }
+
     fn max_parallelism(&self) -> Option<usize> {
         self.settings.max_parallelism
     }

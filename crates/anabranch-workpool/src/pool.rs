@@ -42,6 +42,11 @@ pub trait Pool: Send + Sync + 'static {
     /// Its name: lower-case letters, digits, `_`, `-` and `.`.
     fn name(&self) -> &str;
 
+    /// Which code it has, if it says so: see [`Settings::code`](anabranch_runtime::Settings::code).
+    fn code(&self) -> Option<&str> {
+        None
+    }
+
     /// What else it chooses.
     fn settings(&self) -> PoolSettings {
         PoolSettings::default()
@@ -105,6 +110,11 @@ pub trait OutsidePool: Send + Sync + 'static {
 
     /// Its name: lower-case letters, digits, `_`, `-` and `.`.
     fn name(&self) -> &str;
+
+    /// Which code it has, if it says so: see [`Settings::code`](anabranch_runtime::Settings::code).
+    fn code(&self) -> Option<&str> {
+        None
+    }
 
     /// What else it chooses.
     fn settings(&self) -> PoolSettings {

@@ -63,7 +63,7 @@ pub(crate) enum Why {
 }
 
 impl Why {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Dead => "dead",
             Self::Paused => "paused",

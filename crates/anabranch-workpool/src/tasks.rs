@@ -121,6 +121,14 @@ impl Tasks {
         Ok(all.remove(0))
     }
 
+    /// The same, for a pool that is about to be run: nobody is warned that no worker has run it yet.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn about_to_run(self) -> Self {
+        self.has_asked.store(true, Ordering::Relaxed);
+        self
+    }
+
     /// Enqueues tasks, all or none: those of one key in this order.
     pub async fn enqueue_all(&self, tasks: Vec<NewTask>) -> Result<Vec<Enqueued>, TaskError> {
         loop {

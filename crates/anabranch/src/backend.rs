@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a backend | [`LogStore`], [`Database`], [`database`], [`log_store`], the decision of an append ([`decide`]) |
 //! | a consumer of rows, as work pools are | [`RowConsumer`], [`Holding`], [`Permits`] |
-//! | what calls handlers | [`RawTx`] |
+//! | what calls handlers | [`RawTx`], and SQL in which values have names ([`named_values`]) |
 //!
 //! A program that handles events needs none of it.
 
@@ -15,5 +15,6 @@ pub use anabranch_runtime::{
 };
 pub use anabranch_store::{
     Backoff, Database, Filter, Head, Home, Locked, LogStore, Look, NotRunning, Page, PageEnd,
-    ReadRequest, Seen, SlotFilter, Ticket, WoundBack, database, log_store,
+    ReadRequest, Seen, SlotFilter, Ticket, WoundBack, control, database, log_store, named_values,
+    sql_lexer,
 };

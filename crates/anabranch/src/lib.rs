@@ -201,6 +201,7 @@
 //! | `workflow` | event-sourced workflows: [`workflow`] (brings `workpool`) |
 //! | `batch` | rows of a table, each handled once: [`batch`] |
 //!
+//! `webhook` is off by default: events delivered over HTTP (`anabranch::webhook`), which needs an HTTP client.
 //! `chrono`, `time` and `rust_decimal` are off by default: types of these crates in [`params!`] and [`Row::get`].
 //! Those of jiff, such as [`Timestamp`], need none.
 //!
@@ -247,6 +248,8 @@ pub use jiff::Timestamp;
 
 #[cfg(feature = "batch")]
 pub use anabranch_batch as batch;
+#[cfg(feature = "webhook")]
+pub use anabranch_webhook as webhook;
 #[cfg(feature = "workflow")]
 pub use anabranch_workflow as workflow;
 #[cfg(feature = "workpool")]

@@ -21,10 +21,10 @@
 
 pub use anabranch_runtime::import::{Before, ImportedPartition};
 pub use anabranch_runtime::{
-    ChangedColumn, CheckpointTable, ColumnDifference, ConsumerStatus, Consumers, CursorStatus,
-    Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
-    MissingEvents, Obstacle, Offset, Offsets, OperateError, Outage, Owner, Parked, Reason, Rebuild,
-    RebuildError, Refusal, ReplayError, ReplayFrom, Rescale, Runner, RunnerStatus, ScopeChange,
-    SwitchPreview, TableColumn, TableDifference, UnableWorker, Unlimited, Unmatched, UnrunPool,
-    VersionState, WorkerStatus,
+    ChangedColumn, CheckpointTable, CodeChange, ColumnDifference, ConsumerStatus, Consumers,
+    CursorStatus, Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState,
+    LimitStatus, MissingEvents, NextEvent, Obstacle, Offset, Offsets, OperateError, Outage, Owner,
+    Parked, Reason, Rebuild, RebuildError, Refusal, ReplayError, ReplayFrom, Rescale, Runner,
+    RunnerStatus, ScopeChange, SwitchPreview, TableColumn, TableDifference, UnableWorker,
+    Unlimited, Unmatched, UnrunPool, VersionState, WorkerStatus,
 };

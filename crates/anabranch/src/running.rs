@@ -12,5 +12,6 @@
 
 pub use anabranch_core::{Again, Rollout};
 pub use anabranch_runtime::{
-    ConsumerProgress, Guarantee, Incomplete, Left, Progress, TuningError, progress_bar,
+    ConsumerChange, ConsumerProgress, Guarantee, Incomplete, Left, Progress, ProgressBar, SetCheck,
+    SetHandle, TuningError, progress_bar,
 };

@@ -51,7 +51,10 @@ impl Place {
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = example(name);
         command.current_dir(self.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
-        for variable in ["ANABRANCH_URL", "PARTITION_KEY", "PARTITION_INDEX", "TOTAL_PARTITIONS"] {
+        let urls = ["ANABRANCH_URL", "DATABASE_URL"];
+        for variable in
+            urls.into_iter().chain(["PARTITION_KEY", "PARTITION_INDEX", "TOTAL_PARTITIONS"])
+        {
             command.env_remove(variable);
         }
         command.env("ANABRANCH_NAMESPACE", &self.namespace);
@@ -338,13 +341,14 @@ fn documents_are_converted_once_by_many_instances() {
 
 /// Runs processes of an example by the script until they have ended.
 fn script(place: &Place, count: usize, name: &str, arguments: &[&str]) -> String {
-    text_of(scripted(place, count, &place.command(name, arguments)).spawn().unwrap())
+    let count = count.to_string();
+    text_of(scripted(place, &[&count], &place.command(name, arguments)).spawn().unwrap())
 }
 
-fn scripted(place: &Place, count: usize, worker: &Command) -> Command {
+fn scripted(place: &Place, count: &[&str], worker: &Command) -> Command {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/start-workers.sh");
     let mut command = Command::new(script);
-    command.arg(count.to_string()).arg(worker.get_program()).args(worker.get_args());
+    command.args(count).arg(worker.get_program()).args(worker.get_args());
     command.current_dir(place.directory.path()).stdin(Stdio::null()).stdout(Stdio::piped());
     for (name, value) in worker.get_envs() {
         match value {
@@ -359,7 +363,7 @@ fn scripted(place: &Place, count: usize, worker: &Command) -> Command {
 #[test]
 fn a_script_starts_workers_and_stops_them_together() {
     for (place, ctrl_c) in Place::both().into_iter().zip([true, false]) {
-        let mut command = scripted(&place, 2, &place.command("scaling", &["work"]));
+        let mut command = scripted(&place, &["2"], &place.command("scaling", &["work"]));
         let child = command.process_group(0).spawn().unwrap();
         let mut running = Running::of(child, "] holds 2520 of 5040 slots");
         running.wait_for("] holds 2520 of 5040 slots");
@@ -373,6 +377,62 @@ fn a_script_starts_workers_and_stops_them_together() {
         running.wait_for("] left; handled 0 events");
         assert!(running.child.wait().unwrap().success());
     }
+}
+
+#[test]
+fn a_script_starts_each_partition_as_one_process() {
+    let name = "partitioned_projection";
+    for (place, flag) in
+        Place::both().into_iter().zip([&["--partitions", "3"][..], &["--partitions=3"]])
+    {
+        place.run(name, &["append", "60"]);
+        let mut worker = place.command(name, &["--catch-up"]);
+        worker.env("PARTITION_INDEX", "2"); // of no use where each has its own
+        let text = text_of(scripted(&place, flag, &worker).spawn().unwrap());
+        for part in 0..3 {
+            let started = format!("[{part}] partition {part} of 3: started");
+            let stopped = format!("[{part}] partition {part} of 3: stopped; handled ");
+            assert!(text.contains(&started) && text.contains(&stopped), "{text}");
+        }
+        let rest = place.run(name, &["--catch-up"]);
+        assert!(rest.contains("everything: stopped; handled 0 events"), "{rest}");
+    }
+}
+
+#[test]
+fn flags_make_an_example_one_partition_of_several() {
+    let name = "partitioned_projection";
+    for place in Place::both() {
+        place.run(name, &["append", "40"]);
+        let flags = ["--catch-up", "--partition-key", "1", "--total-partitions", "2"];
+        let mut command = place.command(name, &flags);
+        command.env("PARTITION_KEY", "0").env("TOTAL_PARTITIONS", "7");
+        let text = text_of(command.spawn().unwrap());
+        assert!(
+            text.contains("partition 1 of 2: stopped; handled "),
+            "flags beat variables: {text}"
+        );
+        let alone = place.command(name, &flags[..3]).stderr(Stdio::piped()).output().unwrap();
+        let alone = String::from_utf8(alone.stderr).unwrap();
+        assert!(alone.contains("--total-partitions is not; set both or neither"), "{alone}");
+        // The pool and the worker that is elastic otherwise take them as well.
+        let text = place.run("worker_pool", &flags);
+        assert!(text.contains("stopped; handled "), "{text}");
+        let flags = ["work", "--partition-key=0", "--total-partitions=4"];
+        let running = place.command("scaling", &flags).spawn().unwrap();
+        let mut running = Running::of(running, "holds 1260 of 5040 slots");
+        let pid = running.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(running.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn an_example_takes_the_database_of_others() {
+    let [place, _] = Place::both();
+    let mut command = place.command("partitioned_projection", &["append", "3"]);
+    text_of(command.env("DATABASE_URL", "sqlite:theirs.db").spawn().unwrap());
+    assert!(place.directory.path().join("theirs.db").exists());
 }
 
 /// A process that goes on until it is told to stop.

@@ -79,3 +79,35 @@ fn a_wrong_environment_is_refused_with_the_remedy() {
     assert!(env(&[(KEY, ""), (TOTAL, "")]).is_err(), "set but empty is a mistake, not a choice");
     assert!(env(&[(KEY, "-1"), (TOTAL, "3")]).is_err());
 }
+
+fn flags(given: &str, set: &[(&str, &str)]) -> Result<(Option<FixedPartition>, String), String> {
+    let get = |name: &str| set.iter().find(|(set, _)| *set == name).map(|(_, v)| v.to_string());
+    let mut arguments: Vec<String> = given.split(' ').map(str::to_owned).collect();
+    let partition = FixedPartition::from_args_and_env(&mut arguments, get);
+    partition.map(|it| (it, arguments.join(" "))).map_err(|error| error.to_string())
+}
+
+#[test]
+fn flags_name_a_partition_and_beat_the_environment() {
+    let fixed = |index, total| FixedPartition::new(index, total).ok();
+    let set = [(KEY, "1"), (TOTAL, "3")];
+    let left = |partition| Ok((partition, "a b".to_owned()));
+    assert_eq!(flags("a b", &[]), left(None));
+    assert_eq!(flags("a b", &set), left(fixed(1, 3)));
+    assert_eq!(flags("a --partition-key 2 b --total-partitions=4", &set), left(fixed(2, 4)));
+    assert_eq!(flags("--partition-index=0 a b", &set), left(fixed(0, 3)));
+    assert_eq!(flags("a b --total-partitions 2", &set), left(fixed(1, 2)));
+    assert_eq!(flags("a --partition-key-or-so b", &[]).unwrap().1, "a --partition-key-or-so b");
+}
+
+#[test]
+fn a_flag_alone_is_refused_with_the_other_one() {
+    let says = |given: &str| flags(given, &[]).unwrap_err();
+    let alone = "--partition-key: is set, but --total-partitions is not; set both or neither";
+    assert_eq!(says("a --partition-key 1"), alone);
+    let alone = "--total-partitions: is set, but --partition-key is not; set both or neither";
+    assert_eq!(says("--total-partitions 3"), alone);
+    assert!(says("--partition-key").contains("not a whole number"));
+    assert!(says("--partition-key 3 --total-partitions 3").contains("use 0 to 2"));
+    assert!(says("--partition-key 1 --partition-index 2").contains("set only one of them"));
+}

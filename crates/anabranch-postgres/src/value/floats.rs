@@ -1,11 +1,11 @@
 //! Numbers on their way into `real` and `double precision`: with all their digits, or refused.
 
 use super::Cause;
+use super::words::{NOT_ONE, OUT_OF_RANGE};
+use anabranch_store::value::Digits;
 use std::fmt::{Display, LowerExp};
 use std::num::ParseFloatError;
 use std::str::FromStr;
-
-const OUT_OF_RANGE: &str = "it is out of range";
 
 /// A `real`. That it has fewer binary digits is in its nature, and `0.1` is none of them in either.
 pub(super) fn real(number: f64) -> Result<f32, Cause> {
@@ -19,11 +19,11 @@ pub(super) fn parse<T>(text: &str) -> Result<T, Cause>
 where
     T: FromStr<Err = ParseFloatError> + Display + LowerExp,
 {
-    let number: T = text.parse()?;
+    let number: T = text.parse().map_err(|_| NOT_ONE)?;
     // `NaN`, `inf`
     let Some(given) = Digits::of(text) else { return Ok(number) };
     let Some(kept) = Digits::of(&format!("{number:e}")) else { return Err(OUT_OF_RANGE.into()) };
-    if kept.digits.is_empty() && !given.digits.is_empty() {
+    if kept.is_zero() && !given.is_zero() {
         return Err(OUT_OF_RANGE.into());
     }
     let is_same = match text.contains(['.', 'e', 'E']) {
@@ -35,35 +35,6 @@ where
     }
     let remedy = "use a numeric column, or give an f64";
     Err(format!("it would be rounded to {number}; {remedy}").into())
-}
-
-/// A number, whichever way it is written: its digits, without zeros around them, and the power of ten of the
-/// last of them.
-#[derive(PartialEq, Eq)]
-struct Digits {
-    digits: String,
-    power: i64,
-}
-
-impl Digits {
-    fn of(text: &str) -> Option<Self> {
-        let text = text.trim_start_matches(['+', '-']);
-        let (mantissa, power) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let all = format!("{whole}{fraction}");
-        if !all.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        let from_first = all.trim_start_matches('0');
-        let digits = from_first.trim_end_matches('0');
-        if digits.is_empty() {
-            return Some(Self { digits: String::new(), power: 0 });
-        }
-        let zeros = from_first.len() - digits.len();
-        // A power that does not fit is out of range for the float as well.
-        let power = power.parse().unwrap_or(0) + zeros as i64 - fraction.len() as i64;
-        Some(Self { digits: digits.to_owned(), power })
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A consumer and what is stored of it: registered, compared, put back.
 
-use super::{Consumer, is_folded, strategy_text};
+use super::{Consumer, is_folded, strategy_text, twin_problem};
 use crate::identity::{Difference, Identity, Stored};
 use crate::key_samples::{self, Checked};
 use crate::row_watch;
@@ -21,7 +21,7 @@ use anabranch_store::{Filter, Log, PageEnd, ReadRequest, Scope};
 impl Consumer {
     /// What identifies it. A consumer keeps it for ever: its cursors hold slots of these keys, and stand
     /// behind these events.
-    fn identity(&self, log_rule: HashRule) -> Identity {
+    pub(crate) fn identity(&self, log_rule: HashRule) -> Identity {
         let rule = self.partition.rule(log_rule);
         Identity {
             kind: self.kind,
@@ -29,6 +29,7 @@ impl Consumer {
             strategy: strategy_text(self.partition.strategy(), rule),
             scope: self.settings.scope.canonical(self.partition.category()),
             version: self.settings.version,
+            code: self.settings.code.clone(),
         }
     }
 
@@ -49,6 +50,8 @@ impl Consumer {
             slots: self.partition.slots(),
             log: None,
             wound_back: None,
+            code: None,
+            wanted_code: None,
         };
         // Read before the transaction, which may keep all others from the database.
         let start = match self.settings.start {
@@ -62,6 +65,9 @@ impl Consumer {
         let (found, is_new) = tables.register(tx.session(), &wanted, &slots).await?;
         if found.is_set_up && !is_new {
             return self.go_on(log, tables, tx, &identity).await;
+        }
+        if is_new && let Some(twin) = tables.twin(tx.session(), &self.name).await? {
+            return Err(RunError::refused(&self.name, twin_problem(&twin)));
         }
         if found.strategy != wanted.strategy {
             return Err(RunError::refused(
@@ -135,12 +141,24 @@ impl Consumer {
                 return Err(self.scope_refused(log, tables, (&was, &is)).await?);
             }
             Err(Difference::Version { was, is }) if was > is => return Err(self.is_outdated(was)),
+            Err(Difference::Code { was, is }) if !self.is_beside() => {
+                // Written down, so that others know of it, and it can be accepted without this program.
+                let want = vec![tables.want_code(&self.name, Some(&is))];
+                self.ended(tables, "asking for other code", tx.commit(want).await)?;
+                return Err(self.has_other_code(was, is));
+            }
             Err(difference) => return Err(self.differs(&difference)),
         }
         let mut keep = Vec::new();
         if stored.wanted_scope.is_some() {
             // The last program that started has the stored one.
             keep.push(tables.want_scope(&self.name, None));
+        }
+        if stored.wanted_code.is_some() {
+            keep.push(tables.want_code(&self.name, None));
+        }
+        if let (None, Some(code)) = (&stored.code, &identity.code) {
+            keep.push(tables.adopt_code(&self.name, code));
         }
         if stored.is_partial() {
             let detail = format!("partition={:?} scope={}", identity.partition, identity.scope);
@@ -180,7 +198,12 @@ impl Consumer {
         Ok(RunError::refused(&self.name, problem))
     }
 
-    fn differs(&self, difference: &Difference) -> RunError {
+    /// Another code of it is the accepted one.
+    fn has_other_code(&self, accepted: String, own: String) -> RunError {
+        RunError::OtherCode { consumer: self.name.clone(), accepted, own }
+    }
+
+    pub(crate) fn differs(&self, difference: &Difference) -> RunError {
         let problem = match self.is_beside() {
             false => difference.to_string(),
             true => format!(
@@ -281,6 +304,9 @@ impl Consumer {
                     crate::Scope::in_words(&was)
                 ),
             )),
+            Err(Difference::Code { was, is }) if !self.is_beside() => {
+                Err(self.has_other_code(was, is))
+            }
             Err(difference) => Err(RunError::refused(&self.name, difference.to_string())),
         }
     }
@@ -309,6 +335,13 @@ impl Consumer {
             tx.commit(Vec::new()).await;
             return Ok(false);
         };
+        // Its hook is code as well: what was accepted since the last heartbeat has another one.
+        let stored = tables.identity_in(tx.session(), &self.name).await?;
+        if self.still_is(log.hash_rule(), stored.as_ref()).is_err() {
+            // The next heartbeat says so, and others do it.
+            tx.commit(Vec::new()).await;
+            return Ok(false);
+        }
         let failed = |error: String| self.failed("reset", &error);
         if let Err(error) = self.work.hooks().reset(to, &mut tx).await {
             return Err(match tx.failure() {

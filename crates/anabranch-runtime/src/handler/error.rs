@@ -33,8 +33,8 @@ pub type HandlerResult<T = ()> = Result<T, HandlerError>;
 /// ```
 ///
 /// It is tried again as the [`Retry`](anabranch_core::Retry) of the consumer or pool says. An error that
-/// knows better says so by [`for_good`](Self::for_good) or [`try_after`](Self::try_after), which come
-/// through an `anyhow::Error` or a box, and all that is wrapped around them there.
+/// knows better says so by [`for_good`](Self::for_good), [`try_after`](Self::try_after) or
+/// [`unable`](Self::unable), which come through an `anyhow::Error` or a box, and all that is wrapped around them there.
 ///
 /// # As an error among others
 ///
@@ -65,6 +65,10 @@ pub struct HandlerError {
     is_answer: bool,
     /// Whether one transaction cannot do so much: with fewer events it may.
     is_too_much: bool,
+    /// Whether the handler cannot run, whatever the event is.
+    is_unable: bool,
+    /// Whether the other side asks for less, whatever the event is.
+    is_overload: bool,
     /// The code of an error of ours.
     code: Option<ErrorCode>,
 }
@@ -77,6 +81,8 @@ impl HandlerError {
             again: Again::AsSet,
             is_answer: false,
             is_too_much: false,
+            is_unable: false,
+            is_overload: false,
             code: None,
         }
     }
@@ -114,7 +120,7 @@ impl HandlerError {
     /// # assert_eq!(address("x").unwrap_err().again(), anabranch_core::Again::Never);
     /// ```
     pub fn for_good(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { again: Again::Never, ..error.into().into() }
+        Self { again: Again::Never, is_unable: false, is_overload: false, ..error.into().into() }
     }
 
     /// An error that says when to try again: not before so much time has passed, a year at most. It counts
@@ -129,7 +135,55 @@ impl HandlerError {
     /// # assert_eq!(error.to_string(), "429 Too Many Requests");
     /// ```
     pub fn try_after(wait: Duration, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { again: Again::After(wait), ..error.into().into() }
+        Self {
+            again: Again::After(wait),
+            is_unable: false,
+            is_overload: false,
+            ..error.into().into()
+        }
+    }
+
+    /// An error of a handler that cannot run at all, whatever the event is: it counts as an
+    /// [outage](crate::ReplicaSet::run) of the consumer or pool at once, and no attempt of the event or task is counted. Others
+    /// may be able to run it, and take over; otherwise it is tried now and then, and goes on when it works.
+    ///
+    /// ```
+    /// use anabranch_runtime::{HandlerError, HandlerResult};
+    /// fn key() -> HandlerResult<Vec<u8>> {
+    ///     std::fs::read("/etc/shop/signing.key")
+    ///         .map_err(|error| HandlerError::unable(format!("the signing key cannot be read: {error}")))
+    /// }
+    /// # assert!(key().unwrap_err().is_unable());
+    /// ```
+    pub fn unable(message: impl Into<String>) -> Self {
+        Self { is_unable: true, ..Self::new(message) }
+    }
+
+    /// An error of a handler whose other side asks for less, whatever the event is (`429 Too Many Requests`): the
+    /// whole consumer waits, on all workers, so long (an hour at most) or until the next try is due, and then goes on. No attempt of the
+    /// event is counted, unless others work meanwhile and this key gets that answer again.
+    ///
+    /// ```
+    /// use anabranch_runtime::HandlerError;
+    /// use std::time::Duration;
+    /// let error = HandlerError::overload(Some(Duration::from_secs(30)), "429 Too Many Requests");
+    /// # assert!(error.is_overload());
+    /// ```
+    pub fn overload(wait: Option<Duration>, message: impl Into<String>) -> Self {
+        let again = wait.map_or(Again::AsSet, Again::After);
+        Self { is_overload: true, again, ..Self::new(message) }
+    }
+
+    /// Whether the other side asks for less, whatever the event is.
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        self.is_overload
+    }
+
+    /// Whether the handler cannot run, whatever the event is.
+    #[must_use]
+    pub fn is_unable(&self) -> bool {
+        self.is_unable
     }
 
     /// What it says about the next attempt.
@@ -140,7 +194,15 @@ impl HandlerError {
 
     /// One transaction cannot do so much.
     pub(crate) fn too_much(said: &str) -> Self {
-        Self { is_too_much: true, ..Self::with_code(ErrorCode::TransactionTooLarge, said) }
+        Self::with_code(ErrorCode::TransactionTooLarge, said).about_too_much()
+    }
+
+    /// The same of a batch that was too much at a time: with fewer events it may work, and so many are not tried
+    /// again soon.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn about_too_much(self) -> Self {
+        Self { is_too_much: true, ..self }
     }
 
     /// Whether fewer events in one transaction may do.
@@ -197,6 +259,8 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for HandlerError {
             again: word.map_or(Again::AsSet, |word| word.0.again),
             is_answer: is_answer || word.is_some_and(|word| word.0.is_answer),
             is_too_much: false,
+            is_unable: word.is_some_and(|word| word.0.is_unable),
+            is_overload: word.is_some_and(|word| word.0.is_overload),
             code,
             error,
         }
@@ -274,7 +338,9 @@ impl fmt::Display for Passing {
 impl Error for Passing {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self.0.0.again {
-            Again::AsSet if !self.0.0.is_answer => self.0.source(),
+            Again::AsSet if !self.0.0.is_answer && !self.0.0.is_unable && !self.0.0.is_overload => {
+                self.0.source()
+            }
             _ => Some(&self.0),
         }
     }
@@ -287,6 +353,7 @@ struct Word(HandlerError);
 impl fmt::Display for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.again {
+            Again::AsSet if self.0.is_unable => f.write_str("whatever the event is"),
             Again::AsSet => f.write_str("to be tried again"),
             Again::After(wait) => write!(f, "not to be tried again before {wait:?} have passed"),
             Again::Never => f.write_str("not to be tried again"),
@@ -301,86 +368,4 @@ impl Error for Word {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use anyhow::Context;
-
-    type Boxed = Box<dyn Error + Send + Sync>;
-
-    fn handler(fails: impl FnOnce() -> HandlerResult) -> (String, Again) {
-        let error = fails().unwrap_err();
-        (error.to_string(), error.again())
-    }
-
-    #[test]
-    fn whatever_fails_fails_a_handler() {
-        fn bails() -> anyhow::Result<()> {
-            anyhow::bail!("no route to {}", "the bank")
-        }
-        let said = |fails: fn() -> HandlerResult| handler(fails).0;
-        assert_eq!(said(|| Err("text")?), "text");
-        assert_eq!(said(|| Err("text".to_owned())?), "text");
-        assert_eq!(said(|| Ok(None.ok_or("nothing there")?)), "nothing there");
-        assert_eq!(said(|| Ok(bails()?)), "no route to the bank");
-        assert_eq!(said(|| Ok(bails().context("paying")?)), "paying: no route to the bank");
-        assert_eq!(said(|| Err(Boxed::from("boxed"))?), "boxed");
-        assert_eq!(said(|| Err("x".parse::<u8>().unwrap_err())?), "invalid digit found in string");
-        assert_eq!(said(|| Err(HandlerError::new("itself"))?), "itself");
-    }
-
-    #[test]
-    fn what_it_says_about_the_next_attempt_comes_through_other_errors() {
-        let again = Again::After(Duration::from_secs(9));
-        let busy = || {
-            let cause: Boxed = "x".parse::<u8>().unwrap_err().into();
-            HandlerError::try_after(Duration::from_secs(9), cause)
-        };
-        let digit = "invalid digit found in string".to_owned();
-        let through_anyhow = || -> anyhow::Result<()> { Err(busy().into_error())? };
-        let through_a_box = || -> Result<(), Boxed> { Err(busy().into_error())? };
-        assert_eq!(handler(|| Ok(through_anyhow()?)), (digit.clone(), again));
-        assert_eq!(handler(|| Ok(through_a_box()?)), (digit.clone(), again));
-        let there = handler(|| Ok(through_anyhow().context("a").context("b")?));
-        assert_eq!(there, (format!("b: a: {digit}"), again));
-        let twice = || -> anyhow::Result<()> {
-            Err(HandlerError::from(through_anyhow().unwrap_err()).into_error())?
-        };
-        assert_eq!(handler(|| Ok(twice()?)), (digit.clone(), again));
-        // Who wraps it and says otherwise is heard.
-        let outer = || Err(HandlerError::for_good(through_anyhow().unwrap_err()));
-        assert_eq!(handler(outer), (digit, Again::Never));
-        // Nothing is added to one that says nothing.
-        let plain = HandlerError::new("plain").into_error();
-        assert!(plain.source().is_none());
-    }
-
-    #[test]
-    fn what_the_log_has_refused_is_known_through_other_errors() {
-        let conflict = || AppendError::ConditionFailed {
-            query: anabranch_core::Query::all(),
-            after: anabranch_core::Position::START,
-            position: anabranch_core::Position::new(1),
-        };
-        let is_answer = |fails: &dyn Fn() -> HandlerResult| fails().unwrap_err().is_answer();
-        assert!(is_answer(&|| Err(conflict())?));
-        assert!(is_answer(&|| Err(Boxed::from(conflict()))?));
-        assert!(is_answer(&|| Ok(Err::<(), _>(conflict()).context("the copy")?)));
-        assert!(is_answer(&|| Err(HandlerError::for_good(conflict()))));
-        assert!(is_answer(&|| Err(anyhow::Error::new(
-            HandlerError::from(conflict()).into_error()
-        ))?));
-        assert!(!is_answer(&|| Err(AppendError::Store(anabranch_core::StoreError::Closed))?));
-        assert!(!is_answer(&|| Err(conflict().to_string())?));
-    }
-
-    #[test]
-    fn it_is_an_error_among_others() {
-        let digit: HandlerResult<u8> = (|| Ok("x".parse::<u8>()?))();
-        let error = digit.unwrap_err();
-        assert!(error.downcast_ref::<std::num::ParseIntError>().is_some());
-        let main = || -> Result<(), Box<dyn Error>> { Err(HandlerError::for_good("no"))? };
-        assert_eq!(main().unwrap_err().to_string(), "no");
-        let told = anyhow::Error::new(HandlerError::for_good("no such card").into_error());
-        assert_eq!(format!("{told:#}"), "no such card: not to be tried again");
-    }
-}
+mod tests;

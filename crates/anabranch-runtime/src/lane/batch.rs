@@ -120,10 +120,11 @@ impl Lane {
                 self.read_again();
             }
             self.shed().await?;
-            self.narrow(&mut batch);
+            // First: the numbers of its parts may be those of another tenure by now.
             if self.is_over(&batch) {
                 return Ok(());
             }
+            self.narrow(&mut batch);
             self.set_aside(&mut batch);
             let lacks_key = self.first_without_key(&batch.events);
             let at_once = if self.singly > 0 || self.trying { 1 } else { at_most };
@@ -167,8 +168,9 @@ impl Lane {
                         return Ok(());
                     }
                 }
-                // Nobody knows which event it was: halve the batch until it is alone.
-                Outcome::Failed { event: None, error } if count <= 1 => {
+                // Nobody knows which event it was: halve the batch until it is alone. If it is none of them, the
+                // first one stands for all.
+                Outcome::Failed { event: None, error } if count <= 1 || error.is_unable() => {
                     at_most = usize::MAX;
                     self.singly = self.singly.saturating_sub(1);
                     if self.fail(&mut batch, 0, error).await?.is_break() {

@@ -12,6 +12,47 @@ use crate::run_error::RunError;
 use anabranch_core::{Again, Event, Failure};
 use std::sync::atomic::Ordering;
 
+/// What to do about a handler that fails for all keys.
+const BROKEN: &str = "key after key fails and nothing works in between, so it is the handler that is broken, \
+                      or something that it needs: correct that, and it goes on";
+/// What to do about one that cannot run.
+const UNABLE: &str =
+    "its handler cannot run, whatever the event is: correct what it needs, and it goes on";
+
+/// What to do about one whose other side asks for less.
+pub(crate) const OVERLOAD: &str = "its other side asks for less, whatever the event is: workers that run try it again by themselves";
+
+/// How many keys a try may fail with, if the handler tells whose fault it is: the other side has answered each time, so
+/// the next key may be the one that works. Else a few keys that always fail would keep it stopped.
+const TRIES: usize = 10;
+
+/// Why a lane does not call its handler any more.
+#[derive(Debug)]
+pub(super) struct Why {
+    said: String,
+    again: Again,
+    remedy: &'static str,
+    is_everywhere: bool,
+}
+
+impl Why {
+    /// A handler has failed with this, through no fault of the event.
+    pub(super) fn of(error: &HandlerError) -> Self {
+        let is_everywhere = error.is_overload();
+        let remedy = match is_everywhere {
+            true => OVERLOAD,
+            false if error.is_unable() => UNABLE,
+            false => BROKEN,
+        };
+        Self { said: error.to_string(), again: error.again(), remedy, is_everywhere }
+    }
+
+    /// The same with something else to do about it.
+    pub(super) fn with_remedy(self, remedy: &'static str) -> Self {
+        Self { remedy, ..self }
+    }
+}
+
 impl Lane {
     /// Goes on. So many keys that fail before something works stop it again.
     pub(super) fn go_on(&mut self, patience: usize) {
@@ -22,14 +63,11 @@ impl Lane {
     }
 
     /// The handler fails: it is not called any more, and what was read is read again later.
-    pub(super) fn has_failed(
-        &mut self,
-        event: &Event,
-        (said, again): (String, Again),
-        remedy: &'static str,
-    ) {
+    pub(super) fn has_failed(&mut self, event: &Event, why: Why) {
         let (_, slot) = self.key_of(event);
+        let Why { said, again, remedy, is_everywhere } = why;
         let halt = Halt::new(self.stopped(event, said, remedy), slot, again);
+        let halt = Halt { is_everywhere, ..halt };
         self.read_again();
         match std::mem::take(&mut self.trying) {
             true => self.setup.reporter.say(Report::Probed(Probed::Failed(halt))),
@@ -54,6 +92,17 @@ impl Lane {
             self.halted = false;
             self.setup.reporter.say(Report::Probed(Probed::Worked));
         }
+    }
+
+    /// A key has failed in a try. Says whether another one may be tried.
+    pub(super) fn may_try_another(&mut self, event: &Event, error: &HandlerError) -> bool {
+        self.tries_left = self.tries_left.saturating_sub(1);
+        let is_its_own = !error.is_unable() && !error.is_overload();
+        let may = self.trying && is_its_own && self.tries_left > 0;
+        if may {
+            self.tried = Some((event.clone(), Why::of(error)));
+        }
+        may
     }
 
     /// Whether a key that has failed again, so many times by now, is not to blame for it: it is a try, or other
@@ -91,6 +140,8 @@ impl Lane {
     /// Tries one event: the next one, or the first of a key that was set aside.
     async fn try_one(&mut self, before: i64) -> Result<(), RunError> {
         self.trying = true;
+        self.tries_left = if self.handler.tells_whose_fault() { TRIES } else { 1 };
+        self.tried = None;
         let tenure = self.parts.tenure();
         let aside = self.parking.retrying_in_turn(before / 2);
         let aside = aside.filter(|_| self.policy() != Failure::Stop);
@@ -107,6 +158,9 @@ impl Lane {
             && let Some(key) = &aside
         {
             self.drain(key).await?;
+        }
+        if let Some((event, why)) = self.tried.take().filter(|_| self.trying) {
+            self.has_failed(&event, why);
         }
         if std::mem::take(&mut self.trying) {
             let is_over = self.stopping || self.must_shed() || tenure != self.parts.tenure();

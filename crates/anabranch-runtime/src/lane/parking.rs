@@ -5,6 +5,7 @@
 //! they are used up it is *parked* and waits for somebody.
 
 use super::aside::Parked;
+use super::halt::Why;
 use super::transact::Outcome;
 use super::{Batch, Lane};
 use crate::handler::HandlerError;
@@ -21,9 +22,6 @@ use std::time::{Duration, Instant};
 
 /// How many parked events are tried in one transaction.
 const DRAIN: usize = 64;
-/// What to do about a handler that fails for all keys.
-const BROKEN: &str = "key after key fails and nothing works in between, so it is the handler that is broken, \
-                      or something that it needs: correct that, and it goes on";
 /// The first events behind a key.
 struct Behind {
     events: Vec<Event>,
@@ -71,10 +69,15 @@ impl Lane {
             let worked = batch.events[..event].iter().map(|event| self.key_of(event).0);
             self.setup.streak.works(worked);
         }
-        if !self.trying && self.setup.streak.fails(&key, retry_in.is_none(), &error) {
-            self.has_failed(&failed, (error.to_string(), again), BROKEN);
+        // One that cannot run is not tried with this event either: it stays where it is.
+        let why = Why::of(&error);
+        if error.is_unable()
+            || (!self.trying && self.setup.streak.fails(&key, retry_in.is_none(), &error))
+        {
+            self.has_failed(&failed, why);
             return Ok(ControlFlow::Break(()));
         }
+        let may_try_another = self.may_try_another(&failed, &error);
         let error = error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
@@ -103,9 +106,9 @@ impl Lane {
         if self.trying && is_answer {
             self.has_worked(&[]);
         }
-        if self.trying {
+        if self.trying && !may_try_another {
             // One event each time, even if it is to blame itself.
-            self.has_failed(&failed, (error, again), BROKEN);
+            self.has_failed(&failed, why);
             return Ok(ControlFlow::Break(()));
         }
         let done =
@@ -249,7 +252,7 @@ impl Lane {
             let retried = Happening::event_retried(key.to_owned(), parked.attempts);
             self.setup.events.emit(retried);
         }
-        let drain = if self.handler.is_external() { 1 } else { DRAIN };
+        let drain = if self.handler.is_external() { self.handler.together() } else { DRAIN };
         let mut at_most = if self.trying { 1 } else { drain };
         while let Some(parked) = self.parking.keys.get(key).copied() {
             if self.stopping || self.must_shed() {
@@ -276,8 +279,14 @@ impl Lane {
                     continue;
                 }
             };
+            let hold = vec![tables.hold(holder.id, holder.epoch)];
+            let prepared = self.prepare(&events, hold).await;
             let mut tx = self.begin();
-            let outcome = match self.call_handler(&events, &mut tx).await {
+            let called = match prepared {
+                Ok(()) => self.call_handler(&events, &mut tx).await,
+                Err(outcome) => Err(outcome),
+            };
+            let outcome = match called {
                 Ok(handled) => {
                     let events = &events[..handled];
                     let mut fence = Vec::new();
@@ -313,15 +322,19 @@ impl Lane {
                 Outcome::Broken(error) => return Err(error.into()),
                 // Those before the one that failed, or half of them, can still be done.
                 Outcome::Failed { event: Some(event), .. } if event > 0 => at_most = event,
-                Outcome::Failed { event: None, .. } if events.len() > 1 => {
+                Outcome::Failed { event: None, error }
+                    if events.len() > 1 && !error.is_unable() =>
+                {
                     at_most = events.len() / 2
                 }
                 Outcome::Failed { error, .. } => {
-                    let (said, is_answer) = ((error.to_string(), error.again()), error.is_answer());
-                    if let Some(first) = events.first()
+                    let (why, is_answer) = (Why::of(&error), error.is_answer());
+                    if let Some(first) = events.first().cloned()
                         && self.blames_handler(key, parked.attempts + 1, &error)
                     {
-                        self.has_failed(&first.clone(), said, BROKEN);
+                        if !self.may_try_another(&first, &error) {
+                            self.has_failed(&first, why);
+                        }
                         return Ok(());
                     }
                     let tenure = self.parts.tenure();
@@ -335,7 +348,7 @@ impl Lane {
                         && let Some(failed) = events.first()
                     {
                         // One event each time, even if it is to blame itself.
-                        self.has_failed(failed, said, BROKEN);
+                        self.has_failed(failed, why);
                     }
                     return Ok(());
                 }

@@ -3,7 +3,7 @@
 //! An outage must not depend on how many lanes share the load: ten lanes see a tenth of it each. Nor must keys that
 //! fail for reasons of their own look like one: if something has worked since a key failed, that key is to blame
 //! until it works again. And what the log refuses to append says that handler and database work: it does not
-//! count at all.
+//! count at all. A handler that says itself that it cannot run is believed at once.
 
 use crate::handler::HandlerError;
 use anabranch_core::Again;
@@ -50,7 +50,20 @@ impl Default for Streak {
 impl Streak {
     /// A key has failed, and would be given up or not. Says whether the handler is to blame.
     pub(crate) fn fails(&self, key: &str, is_given_up: bool, error: &HandlerError) -> bool {
-        !error.is_answer() && self.counts(key, is_given_up, error.again())
+        if error.is_overload() {
+            return self.is_not_to_blame(key);
+        }
+        let counts = || !error.is_answer() && self.counts(key, is_given_up, error.again());
+        error.is_unable() || counts()
+    }
+
+    /// Whether an answer that is meant for all keys counts as that: not from a key that has got it before and gets it
+    /// again while others work.
+    fn is_not_to_blame(&self, key: &str) -> bool {
+        let Ok(mut failing) = self.failing.lock() else { return true };
+        let key = self.hasher.hash_one(key);
+        failing.keys.insert(key);
+        !failing.to_blame.contains(&key)
     }
 
     fn counts(&self, key: &str, is_given_up: bool, again: Again) -> bool {
@@ -157,6 +170,27 @@ mod tests {
             assert!(!streak.fails(&key.to_string(), true, &other));
         }
         assert!(streak.fails("9", true, &other));
+    }
+
+    #[test]
+    fn a_handler_that_cannot_run_is_to_blame_at_once() {
+        let streak = Streak::default();
+        assert!(streak.fails("a", false, &HandlerError::unable("no python3")));
+        assert!(!streak.fails("b", true, &HandlerError::new("no card")), "it is no other key");
+        streak.works(["x"].iter());
+        assert!(streak.fails("b", false, &HandlerError::unable("no python3")), "b is not to blame");
+    }
+
+    #[test]
+    fn an_overload_is_for_all_unless_others_work_meanwhile() {
+        let (streak, overload) = (Streak::default(), HandlerError::overload(None, "429"));
+        assert!(streak.fails("a", false, &overload));
+        assert!(streak.fails("a", false, &overload), "nothing has worked meanwhile");
+        streak.works(["x"].iter());
+        assert!(!streak.fails("a", false, &overload), "it is about this key");
+        assert!(streak.fails("b", false, &overload));
+        streak.works(["a"].iter());
+        assert!(streak.fails("a", false, &overload), "it has worked since");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! An event that must not be passed: tried a few times where it stands, then its consumer is stopped.
 
+use super::halt::Why;
 use super::transact::Outcome;
 use super::{Batch, Lane};
 use crate::handler::HandlerError;
@@ -34,7 +35,7 @@ impl Lane {
         let retry = at_once(self.setup.consumer.retry);
         let is_trying = self.trying;
         let (mut error, mut attempt) = (error, 1);
-        let next = |attempt, error: &HandlerError| match is_trying {
+        let next = |attempt, error: &HandlerError| match is_trying || error.is_unable() {
             true => None,
             false => retry.after(attempt, error.again(), random()),
         };
@@ -71,7 +72,9 @@ impl Lane {
             }
         }
         let failed = batch.events[0].clone();
-        self.has_failed(&failed, (error.to_string(), error.again()), STOPS);
+        let why = Why::of(&error);
+        let is_not_its_own = error.is_unable() || error.is_overload();
+        self.has_failed(&failed, if is_not_its_own { why } else { why.with_remedy(STOPS) });
         Ok(ControlFlow::Break(()))
     }
 }

@@ -49,8 +49,12 @@ impl Lane {
         extra: Vec<Statement>,
     ) -> Outcome {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
-        let mut tx = self.begin();
         let events = &batch.events[..count];
+        let holds = self.parts.holds(&batch.parts).map(|(id, epoch)| tables.hold(id, epoch));
+        if let Err(outcome) = self.prepare(events, holds.collect()).await {
+            return outcome;
+        }
+        let mut tx = self.begin();
         let events = match self.call_handler(events, &mut tx).await {
             Ok(handled) => &batch.events[..handled],
             Err(outcome) => {
@@ -113,6 +117,36 @@ impl Lane {
             self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
         }
         outcome
+    }
+
+    /// Lets the handler store what must be stored before it is called, while the lane holds the slots.
+    pub(super) async fn prepare(
+        &mut self,
+        events: &[Event],
+        holds: Vec<Statement>,
+    ) -> Result<(), Outcome> {
+        if events.is_empty() || !self.handler.prepares(events) {
+            return Ok(());
+        }
+        if holds.is_empty() {
+            return Err(Outcome::Fenced);
+        }
+        let mut tx = self.begin();
+        let prepared = self.handler.prepare(events, &mut tx).await;
+        if let Some(failure) = tx.failure() {
+            return Err(self.failed(failure));
+        }
+        if let Err(error) = prepared {
+            return Err(Outcome::Failed { event: Some(0), error });
+        }
+        let ended = self.setup.stats.while_committing(false, tx.commit(holds)).await;
+        match ended {
+            Ended::Committed => Ok(()),
+            ended => {
+                self.handler.settled(false);
+                Err(self.not_committed(ended))
+            }
+        }
     }
 
     /// Calls the handler; says how many events it took.
@@ -182,6 +216,13 @@ impl Lane {
                 }
                 Outcome::Committed { events: events.len() }
             }
+            ended => self.not_committed(ended),
+        }
+    }
+
+    fn not_committed(&mut self, ended: Ended) -> Outcome {
+        match ended {
+            Ended::Committed => Outcome::Committed { events: 0 },
             Ended::Fenced => Outcome::Fenced,
             Ended::Broken(failed) => {
                 let error = failed.into_store_error(self.setup.tables.at());

@@ -58,6 +58,8 @@ pub(crate) struct Halt {
     pub(crate) slot: Slot,
     /// How long it asked for patience.
     pub(crate) patience: Duration,
+    /// Whether it would be the same on every worker.
+    pub(crate) is_everywhere: bool,
 }
 
 impl Halt {
@@ -66,7 +68,7 @@ impl Halt {
             Again::After(wait) => wait,
             Again::AsSet | Again::Never => Duration::ZERO,
         };
-        Self { error, slot, patience }
+        Self { error, slot, patience, is_everywhere: false }
     }
 }
 

@@ -6,6 +6,7 @@ use super::parked::plain;
 use anabranch_core::cursor::{Change, Point};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
+use anabranch_store::migration::since;
 use anabranch_store::params;
 use uuid::Uuid;
 
@@ -32,6 +33,9 @@ pub(crate) struct Registered {
     pub(crate) log: Option<Uuid>,
     /// What was found out about that log.
     pub(crate) wound_back: Option<String>,
+    /// The code that is accepted, and the one that a program has and nobody has accepted yet.
+    pub(crate) code: Option<String>,
+    pub(crate) wanted_code: Option<String>,
 }
 
 impl Tables {
@@ -47,11 +51,12 @@ impl Tables {
 
     fn select_registered(&self, name: Option<&str>, lock: &str) -> Statement {
         let select = format!(
-            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up, slots{}{} \
+            "SELECT name, kind, strategy, version, paused, reset_to, problem, is_set_up, slots{}{}{} \
              FROM {} \
              WHERE name = $1 OR $1 = '' ORDER BY name{lock}",
             self.outage_columns(),
             self.log_columns(),
+            self.code_columns(),
             self.consumers
         );
         Statement::query(select, params![name.unwrap_or_default()])
@@ -72,6 +77,8 @@ impl Tables {
             slots: self.slots(row)?,
             log: self.log_of(row)?,
             wound_back: self.column(row, "wound_back")?,
+            code: self.column(row, "code")?,
+            wanted_code: self.column(row, "wanted_code")?,
         })
     }
 
@@ -95,6 +102,40 @@ impl Tables {
             Some(found) => Ok((found, !added.is_empty())),
             None => Err(self.corrupt(format!("no consumer `{}`", wanted.name))),
         }
+    }
+
+    /// The consumer whose name differs from a new one's in nothing but capital letters, in the open transaction that has
+    /// added the new one.
+    ///
+    /// Two that are added at the same moment see each other: both add a row with the name in small letters, which is
+    /// unique, so the second waits until the first is committed, and looks then. The row is gone with the commit.
+    pub(crate) async fn twin(
+        &self,
+        session: &mut dyn Session,
+        name: &str,
+    ) -> Result<Option<String>, StoreError> {
+        let lower = name.to_ascii_lowercase();
+        if lower != name {
+            let insert = format!(
+                "INSERT INTO {0} (name, kind, strategy, version, slots) \
+                 SELECT $2, kind, strategy, version, slots FROM {0} WHERE name = $1 \
+                 ON CONFLICT (name) DO NOTHING RETURNING name",
+                self.consumers
+            );
+            let added = Statement::query(insert, params![name, &lower]);
+            if !self.query_in(session, added).await?.is_empty() {
+                let delete =
+                    format!("DELETE FROM {} WHERE name = $1 RETURNING name", self.consumers);
+                self.query_in(session, Statement::query(delete, params![&lower])).await?;
+            }
+        }
+        let select = format!(
+            "SELECT name FROM {} WHERE lower(name) = $1 AND name <> $2 ORDER BY name",
+            self.consumers
+        );
+        let twins = Statement::query(select, params![lower, name]);
+        let twins = self.query_in(session, twins).await?;
+        twins.first().map(|row| self.column(row, "name")).transpose()
     }
 
     /// What is kept about a consumer, in an open transaction.
@@ -220,7 +261,7 @@ impl Tables {
             let delete = format!("DELETE FROM {table} WHERE {column} = $1");
             Statement::new(delete, params![consumer])
         };
-        vec![
+        let mut statements = vec![
             of(&self.cursors, "consumer"),
             of(&self.parked_keys, "consumer"),
             of(&self.parked_events, "consumer"),
@@ -228,7 +269,13 @@ impl Tables {
             of(&self.row_writers, "consumer"),
             of(&self.permits, "pool"),
             of(&self.consumers, "name"),
-        ]
+        ];
+        // Older logs have none.
+        if self.database.schema() >= since::DELIVERIES {
+            statements.push(of(&self.deliveries, "consumer"));
+            statements.push(of(&self.endpoints, "consumer"));
+        }
+        statements
     }
 
     /// Gives everything of one consumer the name of another, which has been forgotten.
@@ -259,8 +306,11 @@ impl Tables {
     }
 
     /// Runs a statement that needs the consumer to exist; says whether it does.
-    pub(crate) async fn on_existing(&self, statement: Statement) -> Result<bool, StoreError> {
-        let statements = vec![statement, Statement::signal(Topic::Workers)];
+    pub(crate) async fn on_existing(
+        &self,
+        mut statements: Vec<Statement>,
+    ) -> Result<bool, StoreError> {
+        statements.push(Statement::signal(Topic::Workers));
         match self.database.control().run(statements, End::Commit).await {
             Ok(_) => Ok(true),
             Err(failed) if failed.is_unmatched() => Ok(false),

@@ -85,6 +85,10 @@ impl Tables {
 
     /// Frees what a worker holds.
     pub(crate) async fn release(&self, consumer: &str, worker: &str) -> Result<(), StoreError> {
+        if self.registered(Some(consumer)).await?.is_empty() {
+            // It was forgotten, or has taken the place of another one, and its cursors with it.
+            return Ok(());
+        }
         let mut session = self.database.control();
         let locked = self.lock(session.as_mut(), consumer).await?;
         let change = cursor::release(&locked.cursors, worker);
@@ -166,7 +170,12 @@ impl Tables {
         let select = format!(
             "SELECT generation, reset_to, slots{log} FROM {consumers} WHERE name = $1{lock}"
         );
-        let rows = self.query_in(session, Statement::query(select, params![consumer])).await?;
+        let select = Statement::query(select, params![consumer]);
+        let mut rows = self.query_in(session, select.clone()).await?;
+        if rows.is_empty() {
+            // A switch may have given the name to another row while this waited for the old one.
+            rows = self.query_in(session, select).await?;
+        }
         let Some(row) = rows.first() else {
             return Err(self.corrupt(format!("no consumer `{consumer}`")));
         };

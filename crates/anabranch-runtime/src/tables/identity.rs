@@ -7,14 +7,16 @@ use crate::identity::{Identity, Stored};
 use crate::key_samples::KeySample;
 use crate::scope::Scope;
 use anabranch_core::{Position, StoreError};
-use anabranch_store::database::{Expect, InsertRows, Session, Statement, Work};
+use anabranch_store::database::{InsertRows, Session, Statement};
+use anabranch_store::migration::since;
 use anabranch_store::{Row, Value, params};
 
 impl Tables {
     fn select_identity(&self, consumer: &str) -> Statement {
         let select = format!(
-            "SELECT kind, strategy, version, partition, scope, wanted_scope, beyond_log FROM {} \
+            "SELECT kind, strategy, version, partition, scope, wanted_scope, beyond_log{} FROM {} \
              WHERE name = $1",
+            self.code_columns(),
             self.consumers
         );
         Statement::query(select, params![consumer])
@@ -36,7 +38,8 @@ impl Tables {
         rows.first().map(|row| self.stored(row)).transpose()
     }
 
-    /// The columns `kind`, `strategy`, `version`, `partition`, `scope`, `wanted_scope` and `beyond_log`.
+    /// The columns `kind`, `strategy`, `version`, `partition`, `scope`, `wanted_scope`, `beyond_log` and those of
+    /// [`Self::code_columns`].
     pub(crate) fn stored(&self, row: &Row) -> Result<Stored, StoreError> {
         Ok(Stored {
             kind: self.column(row, "kind")?,
@@ -45,6 +48,8 @@ impl Tables {
             partition: self.column(row, "partition")?,
             scope: self.column(row, "scope")?,
             wanted_scope: self.column(row, "wanted_scope")?,
+            code: self.column(row, "code")?,
+            wanted_code: self.column(row, "wanted_code")?,
             beyond_log: self.column(row, "beyond_log")?,
         })
     }
@@ -52,10 +57,12 @@ impl Tables {
     /// The statement that stores what identifies a consumer.
     pub(crate) fn keep_identity(&self, consumer: &str, identity: &Identity) -> Statement {
         let update = format!(
-            "UPDATE {} SET partition = $2, scope = $3, wanted_scope = NULL WHERE name = $1",
+            "UPDATE {} SET partition = $2, scope = $3, wanted_scope = NULL, \
+             code = coalesce(CAST($4 AS text), code) WHERE name = $1",
             self.consumers
         );
-        let values = params![consumer, &identity.partition, identity.scope.text()];
+        let code = identity.code.as_deref();
+        let values = params![consumer, &identity.partition, identity.scope.text(), code];
         Statement::fence(update, values, 1)
     }
 
@@ -111,6 +118,68 @@ impl Tables {
         Statement::fence(update, params![consumer, wanted.text()], 1)
     }
 
+    /// Whether there is room for the code that is accepted.
+    pub(crate) fn has_code(&self) -> bool {
+        self.database.schema() >= since::CODE
+    }
+
+    /// The columns about the code of a consumer, after a comma.
+    pub(super) fn code_columns(&self) -> &'static str {
+        match self.has_code() {
+            true => ", code, wanted_code",
+            false => ", NULL AS code, NULL AS wanted_code",
+        }
+    }
+
+    /// The statement that stores the first code that a consumer says it has.
+    pub(crate) fn adopt_code(&self, consumer: &str, code: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET code = coalesce(code, CAST($2 AS text)) WHERE name = $1",
+            self.consumers
+        );
+        Statement::fence(update, params![consumer, code], 1)
+    }
+
+    /// The statement that writes down which code a program has that is not the accepted one, or that none has.
+    pub(crate) fn want_code(&self, consumer: &str, code: Option<&str>) -> Statement {
+        let update = format!("UPDATE {} SET wanted_code = $2 WHERE name = $1", self.consumers);
+        Statement::fence(update, params![consumer, code], 1)
+    }
+
+    /// The statement after which another code is accepted, if the one that was looked at still is.
+    pub(crate) fn accept_code(&self, consumer: &str, was: &str, is: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET code = $3, wanted_code = NULL WHERE name = $1 AND code = $2",
+            self.consumers
+        );
+        Statement::fence(update, params![consumer, was, is], 1)
+    }
+
+    /// The living workers that run a consumer and whose program is too old to know of codes, in words.
+    pub(crate) async fn workers_before_codes(
+        &self,
+        consumer: &str,
+    ) -> Result<Vec<String>, StoreError> {
+        let select = format!(
+            "SELECT w.replica_set, w.host, w.pid FROM {} AS w WHERE w.lease_us > {} AND \
+             (coalesce(w.schema_version, 0) < {fleet} OR (w.schema_version < {code} AND EXISTS \
+             (SELECT 1 FROM {} AS r WHERE r.worker = w.id AND r.consumer = $1))) ORDER BY w.id",
+            self.workers,
+            self.now,
+            self.runners,
+            fleet = since::FLEET,
+            code = since::CODE,
+        );
+        let rows = self.query(Statement::query(select, params![consumer])).await?;
+        rows.iter().map(|row| self.worker_in_words(row)).collect()
+    }
+
+    fn worker_in_words(&self, row: &Row) -> Result<String, StoreError> {
+        let (set, host): (String, String) =
+            (self.column(row, "replica_set")?, self.column(row, "host")?);
+        Ok(format!("{set} on {host}, pid {}", self.column::<u32>(row, "pid")?))
+    }
+
     /// The living workers whose program is too old to know scopes, in words.
     pub(crate) async fn old_workers(&self) -> Result<Vec<String>, StoreError> {
         let select = format!(
@@ -119,12 +188,7 @@ impl Tables {
             self.workers, self.now
         );
         let rows = self.query(Statement::query(select, vec![])).await?;
-        let in_words = |row: &Row| {
-            let (set, host): (String, String) =
-                (self.column(row, "replica_set")?, self.column(row, "host")?);
-            Ok(format!("{set} on {host}, pid {}", self.column::<u32>(row, "pid")?))
-        };
-        rows.iter().map(in_words).collect()
+        rows.iter().map(|row| self.worker_in_words(row)).collect()
     }
 
     /// Keys of events that a consumer has handled, in the order of positions.
@@ -157,7 +221,7 @@ impl Tables {
             conflict: conflict.into(),
             rows: samples.into_iter().map(row).collect(),
         };
-        Statement { work: Work::Rows(insert), expect: Expect::Nothing }
+        Statement::rows(insert)
     }
 
     /// The statements that drop samples at these positions.

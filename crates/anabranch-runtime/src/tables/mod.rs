@@ -70,6 +70,8 @@ pub(crate) struct Tables {
     pub(crate) parked_keys: String,
     pub(crate) parked_events: String,
     pub(crate) permits: String,
+    pub(crate) deliveries: String,
+    pub(crate) endpoints: String,
     pub(crate) key_samples: String,
     pub(crate) row_writers: String,
     /// The database's clock.
@@ -94,6 +96,8 @@ impl Tables {
             parked_keys: dialect.table("parked_keys"),
             parked_events: dialect.table("parked_events"),
             permits: dialect.table("permits"),
+            deliveries: dialect.table("deliveries"),
+            endpoints: dialect.table("endpoints"),
             key_samples: dialect.table("key_samples"),
             row_writers: dialect.table("row_writers"),
             now,

@@ -8,7 +8,7 @@
 
 use super::Tables;
 use anabranch_core::{Position, Slot, SlotSet, StoreError};
-use anabranch_store::database::{Expect, InsertRows, Session, Statement, Work};
+use anabranch_store::database::{InsertRows, Session, Statement};
 use anabranch_store::{Row, Value, params};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -211,7 +211,7 @@ impl Tables {
             conflict: Cow::Borrowed("ON CONFLICT DO NOTHING"),
             rows,
         };
-        Statement { work: Work::Rows(insert), expect: Expect::Nothing }
+        Statement::rows(insert)
     }
 
     /// Takes handled or skipped events from behind a key: all up to a position, which are so many.

@@ -7,7 +7,7 @@ use anabranch_core::Happening;
 use anabranch_core::generation::{Assignments, Next, Rollout};
 use anabranch_core::plan::Assignment;
 use anabranch_core::{Rates, SlotSet, StoreError, Weights};
-use anabranch_store::database::{End, Expect, InsertRows, Statement, Topic, Work};
+use anabranch_store::database::{End, InsertRows, Statement, Topic};
 use anabranch_store::value::Value;
 use anabranch_store::{Row, params};
 use std::borrow::Cow;
@@ -154,7 +154,35 @@ impl Tables {
         let mut statements = self.replace_runner(worker, old, new);
         let mut made = None;
         if let Some(next) = locked.next() {
-            let change = format!("{} runs `{}`, not `{old}`", locked.name(worker), new.consumer);
+            let name = locked.name(worker);
+            let change = match new.consumer == old {
+                true => format!("{name} runs `{old}` as well"),
+                false => format!("{name} runs `{}`, not `{old}`", new.consumer),
+            };
+            let reason = locked.reason(&next, Some(change));
+            statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
+            made = Some(locked.made(&next, reason));
+        }
+        session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
+        Ok(made)
+    }
+
+    /// A worker does not run a consumer any more: those who do are to own its slots from then on.
+    pub(crate) async fn remove_runner(
+        &self,
+        set: &str,
+        worker: &str,
+        consumer: &str,
+    ) -> Result<Option<Happening>, StoreError> {
+        let mut session = self.database.control();
+        let mut locked = self.lock_set(session.as_mut(), set).await?;
+        for known in locked.known.iter_mut().filter(|known| known.id == worker) {
+            known.runs.remove(consumer);
+        }
+        let mut statements = vec![self.delete_runner(worker, consumer)];
+        let mut made = None;
+        if let Some(next) = locked.next() {
+            let change = format!("{} does not run `{consumer}` any more", locked.name(worker));
             let reason = locked.reason(&next, Some(change));
             statements.extend(self.new_generation(set, &locked, &next.assignments, &reason));
             made = Some(locked.made(&next, reason));
@@ -308,5 +336,5 @@ impl Tables {
 fn rows(table: &str, columns: &'static [&'static str], rows: Vec<Vec<Value>>) -> Statement {
     let (table, columns) = (table.to_owned().into(), Cow::Borrowed(columns));
     let insert = InsertRows { table, columns, conflict: "".into(), rows };
-    Statement { work: Work::Rows(insert), expect: Expect::Nothing }
+    Statement::rows(insert)
 }

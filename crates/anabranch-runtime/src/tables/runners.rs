@@ -75,6 +75,12 @@ impl Tables {
         [vec![delete], add].concat()
     }
 
+    /// The statement after which a worker does not run a consumer any more.
+    pub(crate) fn delete_runner(&self, worker: &str, consumer: &str) -> Statement {
+        let delete = format!("DELETE FROM {} WHERE worker = $1 AND consumer = $2", self.runners);
+        Statement::new(delete, params![worker, consumer])
+    }
+
     /// The statement after which workers that are gone run nothing, whichever worker removed them.
     pub(crate) fn remove_runners(&self) -> Statement {
         let (runners, workers) = (&self.runners, &self.workers);

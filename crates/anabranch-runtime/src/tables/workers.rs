@@ -125,7 +125,7 @@ impl Tables {
         let values = params![&worker.id, lease.as_micros() as u64, report];
         let renew = Statement::fence(renew, values, 1);
         let look = format!(
-            "SELECT name, kind, strategy, version, partition, scope, wanted_scope, beyond_log, \
+            "SELECT name, kind, strategy, version, partition, scope, wanted_scope, beyond_log{code}, \
              paused{outage}, generation, \
              reset_to IS NOT NULL AS wants_reset, \
              EXISTS (SELECT 1 FROM {parked} WHERE consumer = name AND asked IS NOT NULL) AS asked, \
@@ -136,6 +136,7 @@ impl Tables {
             self.consumers,
             places(3, consumers.len()),
             cursors = self.cursors,
+            code = self.code_columns(),
             outage = self.outage_columns(),
             settled = self.settled_of_consumer(),
         );

@@ -19,7 +19,7 @@ fn why_unable(lacks_session: Option<&str>, trouble: Option<&Trouble>) -> Option<
         }
         Trouble::Broken(_) => Some(Doing::cut(&trouble.reason())),
         // What fails everywhere, or is about to run, stays where it is.
-        Trouble::Halted(_) | Trouble::Outage(_) | Trouble::Moving => None,
+        Trouble::Halted(_) | Trouble::Outage(_) | Trouble::Moving | Trouble::Exchanged(_) => None,
     };
     let no_session = lacks_session.map(|why| format!("it has no session for its lanes: {why}"));
     no_session.or_else(|| trouble.and_then(of_trouble))

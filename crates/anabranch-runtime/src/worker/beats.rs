@@ -1,6 +1,7 @@
 //! What a heartbeat finds out: what others have changed, and what somebody asks for.
 
 use super::Keeper;
+use super::trouble::Trouble;
 use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::standing;
@@ -14,6 +15,10 @@ impl Keeper {
         for number in 0..self.running.len() {
             // One may make room for another meanwhile.
             let Some(running) = self.running.get(number) else { break };
+            if matches!(running.trouble, Some(Trouble::Exchanged(_))) {
+                // It is about to be something else.
+                continue;
+            }
             let name = &running.consumer.name;
             let found = beat.consumers.iter().find(|beat| beat.consumer == *name);
             if found.is_none() && beat.begun < running.begun {
@@ -22,8 +27,9 @@ impl Keeper {
             }
             let now = found.map(|beat| &beat.identity);
             let still_is = running.consumer.still_is(self.log.hash_rule(), now);
-            if let Err(error) = still_is {
-                self.has_changed(number, now, error).await?;
+            match still_is {
+                Ok(()) => self.running[number].is_accepted(),
+                Err(error) => self.has_changed(number, now, error).await?,
             }
         }
         self.check_log().await?;

@@ -102,7 +102,7 @@ impl Keeper {
         };
         // Nobody takes over a fixed partition for sure, and a catch-up must not wait for it.
         let may_wait = !self.plan.catch_up || self.plan.fixed.is_none();
-        if is_able_elsewhere && may_wait {
+        if is_able_elsewhere && may_wait && !halt.is_everywhere {
             return self.hand_over(number, halt).await;
         }
         if self.plan.catch_up {
@@ -112,7 +112,7 @@ impl Keeper {
             self.running[number].trouble = Some(Trouble::Halted(halt));
             return Ok(());
         }
-        let Halt { error, slot, patience } = &halt;
+        let Halt { error, slot, patience, .. } = &halt;
         let (reason, slot) = (error.reason(), *slot);
         let pause = self.plan.tuning.pause_after(0).max(asked(*patience));
         match self.tables.begin_outage(&name, (&reason, slot), pause).await {
@@ -217,7 +217,7 @@ impl Keeper {
             return Ok(());
         }
         match (stored, &mut running.trouble) {
-            (_, Some(Trouble::Broken(_) | Trouble::Moving))
+            (_, Some(Trouble::Broken(_) | Trouble::Moving | Trouble::Exchanged(_)))
             | (None, None | Some(Trouble::Halted(_))) => {}
             (None, Some(Trouble::HandedOver { .. })) => return self.see_to_heirs(number).await,
             (Some(stored), Some(Trouble::Outage(outage))) => {

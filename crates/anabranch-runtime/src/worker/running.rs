@@ -140,6 +140,13 @@ impl Start<'_> {
         let idle = self.plan.tuning.lease / 2;
         let (of, life, reports) = (self.number, running.life, self.reports.clone());
         let reporter = Reporter { of, life, reports };
+        // As many as can be counted, which is no limit any more.
+        let limit = consumer.max_parallelism().map(|limit| limit.min(Semaphore::MAX_PERMITS));
+        let permits = limit.map(|limit| Leased::new(limit, self.worker));
+        if let Some(leased) = permits.clone() {
+            let (tables, name) = (self.tables.clone(), consumer.name.clone());
+            feed_task.spawn(permits::keep(leased, tables, name, self.plan.tuning.poll));
+        }
         match &consumer.work {
             Work::Events(code) => {
                 // Unbounded: the feed reads for all lanes, and must not wait for one. It reads for a lane only while
@@ -172,6 +179,7 @@ impl Start<'_> {
                         reporter: reporter.clone(),
                         stats,
                         streak: Arc::clone(&running.streak),
+                        permits: permits.clone(),
                         idle,
                         catches_up: self.plan.catch_up,
                         moved: Arc::clone(self.moved),
@@ -180,13 +188,6 @@ impl Start<'_> {
                 }
             }
             Work::Rows(code) => {
-                // As many as can be counted, which is no limit any more.
-                let limit = code.max_parallelism().map(|limit| limit.min(Semaphore::MAX_PERMITS));
-                let permits = limit.map(|limit| Leased::new(limit, self.worker));
-                if let Some(leased) = permits.clone() {
-                    let (tables, name) = (self.tables.clone(), consumer.name.clone());
-                    feed_task.spawn(permits::keep(leased, tables, name, self.plan.tuning.poll));
-                }
                 for (number, (orders, keep, stats)) in kits {
                     let setup = HoldingSetup {
                         number,
@@ -263,7 +264,7 @@ impl Running {
 
     /// Whether its lanes run, though perhaps they are paused.
     pub(super) fn is_up(&self) -> bool {
-        !matches!(self.trouble, Some(Trouble::Broken(_) | Trouble::Moving))
+        !matches!(self.trouble, Some(Trouble::Broken(_) | Trouble::Moving | Trouble::Exchanged(_)))
     }
 
     /// Whether its lanes run, or will in a moment.
@@ -443,6 +444,7 @@ impl Running {
         let position = position.map(|at| if self.has_rows() { at.min(head.get()) } else { at });
         ConsumerProgress {
             name: self.consumer.name.clone(),
+            has_tasks: self.has_rows(),
             handled: self.handled(),
             batches: sum(|lane| lane.batches.load(Ordering::Relaxed)),
             position: Position::new(position.unwrap_or(0)),

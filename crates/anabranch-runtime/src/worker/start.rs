@@ -96,7 +96,11 @@ async fn register(
             Err(error) => refused.push(Some(error)),
         }
     }
-    let ends = plan.fail_fast || refused.iter().all(Option::is_some);
+    // What an operator may accept any time is waited for; a run that is to end says so.
+    let goes_on = |error: &Option<RunError>| {
+        error.as_ref().is_none_or(|error| error.is_waited_for() && !plan.catch_up)
+    };
+    let ends = plan.fail_fast || !refused.iter().any(goes_on);
     if let Some(error) = refused.iter_mut().filter(|_| ends).find_map(Option::take) {
         return Err(error);
     }

@@ -92,6 +92,12 @@ impl Keeper {
             running.lane_tasks.join_next().await;
             return self.see_to_move(number).await;
         }
+        if matches!(running.trouble, Some(Trouble::Exchanged(_))) {
+            // Its task ends in a moment, and the next heartbeat goes on in any case: others must not wait here for a
+            // handler of another lane.
+            tokio::task::yield_now().await;
+            return self.see_to_exchange(number).await;
+        }
         Ok(())
     }
 
@@ -180,7 +186,7 @@ impl Keeper {
     }
 
     /// Tells the heartbeat which consumers to look at.
-    fn tell_heartbeat(&self) {
+    pub(super) fn tell_heartbeat(&self) {
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.looks_at(self.names());
             heartbeat.now();

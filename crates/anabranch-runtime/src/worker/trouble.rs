@@ -5,6 +5,7 @@
 //! so that what somebody cures goes on without a restart. The run ends only if all of them are broken.
 //! A consumer whose handler fails keeps its lanes; what becomes of it is the subject of `outage`.
 
+use super::exchange::Exchanged;
 use super::running::Start;
 use super::{Keeper, Outage};
 use crate::consumer::Consumer;
@@ -30,6 +31,8 @@ pub(super) enum Trouble {
     Broken(Broken),
     /// It has taken the place of the old version, and goes on under its own name in a moment.
     Moving,
+    /// Something else takes its place, or it is removed.
+    Exchanged(Exchanged),
 }
 
 /// A consumer that cannot run here as it is.
@@ -52,7 +55,24 @@ impl Trouble {
             Self::Halted(halt) | Self::HandedOver { halt, .. } => halt.error.reason(),
             Self::Outage(outage) => outage.reason.clone(),
             Self::Broken(broken) => broken.error.to_string(),
+            Self::Exchanged(exchanged) => exchanged.reason(),
             Self::Moving => "it is about to serve under its own name".to_owned(),
+        }
+    }
+}
+
+impl super::Running {
+    /// Whether another code of it is the accepted one: it begins when its own is.
+    fn waits_to_be_accepted(&self) -> bool {
+        matches!(&self.trouble, Some(Trouble::Broken(broken)) if broken.error.is_waited_for())
+    }
+
+    /// Its code is the accepted one now: it need not wait for its next try.
+    pub(super) fn is_accepted(&mut self) {
+        if let Some(Trouble::Broken(broken)) = &mut self.trouble
+            && broken.error.is_waited_for()
+        {
+            broken.again = Instant::now();
         }
     }
 }
@@ -110,7 +130,10 @@ impl Keeper {
         running.claim = false;
         running.waiting_for.clear();
         running.tell_all(|_| Order::Stop);
-        match self.running.iter().any(super::Running::goes_on) {
+        let may_go_on = |run: &super::Running| {
+            run.goes_on() || (run.waits_to_be_accepted() && !self.plan.catch_up)
+        };
+        match self.running.iter().any(may_go_on) {
             true => Ok(()),
             false => self.first_error().map_or(Ok(()), Err),
         }
@@ -153,6 +176,7 @@ impl Keeper {
                 }
                 Some(Trouble::Broken(_)) => self.see_to_broken(number).await?,
                 Some(Trouble::Moving) => self.see_to_move(number).await?,
+                Some(Trouble::Exchanged(_)) => self.see_to_exchange(number).await?,
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Transactions of statements: all or nothing, fenced, and the same values on every database.
 
 use super::{Harness, soon};
-use crate::database::{Answer, End, Expect, InsertRows, Reason, Statement, Topic, Work};
+use crate::database::{Answer, End, InsertRows, Reason, Statement, Topic};
 use crate::value::time_text;
 use crate::{Database, Log, Value, params};
 use std::borrow::Cow;
@@ -199,7 +199,7 @@ pub async fn values_come_back_as_they_were(harness: &Harness) {
             }),
         ],
     };
-    let set_wise = Statement { work: Work::Rows(rows), expect: Expect::Nothing };
+    let set_wise = Statement::rows(rows);
     let single = Statement::new(
         format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"),
         row(4),

@@ -16,9 +16,11 @@
 pub mod anchors;
 pub mod append;
 pub mod dcb;
+pub mod describe;
 pub mod dialect;
 pub mod effects;
 pub mod envelope;
+pub mod lexical;
 pub mod limits;
 pub mod migrations;
 pub mod open;
@@ -91,6 +93,10 @@ macro_rules! contract {
             dcb::the_last_seat_is_sold_once,
             dcb::a_condition_on_types_or_everything_is_race_free,
             dcb::decisions_from_reads_never_overdraw,
+            describe::a_statement_says_what_it_wants,
+            describe::types_have_the_names_that_people_write,
+            describe::an_error_has_its_place,
+            describe::a_refused_statement_ends_nothing,
             dialect::conditions_mean_what_they_say,
             dialect::hints_change_no_answer,
             dialect::tables_are_made_renamed_and_ordered,
@@ -113,6 +119,7 @@ macro_rules! contract {
             envelope::every_field_comes_back,
             envelope::slots_are_stored_with_every_event,
             envelope::any_unicode_comes_back_as_it_was,
+            lexical::statements_are_read_as_the_database_reads_them,
             limits::bad_input_is_refused_by_name_and_nothing_is_written,
             limits::the_data_limit_can_be_changed,
             open::many_processes_may_start_at_once,

@@ -3,7 +3,7 @@
 //! Statements above the backends are written once. Where databases differ, they are put together from the
 //! fragments here, which a backend says and `contract` runs one by one.
 
-use super::Statement;
+use super::{Lexical, Statement};
 use crate::options::Namespace;
 use crate::value::Value;
 use anabranch_core::SlotSet;
@@ -14,6 +14,9 @@ use std::fmt;
 pub trait Dialect: fmt::Debug + Send + Sync {
     /// The name of the database, as URLs begin: for statements of users that cannot be the same everywhere.
     fn name(&self) -> &'static str;
+
+    /// By which rules it reads the text of statements.
+    fn lexical(&self) -> Lexical;
 
     /// Which log in it.
     fn namespace(&self) -> &Namespace;

@@ -38,6 +38,8 @@ pub enum Reason {
         said: String,
         /// The statement, shortened, if it is known.
         statement: Option<String>,
+        /// Where in its text, in bytes from 0, if the database says so.
+        at: Option<usize>,
     },
     /// One transaction cannot do so much: with less it may work.
     #[error("{said}")]
@@ -118,12 +120,19 @@ impl Reason {
 
     /// Something is refused that is no statement.
     pub fn refused(said: impl Into<String>) -> Self {
-        Self::Refused { said: said.into(), statement: None }
+        Self::Refused { said: said.into(), statement: None, at: None }
     }
 
-    /// A statement is refused.
-    pub fn refused_in(statement: &Statement, said: impl Into<String>) -> Self {
-        Self::Refused { said: said.into(), statement: shown(statement) }
+    /// A statement is refused, for what is at a place of its text where that is known. It is shown, or where it
+    /// stands, if it says so.
+    pub fn refused_in(statement: &Statement, said: impl Into<String>, at: Option<usize>) -> Self {
+        let said = said.into();
+        match statement.written.and_then(|written| written.place.as_deref()) {
+            Some(place) => {
+                Self::Refused { said: format!("{said}; in {place}"), statement: None, at }
+            }
+            None => Self::Refused { said, statement: shown(statement), at },
+        }
     }
 }
 

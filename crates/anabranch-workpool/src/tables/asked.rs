@@ -1,7 +1,7 @@
 //! What others than lanes ask of tasks: how they stand, and to cancel them.
 
 use super::{
-    CANCELLED, COLUMNS, DEAD, OPEN, READY, SHOWN, Tables, UNFINISHED, corrupt, state_of_dead,
+    CANCELLED, COLUMNS, DEAD, OPEN, READY, SHOWN, Tables, UNFINISHED, Why, corrupt, state_of_dead,
 };
 use crate::new_task::Then;
 use crate::task::{Compensation, OnComplete, TaskDetails, TaskStatus};
@@ -116,6 +116,26 @@ impl Tables {
             self.tasks
         );
         Statement::query(select, params![pool, key])
+    }
+
+    /// The first tasks of a key that have not ended or are dead, in the order in which they are run.
+    pub(crate) fn unfinished_of_key(&self, pool: &str, key: &str, limit: usize) -> Statement {
+        let select = format!(
+            "SELECT {} FROM {} WHERE pool = $1 AND key = $2 AND state {UNFINISHED} ORDER BY seq LIMIT $3",
+            self.status_columns(),
+            self.tasks
+        );
+        Statement::query(select, params![pool, key, limit])
+    }
+
+    /// How many they are, and whether the key is paused.
+    pub(crate) fn count_of_key(&self, pool: &str, key: &str) -> Statement {
+        let select = format!(
+            "SELECT count(*) AS tasks, (SELECT count(*) FROM {} WHERE pool = $1 AND key = $2 AND why = $3) AS paused \
+             FROM {} WHERE pool = $1 AND key = $2 AND state {UNFINISHED}",
+            self.held, self.tasks
+        );
+        Statement::query(select, params![pool, key, Why::Paused.name()])
     }
 
     /// The pools that have tasks, or keys that are held.

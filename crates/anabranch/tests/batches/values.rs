@@ -6,7 +6,7 @@ use crate::{on_both, on_postgres};
 use anabranch::batch::{Batch, Source, SqlHandler};
 use std::sync::{Arc, Mutex};
 
-on_both!(the_json_of_a_row_says_what_is_in_it);
+on_both!(the_json_of_a_row_says_what_is_in_it, a_column_named_twice_has_the_type_of_each_place,);
 on_postgres!(a_row_without_end_is_copied_as_it_is);
 
 async fn a_row_without_end_is_copied_as_it_is(db: Db) {
@@ -26,6 +26,21 @@ async fn a_row_without_end_is_copied_as_it_is(db: Db) {
     assert_eq!(batch.run(&log, handler.unwrap()).await.unwrap().succeeded, 2);
     let same = format!("SELECT count(*) FROM {source} NATURAL JOIN {copy}");
     assert_eq!(query(&log, &same, vec![]).await[0].get(0), Ok(2));
+}
+
+async fn a_column_named_twice_has_the_type_of_each_place(db: Db) {
+    let log = db.log().await;
+    let [source, copy] = ["source", "copy"].map(|name| db.table(name));
+    query(&log, &format!("CREATE TABLE {source} (id BIGINT PRIMARY KEY)"), vec![]).await;
+    query(&log, &format!("CREATE TABLE {copy} (id BIGINT, name TEXT)"), vec![]).await;
+    query(&log, &format!("INSERT INTO {source} VALUES (7)"), vec![]).await;
+    let sql = format!("INSERT INTO {copy} VALUES (:id /* not :x */, :id);");
+    let batch =
+        Batch::new("twice", Source::table(source.as_str(), "id")).log_table(db.table("plog"));
+    let summary = batch.run(&log, SqlHandler::parse(&sql).unwrap()).await.unwrap();
+    assert_eq!((summary.succeeded, summary.failed), (1, 0));
+    let found = query(&log, &format!("SELECT id, name FROM {copy}"), vec![]).await;
+    assert_eq!((found[0].get(0), found[0].get(1)), (Ok(7), Ok("7".to_owned())));
 }
 
 async fn the_json_of_a_row_says_what_is_in_it(db: Db) {

@@ -316,7 +316,10 @@ async fn a_new_version_must_be_meant(db: Db) {
     run(&log, ReplicaSet::new("s").projection(first.clone())).await.unwrap();
     let second = Sums { version: 2, ..first.clone() };
     let error = run(&log, ReplicaSet::new("s").projection(second.clone())).await.unwrap_err();
-    assert!(error.contains("build the new one beside it (ReplicaSet::rebuild)"), "{error}");
+    assert!(
+        error.contains("build the new one beside it (docs/changing-a-projection.md)"),
+        "{error}"
+    );
     // A version that was not raised would go on with the tables of the old one.
     let error = run(&log, ReplicaSet::new("s").rebuild(first.clone())).await.unwrap_err();
     assert!(error.contains("raise the version"), "{error}");

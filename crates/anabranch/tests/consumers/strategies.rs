@@ -140,7 +140,7 @@ async fn what_cannot_run_is_refused(db: Db) {
     let cases = [
         (set(), "has no consumers"),
         (set().projection(db.recorder("a")).projection(db.recorder("a")), "two with that name"),
-        (set().projection(global()).lanes(4), "replica set of its own with lanes(1)"),
+        (set().projection(global()).lanes(4), "replica set of its own that has one lane"),
         (set().projection(db.recorder("Bad Name")), "rename it"),
         (set().projection(db.recorder("a")).lanes(0), "use 1 to 256"),
         (

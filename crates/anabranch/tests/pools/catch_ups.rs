@@ -5,7 +5,7 @@ use crate::on_both;
 use crate::support::*;
 use anabranch::operate::Reason;
 use anabranch::prelude::*;
-use anabranch::workpool::{NewTask, Task, Tasks};
+use anabranch::workpool::{NewTask, OutsidePool, Run, Task, Tasks};
 use anabranch::workpool::{PoolSettings, TaskState};
 use anabranch::{HandlerError, Retry, RunError};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ on_both!(
     it_waits_for_the_next_attempt_of_a_task,
     a_task_that_waits_for_its_next_attempt_is_not_parked,
     a_standby_waits_for_what_its_partition_has_to_do,
+    what_cannot_run_is_never_caught_up,
 );
 
 /// Fails for the second task of one key.
@@ -147,4 +148,29 @@ async fn a_standby_waits_for_what_its_partition_has_to_do(db: Db) {
     standby.await.unwrap().unwrap();
     assert_eq!(ledger.proof(&log).await.0, 6);
     owner.stop().await;
+}
+
+struct Unable;
+
+impl OutsidePool for Unable {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "unable"
+    }
+
+    async fn run(&self, _: &Task, _: &mut Run) -> HandlerResult {
+        Err(HandlerError::unable("the printer is not installed"))
+    }
+}
+
+/// Its lane sees nothing that it could do, and the worker may learn only later why. So often that both come first.
+async fn what_cannot_run_is_never_caught_up(db: Db) {
+    let log = db.log().await;
+    Tasks::new(&log, "unable").enqueue(NewTask::new("k", &1)).await.unwrap();
+    for _ in 0..10 {
+        let error = ReplicaSet::new("work").outside_pool(Unable).catch_up(&log).await.unwrap_err();
+        assert!(error.to_string().contains("the printer is not installed"), "{error}");
+    }
+    assert_eq!(status(&log, "unable").await.lag, 1);
 }

@@ -3,8 +3,8 @@
 use anabranch::StoreError;
 use anabranch::backend::Limits;
 use anabranch::backend::database::{
-    Answer, Blocked, Catalogue, Dialect, End, Failed, LifeSign, RowWatch, Session, Statement,
-    Topic, Who, Work,
+    Answer, Blocked, Catalogue, Described, Dialect, End, Failed, LifeSign, RowWatch, Session,
+    Statement, Topic, Who, Work,
 };
 use anabranch::prelude::*;
 use anabranch::{HashRule, Row, Value};
@@ -12,6 +12,7 @@ use anabranch_store::{Database, Head, LogStore, Look, Page, ReadRequest, Seen, T
 use futures_util::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -183,6 +184,14 @@ impl Session for Recording {
             }
         }
         self.session.run(statements, end)
+    }
+
+    fn describe<'a>(
+        &'a mut self,
+        sql: &'a str,
+        idle: Duration,
+    ) -> BoxFuture<'a, Result<Described, Failed>> {
+        self.session.describe(sql, idle)
     }
 
     fn is_open(&self) -> bool {

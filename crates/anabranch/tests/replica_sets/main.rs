@@ -5,11 +5,13 @@
 mod abilities;
 mod bad_moments;
 mod closing;
+mod codes;
 mod crew;
 mod deaths;
 mod different_programs;
 mod elastic;
 mod endpoint;
+mod exchanges;
 mod few_keys;
 #[path = "../consumers/gates.rs"]
 mod gates;

@@ -136,8 +136,8 @@ async fn what_a_running_worker_found_is_kept_too(pair: Pair) {
         standing.runners.first().filter(|runner| runner.slots == 5040).map(drop)
     })
     .await;
-    backup.restore(&log).await;
-    fill(&log, 0..4, 6..=11).await;
+    backup.replace_tail(&log).await;
+    fill(&log, 0..4, 11..=11).await;
     let ended = worker.ended().await.unwrap_err();
     assert!(is_wound_back(&ended), "{ended}");
     delete_up_to(&log, 40).await;

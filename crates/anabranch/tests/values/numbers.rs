@@ -32,14 +32,14 @@ async fn refused_by(log: &Log, name: &str, column: &str, value: Value) -> String
 async fn a_number_out_of_range_is_refused(db: Db) {
     let (log, name) = with_table(&db, "part REAL, whole DOUBLE PRECISION, parts REAL[]").await;
     let cases: [(&str, Value, &str); 8] = [
-        ("part", 1e300.into(), "$1 (float4): 1e300 does not fit"),
-        ("part", 1e-300.into(), "$1 (float4): 1e-300 does not fit"),
-        ("part", "1e300".into(), r#"$1 (float4): the text "1e300""#),
-        ("part", "-1e-300".into(), r#"$1 (float4): the text "-1e-300""#),
-        ("whole", "1e999".into(), r#"$1 (float8): the text "1e999""#),
-        ("whole", "1e-999".into(), r#"$1 (float8): the text "1e-999""#),
-        ("parts", vec![0.5, 1e300].into(), "$1, its value 2 (float4): 1e300 does not fit"),
-        ("parts", vec!["1", "1e39"].into(), r#"$1, its value 2 (float4): the text "1e39""#),
+        ("part", 1e300.into(), "$1 (real): 1e300 does not fit"),
+        ("part", 1e-300.into(), "$1 (real): 1e-300 does not fit"),
+        ("part", "1e300".into(), r#"$1 (real): the text "1e300""#),
+        ("part", "-1e-300".into(), r#"$1 (real): the text "-1e-300""#),
+        ("whole", "1e999".into(), r#"$1 (double precision): the text "1e999""#),
+        ("whole", "1e-999".into(), r#"$1 (double precision): the text "1e-999""#),
+        ("parts", vec![0.5, 1e300].into(), "$1, its value 2 (real): 1e300 does not fit"),
+        ("parts", vec!["1", "1e39"].into(), r#"$1, its value 2 (real): the text "1e39""#),
     ];
     for (column, value, expected) in cases {
         let said = refused_by(&log, &name, column, value).await;

@@ -1,7 +1,7 @@
 //! SQLite, told to be strict.
 
 use crate::support::{Db, fill, number};
-use anabranch::backend::database::{End, Expect, InsertRows, Statement, Work};
+use anabranch::backend::database::{End, InsertRows, Statement};
 use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 use anabranch::{Failure, Retry};
@@ -92,7 +92,7 @@ async fn what_a_strict_column_refuses_is_shown() {
     let rows = vec![params!["a", 1], params!["b", amount]];
     let (table, conflict) = ("w".into(), "".into());
     let insert = InsertRows { table, columns: (&["id", "n"]).into(), conflict, rows };
-    let rows = Statement { work: Work::Rows(insert), expect: Expect::Nothing };
+    let rows = Statement::rows(insert);
     assert_eq!(
         run(rows).await.unwrap_err().to_string(),
         "row 2, column n: the text \"19.95\" does not fit: cannot store REAL value in INTEGER column w.n; \

@@ -232,8 +232,13 @@ async fn a_compensated_action_is_tried_again_only_by_force(db: Db) {
     let actions = Tasks::new(&log, "shop.actions");
     let compensated = actions.list(TaskState::Compensated, 10).await.unwrap();
     assert_eq!((compensated.len(), compensated[0].attempts), (1, 1));
-    let refused = actions.retry(compensated[0].id).await.unwrap_err().to_string();
-    assert!(refused.contains("of pool `shop.commands`, key `a` (done)"), "{refused}");
+    // What the command has logged is there before its task has ended.
+    until("the end of the command", async || {
+        let refused = actions.retry(compensated[0].id).await.unwrap_err().to_string();
+        assert!(refused.contains("of pool `shop.commands`, key `a` ("), "{refused}");
+        refused.contains("key `a` (done)").then_some(())
+    })
+    .await;
     works.store(true, Ordering::SeqCst);
     actions.retry_anyway(compensated[0].id).await.unwrap();
     until_logged(&shop, "a", &["gave up letter: no such address", "did letter at 1"]).await;

@@ -97,7 +97,7 @@ async fn what_would_lose_or_repeat_events_is_refused(db: Db) {
         (of(&[]).partitions(0), "there cannot be 0 partitions; use 1 to 5040"),
         (of(&[]).partitions(5041), "there cannot be 5041 partitions"),
         (of(&[(0, 1), (1, 1), (2, 1)]).strategy(Strategy::Global), "has 1 partition and not 3"),
-        (Import::new("Ledger").checkpoint(0, 1), "beginning with a letter"),
+        (Import::new("1edger").checkpoint(0, 1), "beginning with a letter"),
     ] {
         let planned = import.check(&log).await.unwrap().refusals;
         let said = planned.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
