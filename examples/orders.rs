@@ -8,7 +8,7 @@ use anabranch::prelude::*;
 use anabranch::running::Progress;
 use anabranch::{FixedPartition, HandlerError};
 use serde::{Deserialize, Serialize};
-pub use start::{Outcome, report};
+pub use start::{Outcome, as_partition, report};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,8 @@ const LINES: u64 = 4;
 /// How many orders an append holds.
 const AT_ONCE: u64 = 200;
 
-/// `[URL] [append [ORDERS]] [--partition INDEX/TOTAL] [--verbose] [--catch-up]`
+/// `[URL] [append [ORDERS]] [--partition INDEX/TOTAL | --partition-key INDEX --total-partitions TOTAL] [--verbose]
+/// [--catch-up]`
 pub struct Arguments {
     url: String,
     pub partition: Option<FixedPartition>,
@@ -29,9 +30,9 @@ pub struct Arguments {
 impl Arguments {
     pub fn parse(default_url: &str) -> Outcome<Self> {
         let url = start::url_or(default_url);
-        let (partition, append) = (None, None);
-        let mut parsed = Self { url, partition, append, verbose: false, catch_up: false };
-        let mut arguments = std::env::args().skip(1);
+        let (arguments, partition) = start::arguments()?;
+        let mut parsed = Self { url, partition, append: None, verbose: false, catch_up: false };
+        let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--partition" => {
@@ -41,15 +42,16 @@ impl Arguments {
                 "--verbose" => parsed.verbose = true,
                 "--catch-up" => parsed.catch_up = true,
                 url if url.contains(':') => parsed.url = url.to_owned(),
-                number => {
-                    match (number.parse(), parsed.append) {
-                        (Ok(orders), Some(_)) => parsed.append = Some(orders),
-                        _ => return Err(format!(
-                            "`{argument}` is none of URL, append [ORDERS], --partition I/N, --verbose, --catch-up"
+                number => match (number.parse(), parsed.append) {
+                    (Ok(orders), Some(_)) => parsed.append = Some(orders),
+                    _ => {
+                        return Err(format!(
+                            "`{argument}` is none of URL, append [ORDERS], --partition I/N, \
+                             --partition-key I --total-partitions N, --verbose, --catch-up"
                         )
-                        .into()),
+                        .into());
                     }
-                }
+                },
             }
         }
         Ok(parsed)
@@ -138,23 +140,25 @@ impl Projection for OrderTotals {
     }
 }
 
-/// Says which events go where: `slot % parts` is the partition of a process, or the lane of a pool.
-/// The slot of an order is stored with its events.
+/// Says which events go where: `slot % parts` is the partition of a process, or the lane of a pool that has every
+/// slot; one that has each `step`th of them deals those out. The slot of an order is stored with its events.
 pub struct Seen {
     word: &'static str,
+    step: u16,
     verbose: bool,
     counts: Vec<AtomicU64>,
 }
 
 impl Seen {
-    pub fn new(word: &'static str, parts: u16, verbose: bool) -> Self {
-        Self { word, verbose, counts: (0..parts).map(|_| AtomicU64::new(0)).collect() }
+    pub fn new(word: &'static str, parts: u16, step: u16, verbose: bool) -> Self {
+        let counts = (0..parts).map(|_| AtomicU64::new(0)).collect();
+        Self { word, step, verbose, counts }
     }
 
     /// Prints each event, or one of a hundred. A handler whose transaction fails is called again, so
     /// what it prints is no proof; its table is.
     fn note(&self, event: &Event) {
-        let part = usize::from(event.slots().entity.get()) % self.counts.len();
+        let part = usize::from(event.slots().entity.get() / self.step) % self.counts.len();
         let count = self.counts[part].fetch_add(1, Ordering::Relaxed) + 1;
         if self.verbose || count.is_multiple_of(100) {
             let (stream, version, position) = (event.stream(), event.version(), event.position());

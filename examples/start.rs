@@ -1,15 +1,36 @@
 //! What every example begins and ends with: a log by URL, and an exit code with words.
 
-use anabranch::{Log, Namespace, Options};
+use anabranch::{FixedPartition, Log, Namespace, Options, ReplicaSet};
 use std::error::Error;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 pub type Outcome<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The URL in the environment, or the example's own file.
+/// The URL in the environment, as the command `anabranch` takes it, or the example's own file.
 pub fn url_or(default_url: &str) -> String {
-    std::env::var("ANABRANCH_URL").unwrap_or_else(|_| default_url.to_owned())
+    let named = ["ANABRANCH_URL", "DATABASE_URL"];
+    let named = named.into_iter().filter_map(|name| std::env::var(name).ok());
+    named.into_iter().find(|url| !url.is_empty()).unwrap_or_else(|| default_url.to_owned())
+}
+
+/// The arguments of an example, and the partition that they or the environment ask for: `--partition-key N` of
+/// `--total-partitions N`, or `PARTITION_KEY` of `TOTAL_PARTITIONS`.
+#[allow(dead_code, reason = "one example runs no replica set")]
+pub fn arguments() -> Outcome<(Vec<String>, Option<FixedPartition>)> {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let get = |name: &str| std::env::var(name).ok();
+    let partition = FixedPartition::from_args_and_env(&mut arguments, get)?;
+    Ok((arguments, partition))
+}
+
+/// A set as one fixed partition of several, or with a share of what is there, if none is asked for.
+#[allow(dead_code, reason = "one example runs no replica set")]
+pub fn as_partition(set: ReplicaSet, partition: Option<FixedPartition>) -> ReplicaSet {
+    match partition {
+        Some(partition) => set.partition(partition),
+        None => set,
+    }
 }
 
 /// Tasks that fail are part of what an example shows, so they are no news.

@@ -18,7 +18,7 @@ use anabranch::Retry;
 use anabranch::prelude::*;
 use anabranch::workpool::{Dcb, DcbFailure, DcbOutcome, DcbRejected};
 use seats::{MOST, ROYAL_BOX, Reserve, Reserved, Seats, seat};
-use start::{Outcome, connect, report, url_or};
+use start::{Outcome, arguments, as_partition, connect, report, url_or};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,7 +39,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Outcome<()> {
-    let url = std::env::args().nth(1).unwrap_or_else(|| url_or("sqlite:dcb_reservation.db"));
+    let (arguments, partition) = arguments()?;
+    let url = arguments.into_iter().next();
+    let url = url.unwrap_or_else(|| url_or("sqlite:dcb_reservation.db"));
     let log = connect(&url).await?;
     // A show of its own for each run.
     let show = format!("show-{}", log.head().await?);
@@ -53,8 +55,8 @@ async fn run() -> Outcome<()> {
     // What meets a conflict is a task from then on, and this runs it: here, and in as many processes
     // as there are.
     let (stop, stopped) = oneshot::channel::<()>();
-    let (set, tasks_log) =
-        (ReplicaSet::new("box-office").outside_pool(dcb.pool()).lanes(4), log.clone());
+    let set = ReplicaSet::new("box-office").outside_pool(dcb.pool()).lanes(4);
+    let (set, tasks_log) = (as_partition(set, partition), log.clone());
     let office =
         tokio::spawn(async move { set.run_until(&tasks_log, async { drop(stopped.await) }).await });
 

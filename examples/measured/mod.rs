@@ -19,4 +19,4 @@ pub mod proof;
 pub mod text;
 pub mod watch;
 
-pub use start::{Outcome, connect, report, url_or};
+pub use start::{Outcome, arguments, as_partition, connect, report, url_or};

@@ -15,14 +15,14 @@ mod measured;
 
 use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{Failure, HandlerError, Retry, RunError};
+use anabranch::{Failure, FixedPartition, HandlerError, Retry, RunError};
 use measured::crew::{ATTACHED, Crew, told_to_leave};
 use measured::ledger::{Ledger, now_us};
 use measured::load::Load;
 use measured::proof::Rows;
 use measured::text::grouped;
 use measured::watch::{Since, all_work, caught_up, generations, settled};
-use measured::{Outcome, connect, report, url_or};
+use measured::{Outcome, arguments, as_partition, connect, report, url_or};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +45,8 @@ async fn run() -> Outcome<()> {
     let log = connect(&arguments.url).await?;
     match arguments.work {
         Some(set) => {
-            sets(&set, &Arc::default())?.run_until(&log, told_to_leave()).await?;
+            let set = as_partition(sets(&set, &Arc::default())?, arguments.partition);
+            set.run_until(&log, told_to_leave()).await?;
             Ok(())
         }
         None => show(&log, &arguments).await,
@@ -239,9 +240,10 @@ impl Here {
     }
 }
 
-/// `[URL] [--seconds S]`, or `work SET` for the processes that it starts.
+/// `[URL] [--seconds S]`, or `work SET [--partition-key I --total-partitions N]` for one process of a set.
 struct Arguments {
     url: String,
+    partition: Option<FixedPartition>,
     work: Option<String>,
     /// How long each phase lasts.
     step: Duration,
@@ -250,8 +252,9 @@ struct Arguments {
 impl Arguments {
     fn parse() -> Outcome<Self> {
         let (url, step) = (url_or("sqlite:multiple_replica_sets.db"), Duration::from_secs(2));
-        let mut parsed = Self { url, work: None, step };
-        let mut arguments = std::env::args().skip(1);
+        let (arguments, partition) = arguments()?;
+        let mut parsed = Self { url, partition, work: None, step };
+        let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let mut next = || arguments.next().unwrap_or_default();
             match argument.as_str() {
@@ -259,7 +262,7 @@ impl Arguments {
                 ATTACHED => {}
                 "--seconds" => parsed.step = Duration::try_from_secs_f64(next().parse()?)?,
                 url if url.contains(':') => parsed.url = url.to_owned(),
-                _ => return Err(format!("`{argument}` is neither URL nor --seconds S").into()),
+                _ => return Err(format!("`{argument}` is none of URL, --seconds S, work SET, --partition-key I --total-partitions N").into()),
             }
         }
         Ok(parsed)

@@ -32,7 +32,7 @@ use measured::crew::{ATTACHED, Crew, told_to_leave};
 use measured::ledger::now_us;
 use measured::text::bar;
 use measured::watch::settled;
-use measured::{Outcome, connect, report, url_or};
+use measured::{Outcome, arguments, as_partition, connect, report, url_or};
 use order::Orders;
 use outside::Outside;
 use proof::Proof;
@@ -73,10 +73,8 @@ async fn run() -> Outcome<()> {
 async fn work(orders: &Workflows<Orders>, arguments: &Arguments, attached: bool) -> Outcome<()> {
     let log = orders.log();
     let shop = Workflows::new(log, Shop);
-    let mut set = ReplicaSet::new(SET).workflow(orders).workflow(&shop).lanes(arguments.lanes);
-    if let Some(partition) = arguments.partition {
-        set = set.partition(partition); // otherwise PARTITION_KEY and TOTAL_PARTITIONS, or a share
-    }
+    let set = ReplicaSet::new(SET).workflow(orders).workflow(&shop).lanes(arguments.lanes);
+    let set = as_partition(set, arguments.partition);
     if attached {
         set.run_until(log, told_to_leave()).await?;
         return Ok(());
@@ -157,7 +155,7 @@ async fn prove(log: &Log, outside: &Outside) -> Outcome<()> {
     Ok(())
 }
 
-/// `[URL] [work | place COUNT | prove] [--partition I/N] [--lanes N] [--rate ORDERS] [--seconds S] [--kill]
+/// `[URL] [work | place COUNT | prove] [--partition I/N | --partition-key I --total-partitions N] [--lanes N] [--rate ORDERS] [--seconds S] [--kill]
 /// [--deadline S] [--verbose]`
 struct Arguments {
     url: String,
@@ -181,10 +179,11 @@ enum Role {
 
 impl Arguments {
     fn parse() -> Outcome<Self> {
+        let (arguments, partition) = arguments()?;
         let mut parsed = Self {
             url: url_or("sqlite:order_processing.db"),
             role: Role::Show,
-            partition: None,
+            partition,
             lanes: 2,
             rate: 50,
             step: Duration::from_secs(2),
@@ -192,7 +191,7 @@ impl Arguments {
             kill: false,
             verbose: false,
         };
-        let mut arguments = std::env::args().skip(1);
+        let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let mut number = || arguments.next().unwrap_or_default();
             match argument.as_str() {
@@ -211,7 +210,7 @@ impl Arguments {
                 _ => {
                     return Err(format!(
                         "`{argument}` is none of URL, work, place COUNT, prove, --partition I/N, \
-                         --lanes N, --rate ORDERS, --seconds S, --deadline S, --kill, --verbose"
+                         --partition-key I --total-partitions N, --lanes N, --rate ORDERS, --seconds S, --deadline S, --kill, --verbose"
                     )
                     .into());
                 }

@@ -27,23 +27,17 @@ async fn run() -> Outcome<()> {
         return orders::append(&log, orders).await;
     }
 
-    // By the flag --partition, or PARTITION_KEY of TOTAL_PARTITIONS. A replica set looks for those
-    // itself: here they are printed.
-    let partition = match arguments.partition {
-        Some(partition) => Some(partition),
-        None => FixedPartition::from_env(|name| std::env::var(name).ok())?,
-    };
+    // By flags, or PARTITION_KEY of TOTAL_PARTITIONS. A replica set looks for those itself: here they are printed.
+    let partition = arguments.partition;
     let name = partition.map_or_else(|| "everything".to_owned(), |fixed| fixed.to_string());
     println!("{name}: started with process {}", std::process::id());
 
     let parts = partition.map_or(1, FixedPartition::total);
-    let seen = Arc::new(Seen::new("partition", parts, arguments.verbose));
-    let mut set = ReplicaSet::new("orders")
+    let seen = Arc::new(Seen::new("partition", parts, 1, arguments.verbose));
+    let set = ReplicaSet::new("orders")
         .projection(OrderTotals(Arc::clone(&seen)))
         .on_progress(orders::watch(name.clone()));
-    if let Some(partition) = partition {
-        set = set.partition(partition);
-    }
+    let set = orders::as_partition(set, partition);
     let progress = match arguments.catch_up {
         true => set.on_progress(progress_bar()).catch_up(&log).await?,
         false => set.run(&log).await?, // until Ctrl-C

@@ -13,6 +13,7 @@
 #[path = "../measured/mod.rs"]
 mod measured;
 
+use anabranch::FixedPartition;
 use anabranch::partitioning::SLOTS;
 use anabranch::prelude::*;
 use measured::crew::{ATTACHED, Crew, told_to_leave};
@@ -21,7 +22,7 @@ use measured::load::{Load, ORDERS};
 use measured::proof::Rows;
 use measured::text::{bar, grouped};
 use measured::watch::{Since, all_work, caught_up, generations, settled};
-use measured::{Outcome, connect, report, url_or};
+use measured::{Outcome, arguments, as_partition, connect, report, url_or};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ async fn run() -> Outcome<()> {
     let log = connect(&arguments.url).await?;
     match arguments.role {
         Role::Show => show(&log, &arguments).await,
-        Role::Work { attached } => work(&log, attached).await,
+        Role::Work { attached } => work(&log, arguments.partition, attached).await,
         Role::Load => {
             let load = Load::start(&log, arguments.rate).await?;
             tokio::time::sleep(arguments.step).await;
@@ -49,9 +50,11 @@ async fn run() -> Outcome<()> {
     }
 }
 
-/// All that a worker does. How many there are is nobody's setting: they find each other.
-async fn work(log: &Log, attached: bool) -> Outcome<()> {
+/// All that a worker does. How many there are is nobody's setting: they find each other, unless each is told which
+/// partition it is.
+async fn work(log: &Log, partition: Option<FixedPartition>, attached: bool) -> Outcome<()> {
     let set = ReplicaSet::new(SET).projection(LEDGER).lanes(LANES);
+    let set = as_partition(set, partition);
     if attached {
         set.run_until(log, told_to_leave()).await?;
         return Ok(());
@@ -160,10 +163,11 @@ fn pauses(rows: &Rows, steps: &[(String, i64)]) {
     }
 }
 
-/// `[URL] [work | load] [--workers N] [--seconds S] [--rate EVENTS] [--kill]`
+/// `[URL] [work [--partition-key I --total-partitions N] | load] [--workers N] [--seconds S] [--rate EVENTS] [--kill]`
 struct Arguments {
     url: String,
     role: Role,
+    partition: Option<FixedPartition>,
     workers: usize,
     /// How long each step lasts once the slots are shared out.
     step: Duration,
@@ -179,15 +183,17 @@ enum Role {
 
 impl Arguments {
     fn parse() -> Outcome<Self> {
+        let (arguments, partition) = arguments()?;
         let mut parsed = Self {
             url: url_or("sqlite:scaling.db"),
             role: Role::Show,
+            partition,
             workers: 4,
             step: Duration::from_secs(3),
             rate: 1000,
             kill: false,
         };
-        let mut arguments = std::env::args().skip(1);
+        let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let mut number = || arguments.next().unwrap_or_default();
             match argument.as_str() {
@@ -201,7 +207,7 @@ impl Arguments {
                 url if url.contains(':') => parsed.url = url.to_owned(),
                 _ => {
                     return Err(format!(
-                        "`{argument}` is none of URL, work, load, --workers N, --seconds S, \
+                        "`{argument}` is none of URL, work, load, --partition-key I --total-partitions N, --workers N, --seconds S, \
                          --rate EVENTS, --kill"
                     )
                     .into());

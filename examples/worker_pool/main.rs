@@ -30,14 +30,16 @@ async fn run() -> Outcome<()> {
 
     let name = "pool".to_owned();
     println!("{name}: started with {LANES} lanes in process {}", std::process::id());
+    // Everything, unless one partition of several is asked for.
+    let partition = arguments.partition.map_or_else(|| FixedPartition::new(0, 1), Ok)?;
     // A handler does not see its lane. Slots are dealt out to lanes one after the other, so for a
     // process that has them all the lane is `slot % LANES`.
-    let seen = Arc::new(Seen::new("lane", LANES, arguments.verbose));
+    let seen = Arc::new(Seen::new("lane", LANES, partition.total(), arguments.verbose));
     let set = ReplicaSet::new("order-pool")
         .projection(OrderTotals(Arc::clone(&seen)))
         .lanes(LANES.into())
-        .partition(FixedPartition::new(0, 1)?) // everything, whatever the environment says
         .on_progress(orders::watch(name.clone()));
+    let set = orders::as_partition(set, Some(partition));
     let progress = match arguments.catch_up {
         true => set.on_progress(progress_bar()).catch_up(&log).await?,
         false => set.run(&log).await?, // until Ctrl-C
