@@ -7,6 +7,7 @@
 //! | `chaos` | workers that are hit at random, and a proof |
 //! | `bench` | how fast, beside the bare driver |
 //! | `throwaway` | logs that a command makes for itself |
+//! | [`receiver`] | a server that gets webhooks |
 //! | `percentiles` | what was measured, in three numbers |
 //! | `worker_process` | processes of this program's own |
 
@@ -16,6 +17,7 @@ mod bench;
 mod chaos;
 mod demo;
 mod percentiles;
+pub mod receiver;
 mod throwaway;
 mod worker_process;
 

@@ -7,6 +7,8 @@
 //! | `appenders` | appending in several processes |
 //! | `dcb` | tags, conditions and decisions |
 //! | `project` | catching up |
+//! | `run` | consumers of a file: SQL, and programs |
+//! | `webhook` | events to a server on this machine |
 //! | `partitions` | four processes against one |
 //! | `latency` | from an append to its handler |
 //! | `rescale` | processes that come and go |
@@ -45,7 +47,9 @@ mod project;
 mod report;
 mod rescale;
 mod rolling;
+mod run;
 mod tasks_limit;
+mod webhook;
 mod workflow;
 mod workpool;
 
@@ -136,6 +140,8 @@ enum What {
     Log(log::BenchLog),
     Dcb(dcb::BenchDcb),
     Project(project::BenchProject),
+    Run(run::BenchRun),
+    Webhook(webhook::BenchWebhook),
     Latency(latency::BenchLatency),
     Rescale(rescale::BenchRescale),
     Workpool(workpool::BenchWorkpool),
@@ -157,6 +163,8 @@ impl Bench {
             What::Log(bench) => bench.run().await,
             What::Dcb(bench) => bench.run().await,
             What::Project(bench) => bench.run().await,
+            What::Run(bench) => bench.run().await,
+            What::Webhook(bench) => bench.run().await,
             What::Latency(bench) => bench.run().await,
             What::Rescale(bench) => bench.run().await,
             What::Workpool(bench) => bench.run().await,

@@ -290,7 +290,7 @@ impl BenchProject {
 }
 
 /// Runs a set to the end of the log; returns how many events a second.
-async fn timed(own: &OwnLog, set: ReplicaSet, events: u64) -> anyhow::Result<f64> {
+pub(super) async fn timed(own: &OwnLog, set: ReplicaSet, events: u64) -> anyhow::Result<f64> {
     let started = Instant::now();
     let progress = set.catch_up(&own.log).await?;
     let elapsed = started.elapsed();

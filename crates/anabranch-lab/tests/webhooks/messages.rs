@@ -1,0 +1,137 @@
+//! What a receiver gets: each event, in order for each key, signed.
+
+use crate::hooks::*;
+use crate::on_both;
+use crate::support::*;
+use anabranch::operate::{Consumers, ReplayFrom};
+use anabranch::prelude::*;
+use anabranch::webhook::{Deliveries, DeliveryState, Filter, Secrets};
+use std::collections::{HashMap, HashSet};
+
+on_both! {
+    every_event_arrives_in_order_for_its_key,
+    others_verify_what_is_sent,
+    a_replay_sends_the_same_ids,
+    a_replay_with_new_ids_sends_others,
+    what_arrived_is_kept_up_to_a_bound,
+}
+
+async fn every_event_arrives_in_order_for_its_key(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..50, 1..=20).await;
+    let receiver = always_taken().await;
+    set(hook(&log, &receiver)).lanes(2).catch_up(&log).await.unwrap();
+    assert_eq!(receiver.count(), 1_000);
+    is_whole(&receiver, 50, 20);
+    let ids: HashSet<String> =
+        receiver.received().iter().map(|one| one.header("webhook-id").to_owned()).collect();
+    assert_eq!(ids.len(), 1_000);
+    assert_eq!(status(&log, "crm").await.kind, "webhook");
+}
+
+async fn others_verify_what_is_sent(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..1, 1..=1).await;
+    let receiver = always_taken().await;
+    let second = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let to = endpoint(&receiver).secrets(Secrets::of([SECRET, second]).unwrap());
+    let to = to.header("Authorization", "Bearer 42").unwrap();
+    let hook = anabranch::webhook::Webhook::new(&log, "crm", Partition::entity("Order"), to);
+    set(hook).catch_up(&log).await.unwrap();
+    let [message] = receiver.received().try_into().unwrap();
+    for secret in [SECRET, second] {
+        let theirs = standardwebhooks::Webhook::new(secret).unwrap();
+        theirs.verify(&message.body, &message.headers).unwrap();
+        theirs.verify(b"{}", &message.headers).unwrap_err();
+    }
+    assert_eq!(message.header("content-type"), "application/json");
+    assert_eq!(message.header("authorization"), "Bearer 42");
+    assert!(message.header("user-agent").starts_with("anabranch/"));
+    let event = log.read(Query::all()).collect().await.unwrap().remove(0);
+    let body = message.json();
+    assert_eq!(body["type"], event.event_type());
+    assert_eq!(body["timestamp"], event.recorded_at().to_string());
+    assert_eq!(body["stream"], event.stream().to_string());
+    assert_eq!(body["data"], event.data::<serde_json::Value>().unwrap());
+    assert_eq!(body["id"], event.id().to_string());
+}
+
+fn ids(receiver: &anabranch_lab::receiver::Receiver) -> Vec<String> {
+    let mut ids: Vec<String> =
+        receiver.received().iter().map(|one| one.header("webhook-id").to_owned()).collect();
+    ids.sort();
+    ids
+}
+
+async fn a_replay_sends_the_same_ids(db: Db) {
+    for batch in [1, 3] {
+        let (log, receiver) = (db.log().await, always_taken().await);
+        let name = format!("crm-{batch}");
+        if batch == 1 {
+            fill(&log, 0..4, 1..=5).await;
+        }
+        let hook = || hook_named(&log, &receiver, &name).batch(batch);
+        set(hook()).catch_up(&log).await.unwrap();
+        let first = ids(&receiver);
+        assert_eq!(first.len(), if batch == 1 { 20 } else { 8 });
+        Consumers::new(&log).replay(&name, ReplayFrom::Start).await.unwrap();
+        set(hook()).catch_up(&log).await.unwrap();
+        let mut twice = [first.clone(), first].concat();
+        twice.sort();
+        assert_eq!(ids(&receiver), twice, "batch = {batch}");
+        is_whole_twice(&receiver);
+    }
+}
+
+fn is_whole_twice(receiver: &anabranch_lab::receiver::Receiver) {
+    let mut all: HashMap<String, Vec<u64>> = HashMap::new();
+    for one in receiver.received() {
+        let body = one.json();
+        let events = body["data"].as_array().cloned().unwrap_or_else(|| vec![body.clone()]);
+        for event in events {
+            let stream = event["stream"].as_str().unwrap().to_owned();
+            all.entry(stream).or_default().push(event["version"].as_u64().unwrap());
+        }
+    }
+    assert_eq!(all.len(), 4);
+    for (stream, versions) in all {
+        assert_eq!(versions, [1, 2, 3, 4, 5, 1, 2, 3, 4, 5], "{stream}");
+    }
+}
+
+async fn a_replay_with_new_ids_sends_others(db: Db) {
+    for batch in [1, 3] {
+        let (log, receiver) = (db.log().await, always_taken().await);
+        let name = format!("crm-{batch}");
+        if batch == 1 {
+            fill(&log, 0..4, 1..=5).await;
+        }
+        let hook = || hook_named(&log, &receiver, &name).batch(batch);
+        set(hook()).catch_up(&log).await.unwrap();
+        let first: HashSet<String> = ids(&receiver).into_iter().collect();
+        Deliveries::new(&log).replay_anew(&name, ReplayFrom::Start, false).await.unwrap();
+        set(hook()).catch_up(&log).await.unwrap();
+        let all: HashSet<String> = ids(&receiver).into_iter().collect();
+        assert_eq!(all.len(), 2 * first.len());
+        is_whole_twice(&receiver);
+    }
+}
+
+async fn what_arrived_is_kept_up_to_a_bound(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..200, 1..=70).await;
+    let receiver = always_taken().await;
+    set(hook(&log, &receiver)).catch_up(&log).await.unwrap();
+    assert_eq!(receiver.count(), 14_000);
+    let kept = async || {
+        let filter = Filter { limit: 20_000, ..Filter::default() };
+        Deliveries::new(&log).list(&filter).await.unwrap()
+    };
+    let kept =
+        until("fewer are kept", async || Some(kept().await).filter(|all| all.len() < 13_000)).await;
+    assert!(kept.len() >= 10_000, "{}", kept.len());
+    assert!(
+        kept.iter().all(|one| one.state == DeliveryState::Delivered && one.status == Some(200))
+    );
+    assert!(kept.windows(2).all(|two| two[0].at >= two[1].at), "the newest come first");
+}
