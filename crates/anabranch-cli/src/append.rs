@@ -6,10 +6,10 @@ use crate::target::Target;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::{Append, Appended, Expected, Log, NewEvent, Position, StreamId};
+use anabranch_file::EventLine;
 use anabranch_terminal::{output, say};
 use anyhow::Context;
 use clap::Args;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
@@ -20,7 +20,8 @@ use std::process::ExitCode;
 ///
 /// With --lines, each line of standard input is an object such as {"stream": "Order:ord-123",
 /// "type": "OrderPlaced", "data": {"total": 40}, "tags": ["show:7"]}, with the optional fields
-/// "id", "schema_version", "metadata", "correlation", "causation", "tenant" and "customer". Lines
+/// "id", "expected" ("any", "none" or a version), "schema_version", "metadata", "correlation", "causation",
+/// "tenant" and "customer". Lines
 /// with an id may be sent again after a failure.
 #[derive(Args)]
 pub(crate) struct AppendEvent {
@@ -92,26 +93,6 @@ pub(crate) struct AppendEvent {
     json: bool,
 }
 
-/// One event, as a line says it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    stream: StreamId,
-    #[serde(rename = "type")]
-    event_type: String,
-    #[serde(default)]
-    data: Option<Box<RawValue>>,
-    id: Option<uuid::Uuid>,
-    schema_version: Option<u32>,
-    metadata: Option<Box<RawValue>>,
-    correlation: Option<String>,
-    causation: Option<String>,
-    tenant: Option<String>,
-    customer: Option<String>,
-    #[serde(default)]
-    tags: Vec<String>,
-}
-
 /// Says so if this is only the database of consumers whose events are elsewhere: nobody would read what is appended.
 async fn say_who_reads_elsewhere(log: &Log) {
     // Whatever else is wrong, the append says.
@@ -143,15 +124,14 @@ impl AppendEvent {
 
     async fn append_one(self, log: &Log) -> anyhow::Result<()> {
         let (expected, json) = (self.expect, self.json);
-        let line = self.into_line()?;
-        let stream = line.stream.clone();
-        let append = Append::new().to(&stream, expected, [line.into_event()]);
+        let (stream, event) = self.into_event()?;
+        let append = Append::new().to(&stream, expected, [event]);
         let appended = log.append_all(append).await?;
         let done = || format!("the event was appended at position {}", last_position(&appended));
         output::of_work(print(&appended, json), done)
     }
 
-    fn into_line(self) -> anyhow::Result<Line> {
+    fn into_event(self) -> anyhow::Result<(StreamId, NewEvent)> {
         let mut data = self.data;
         if data == "-" {
             data.clear();
@@ -160,19 +140,24 @@ impl AppendEvent {
         let data = RawValue::from_string(data.trim().to_owned()).map_err(|error| {
             Refusal::new(ErrorCode::InvalidJson, format!("the data is not JSON: {error}"))
         })?;
-        Ok(Line {
-            stream: self.stream.context("there is no stream")?,
-            event_type: self.event_type.context("there is no type")?,
-            data: Some(data),
-            id: self.id,
-            schema_version: None,
-            metadata: None,
-            correlation: self.correlation,
-            causation: self.causation,
-            tenant: self.tenant,
-            customer: self.customer,
-            tags: self.tags,
-        })
+        let name = self.event_type.context("there is no type")?;
+        let mut event = NewEvent::from_json(name, data.get()).with_tags(self.tags);
+        if let Some(id) = self.id {
+            event = event.with_id(id);
+        }
+        if let Some(correlation) = self.correlation {
+            event = event.with_correlation(correlation);
+        }
+        if let Some(causation) = self.causation {
+            event = event.with_causation(causation);
+        }
+        if let Some(tenant) = self.tenant {
+            event = event.with_tenant(tenant);
+        }
+        if let Some(customer) = self.customer {
+            event = event.with_customer(customer);
+        }
+        Ok((self.stream.context("there is no stream")?, event))
     }
 
     async fn append_lines(&self, log: &Log) -> anyhow::Result<()> {
@@ -184,11 +169,11 @@ impl AppendEvent {
             if text.trim().is_empty() {
                 continue;
             }
-            let line: Line = serde_json::from_str(&text).map_err(|error| {
+            let line: EventLine = serde_json::from_str(&text).map_err(|error| {
                 Refusal::new(ErrorCode::InvalidJson, format!("line {last} is refused: {error}"))
             })?;
-            let stream = line.stream.clone();
-            append = append.to(&stream, Expected::Any, [line.into_event()]);
+            let (stream, expected) = (line.stream.clone(), line.expected());
+            append = append.to(&stream, expected, [line.into_event()]);
             if append.event_count() == self.batch {
                 self.append_batch(log, std::mem::take(&mut append), last).await?;
             }
@@ -210,35 +195,6 @@ impl AppendEvent {
             )
         };
         output::of_work(print(&appended, self.json), done)
-    }
-}
-
-impl Line {
-    fn into_event(self) -> NewEvent {
-        let data = self.data.map_or_else(|| "null".to_owned(), |data| data.get().to_owned());
-        let mut event = NewEvent::from_json(self.event_type, data).with_tags(self.tags);
-        if let Some(id) = self.id {
-            event = event.with_id(id);
-        }
-        if let Some(version) = self.schema_version {
-            event = event.with_schema_version(version);
-        }
-        if let Some(metadata) = self.metadata {
-            event = event.with_metadata(metadata);
-        }
-        if let Some(correlation) = self.correlation {
-            event = event.with_correlation(correlation);
-        }
-        if let Some(causation) = self.causation {
-            event = event.with_causation(causation);
-        }
-        if let Some(tenant) = self.tenant {
-            event = event.with_tenant(tenant);
-        }
-        if let Some(customer) = self.customer {
-            event = event.with_customer(customer);
-        }
-        event
     }
 }
 

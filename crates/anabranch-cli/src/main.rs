@@ -10,6 +10,7 @@
 //! | `target` | which log a command works on |
 //! | `event_line` | an event as commands print it |
 //! | `refusal` | what the command refuses, and how errors are printed |
+//! | `chosen` | the consumers that a command is about |
 //! | `confirm` | what cannot be taken back |
 //! | `append` | one event from the command line |
 //! | `tail` | the last events, and the next ones |
@@ -21,14 +22,18 @@
 //! | `replay` | begin again |
 //! | `accept_scope` | another scope than before is meant |
 //! | `skip_to_head` | leave out what is not handled |
+//! | `deliveries` | what webhooks have sent: list, show, send again, try |
 //! | `parked` | keys that failed: list, show, retry, skip |
 //! | `tasks` | tasks of work pools: look at, enqueue, cancel, retry, discard |
 //! | `batch` | rows of a table, each handled once by any number of instances |
 //! | `offsets` | how far a consumer is, partition by partition |
 //! | `rescale` | what going to another number of partitions moves |
+//! | `log_lines` | lines of the log, beside the progress bar |
+//! | `launch` | a program of a file, started so that it ends with us |
 //! | `import_positions` | go on where other runners stopped |
 //! | `partition` | where a key goes, and which strategy fits |
 //! | `rebuild` | compare a new version, and switch to it |
+//! | `file` | replica sets that are described in a file: run, check, test |
 //! | `pages` | the commands of the docs are ones (tests) |
 //! | `forget` | remove a consumer that no longer exists |
 
@@ -37,11 +42,18 @@
 mod accept_scope;
 mod append;
 mod batch;
+mod chosen;
 mod confirm;
+mod deliveries;
 mod event_line;
+mod file;
 mod forget;
 mod generations;
 mod import_positions;
+mod lag;
+mod launch;
+mod log_lines;
+mod log_settings;
 mod migrate;
 mod offsets;
 #[cfg(test)]
@@ -53,11 +65,13 @@ mod rebuild;
 mod refusal;
 mod replay;
 mod rescale;
+mod shell;
 mod skip_to_head;
 mod status;
 mod tail;
 mod target;
 mod tasks;
+mod why;
 mod workers;
 
 use crate::refusal::Printed;
@@ -65,9 +79,7 @@ use anabranch_lab::{Bench, Chaos, ChaosWorker, Demo, DemoWorker};
 use anabranch_terminal::cut_short::CutShort;
 use anabranch_terminal::{say, say_on};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong arguments, or --yes is missing; 130 and 143 ended by SIGINT \
     and SIGTERM, after what the command had made for itself was removed.
@@ -83,22 +95,32 @@ An error ends with its code, as in [no_such_consumer]: docs/errors.md says what 
 #[derive(Parser)]
 #[command(name = "anabranch", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 struct Arguments {
+    #[command(flatten)]
+    log: log_settings::LogSettings,
+
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    Run(file::Run),
+    Check(file::Check),
+    Test(file::Test),
     Demo(Demo),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
     Chaos(Chaos),
     #[command(hide = true)]
     ChaosWorker(ChaosWorker),
+    #[command(hide = true)]
+    Launch(launch::Launch),
     Append(append::AppendEvent),
     Tail(tail::Tail),
     Migrate(migrate::Migrate),
     Status(status::Status),
+    Lag(lag::Lag),
+    Why(why::Why),
     Workers(workers::Workers),
     Generations(generations::Generations),
     Pause(pause::Pause),
@@ -112,6 +134,9 @@ enum Command {
     /// Keys that are set aside because an event of them failed
     #[command(subcommand)]
     Parked(parked::ParkedKeys),
+    /// What webhooks have sent
+    #[command(subcommand)]
+    Deliveries(deliveries::DeliveriesCommand),
     Tasks(tasks::TasksOf),
     /// Rows of a table, each handled once by any number of instances
     #[command(subcommand)]
@@ -119,25 +144,22 @@ enum Command {
     /// Where a key goes, and which strategy fits
     #[command(subcommand)]
     Partition(partition::Partition),
-    /// A new version of a projection, built beside the old one
-    #[command(subcommand)]
-    Rebuild(rebuild::RebuildVersion),
+    Rebuild(rebuild::RebuildCommand),
     Forget(forget::Forget),
     /// Measure how fast it is here, beside the bare driver on the same schema
     Bench(Bench),
+    Completions(shell::Completions),
+    Man(shell::Man),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let (arguments, as_json) = parse().unwrap_or_else(|error| refuse(&error));
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // It would say so on standard error, of all places, and panic.
-        .log_internal_errors(false)
-        .init();
+    let (arguments, matches) = parse().unwrap_or_else(|error| refuse(&error));
+    let as_json = wants_json(&matches);
+    let ready = target::check_environment(&matches).and_then(|()| arguments.log.begin());
+    if let Err(error) = ready {
+        return failed(&error, as_json);
+    }
     match Box::pin(run(arguments.command)).await {
         Ok(code) => code,
         Err(error) => failed(&error, as_json),
@@ -159,13 +181,12 @@ fn failed(error: &anyhow::Error, as_json: bool) -> ExitCode {
     }
 }
 
-/// Reads the arguments, and says which settings of others are not read.
-fn parse() -> Result<(Arguments, bool), clap::Error> {
+/// Reads the arguments.
+fn parse() -> Result<(Arguments, ArgMatches), clap::Error> {
     let matches = Arguments::command().try_get_matches()?;
     let arguments = Arguments::from_arg_matches(&matches);
     let arguments = arguments.map_err(|error| error.format(&mut Arguments::command()))?;
-    target::say_what_is_not_read(&matches);
-    Ok((arguments, wants_json(&matches)))
+    Ok((arguments, matches))
 }
 
 /// Whether the command, or the part of it that was named, prints JSON.
@@ -191,14 +212,20 @@ fn refuse(error: &clap::Error) -> ! {
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Run(run) => run.run().await,
+        Command::Check(check) => check.run().await,
+        Command::Test(test) => test.run().await,
         Command::Demo(demo) => demo.run().await,
         Command::DemoWorker(worker) => worker.run().await,
         Command::Chaos(chaos) => chaos.run().await,
         Command::ChaosWorker(worker) => worker.run().await,
+        Command::Launch(launch) => launch.run(),
         Command::Append(append) => append.run().await,
         Command::Tail(tail) => tail.run().await,
         Command::Migrate(migrate) => migrate.run().await,
         Command::Status(status) => status.run().await,
+        Command::Lag(lag) => lag.run().await,
+        Command::Why(why) => why.run().await,
         Command::Workers(workers) => workers.run().await,
         Command::Generations(generations) => generations.run().await,
         Command::Pause(pause) => pause.run().await,
@@ -210,11 +237,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rescale(rescale) => rescale.run().await,
         Command::ImportPositions(import) => import.run().await,
         Command::Parked(parked) => parked.run().await,
+        Command::Deliveries(deliveries) => deliveries.run().await,
         Command::Tasks(tasks) => tasks.run().await,
         Command::Batch(batch) => batch.run().await,
         Command::Partition(partition) => partition.run().await,
         Command::Rebuild(rebuild) => rebuild.run().await,
         Command::Forget(forget) => forget.run().await,
         Command::Bench(bench) => bench.run().await,
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     }
 }

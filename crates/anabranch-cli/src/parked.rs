@@ -238,7 +238,7 @@ async fn find(consumers: &Consumers, name: &str, key: &str) -> anyhow::Result<Pa
     }
 }
 
-fn next_attempt(parked: &Parked) -> String {
+pub(crate) fn next_attempt(parked: &Parked) -> String {
     match (parked.asked, parked.retry_in) {
         (Some(asked), _) => format!("{asked} asked"),
         (None, None) => "when asked".to_owned(),

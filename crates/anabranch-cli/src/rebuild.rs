@@ -1,17 +1,65 @@
 //! A new version of a projection, built beside the old one.
 
+mod of_file;
 mod show;
 
 use crate::confirm::Confirm;
+use crate::file::Described;
 use crate::refusal::refuse;
 use crate::status::is_run;
 use crate::target::Target;
-use anabranch::Log;
 use anabranch::operate::{Consumers, Rebuild, TableDifference};
+use anabranch::{Log, Namespace};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
 use clap::{Args, Subcommand};
+use of_file::RebuildOfFile;
+use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// A new version of a projection, built beside the old one
+///
+/// For a projection of a file: builds the version that the file has beside the one that runs, compares their tables, and
+/// with --yes switches to it, which makes its code the accepted one. The file raises `version`, and names the tables of
+/// the projection (`tables`). For programs in Rust, which build new versions themselves: compare, switch and abandon.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+pub(crate) struct RebuildCommand {
+    #[command(subcommand)]
+    version: Option<RebuildVersion>,
+
+    /// The file: docs/files.md says what stands in it
+    #[arg(value_name = "FILE", requires = "consumer")]
+    file: Option<PathBuf>,
+
+    /// A projection of the file
+    #[arg(value_name = "CONSUMER")]
+    consumer: Option<String>,
+
+    /// The database, in the place of the one that the file names
+    #[arg(long)]
+    url: Option<String>,
+
+    /// Which log in it, in the place of the one that the file names
+    #[arg(long, value_parser = crate::target::namespace)]
+    namespace: Option<Namespace>,
+
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+impl RebuildCommand {
+    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        match (self.version, self.file.zip(self.consumer)) {
+            (Some(version), _) => version.run().await,
+            (None, Some((file, consumer))) => {
+                let described = Described::new(file, self.url, self.namespace);
+                RebuildOfFile { described, consumer, confirm: self.confirm }.run().await
+            }
+            (None, None) => refuse!(InvalidArguments, "name a FILE and a CONSUMER of it"),
+        }
+    }
+}
 
 /// What to do with the two versions.
 #[derive(Subcommand)]

@@ -6,6 +6,7 @@ use crate::status::{is_of_other_log, is_run};
 use crate::target::Target;
 use anabranch::Position;
 use anabranch::operate::{ReplayError, ReplayFrom};
+use anabranch::webhook::Deliveries;
 use anabranch_terminal::say;
 use clap::Args;
 use jiff::Timestamp;
@@ -29,6 +30,10 @@ pub(crate) struct Replay {
 
     #[command(flatten)]
     from: From,
+
+    /// Of a webhook: send what comes again under new ids, so that receivers take it for new
+    #[arg(long)]
+    new_id: bool,
 
     #[command(flatten)]
     confirm: Confirm,
@@ -82,6 +87,17 @@ impl Replay {
                 status.position
             );
         }
+        if status.kind == "webhook" {
+            let from = match from {
+                ReplayFrom::After(after) => format!("after position {after}"),
+                _ => "from there on".to_owned(),
+            };
+            self.confirm.require(&format!(
+                "`{name}` is a webhook: every event {from}, up to position {}, is sent to its endpoint again, {}",
+                status.position,
+                if self.new_id { "under new ids" } else { "under the same ids" }
+            ))?;
+        }
         if is_of_other_log(&status) && self.target.events_url.is_some() {
             self.confirm.require(&format!(
                 "this is another log than the one of which `{name}` has handled the events up to position {}; it \
@@ -89,10 +105,20 @@ impl Replay {
                 status.position
             ))?;
         }
-        let to = match consumers.replay(name, from).await {
+        if self.new_id && status.kind != "webhook" {
+            let kind = &status.kind;
+            refuse!(InvalidArguments, "`{name}` is a {kind}, and only webhooks have ids");
+        }
+        let deliveries = Deliveries::new(&self.target.connect().await?);
+        let ask = async |accepts_missing| match (self.new_id, accepts_missing) {
+            (true, _) => deliveries.replay_anew(name, from, accepts_missing).await,
+            (false, true) => consumers.replay_what_is_left(name, from).await,
+            (false, false) => consumers.replay(name, from).await,
+        };
+        let to = match ask(false).await {
             Err(ReplayError::Missing(missing)) => {
                 self.confirm.require(&missing.to_string())?;
-                consumers.replay_what_is_left(name, from).await?
+                ask(true).await?
             }
             asked => asked?,
         };

@@ -343,11 +343,21 @@ pub(crate) fn state(status: &ConsumerStatus) -> String {
     if status.replay_from.is_some() {
         words.push("replay asked".to_owned());
     }
+    // Workers with the accepted code may run it meanwhile.
+    if has_reason(status, |reason| matches!(reason, Reason::OtherCode { .. })) && !is_run(status) {
+        words.push("waits: workers have other code than the accepted one".to_owned());
+    }
     if words.is_empty() {
         let is_owned = |owner: &Owner| matches!(owner, Owner::Worker(_));
         let owned = status.cursors.iter().filter(|cursor| is_owned(&cursor.owner)).count();
         let runs = match owned {
-            0 => return "no worker".to_owned(),
+            0 => {
+                let unable = status.runners.iter().filter(|runner| runner.unable.is_some()).count();
+                return match unable {
+                    0 => "no worker".to_owned(),
+                    unable => format!("{} cannot run it", count(unable as u64, "worker")),
+                };
+            }
             owned if owned == status.cursors.len() => "running",
             _ => "running in part",
         };

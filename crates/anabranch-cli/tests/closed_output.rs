@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TASK: &str = "018f3f3e-8f6b-7c1a-8f3e-000000000001";
 const OTHER_TASK: &str = "018f3f3e-8f6b-7c1a-8f3e-000000000002";
 
+/// A file that describes replica sets.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/orders.toml");
+
 /// How each command is run here, in this order, and its exit code.
 const COMMANDS: &[(&str, &str, i32)] = &[
     ("append", "Order:1 OrderPlaced --json", 0),
@@ -31,6 +34,10 @@ const COMMANDS: &[(&str, &str, i32)] = &[
     ("migrate", "", 0),
     ("status", "", 0),
     ("status", "--json", 0),
+    ("lag", "", 0),
+    ("lag", "--json", 0),
+    ("why", "Order:1", 0),
+    ("why", "Order:1 --consumer sums --json", 0),
     ("workers", "", 0),
     ("generations", "--json", 0),
     ("offsets", "sums", 0),
@@ -40,6 +47,10 @@ const COMMANDS: &[(&str, &str, i32)] = &[
     ("parked show", "sums Order:1", 0),
     ("parked retry", "sums Order:1", 0),
     ("parked skip", "sums Order:1", 0),
+    ("deliveries list", "", 0),
+    ("deliveries show", "msg_none", 1),
+    ("deliveries resend", "FILE msg_none", 1),
+    ("deliveries test", "FILE none", 1),
     ("tasks enqueue", "payouts a 1 --id TASK", 0),
     ("tasks enqueue", "payouts b 1 --id OTHER", 0),
     ("tasks pools", "", 0),
@@ -76,11 +87,19 @@ const COMMANDS: &[(&str, &str, i32)] = &[
         0,
     ),
     ("forget", "sums --yes", 0),
+    ("check", "FILE", 0),
+    ("check", "FILE --json", 0),
+    ("test", "FILE", 0),
+    ("run", "FILE --catch-up --json", 0),
+    ("completions", "bash", 0),
+    ("man", "", 0),
     ("demo", "--events 2000", 0),
     ("chaos", "--seconds 1 --workers 2 --rate 200", 0),
     ("bench log", "--events 2000 --seconds 0.1 --repeats 1", 0),
     ("bench dcb", "--seconds 0.1 --repeats 1", 0),
     ("bench project", "--events 1000 --streams 50 --repeats 1 --cases nothing,commits", 0),
+    ("bench run", "--events 1000 --streams 50 --repeats 1 --cases sql", 0),
+    ("bench webhook", "--events 500 --streams 50 --repeats 1", 0),
     ("bench latency", "--count 5", 0),
     ("bench rescale", "--seconds-per-phase 0.1", 0),
     ("bench workpool", "--tasks 300 --keys 10 --repeats 1", 0),
@@ -167,6 +186,7 @@ async fn all_commands(spoil: impl Fn(&mut Command)) {
             "OTHER" => OTHER_TASK,
             "TABLE" => bench.table(),
             "DO" => "INSERT INTO copied VALUES (:id)",
+            "FILE" => FILE,
             word => word,
         };
         let words: Vec<&str> =

@@ -1,7 +1,7 @@
 //! A program for each row or page.
 
-use super::{page, program};
-use crate::refusal::refuse_unless;
+use super::page;
+use crate::refusal::{refuse, refuse_unless};
 use anabranch::batch::Record;
 use anabranch::{HandlerError, HandlerResult};
 use std::io::ErrorKind;
@@ -37,8 +37,12 @@ impl CommandHandler {
     ) -> anyhow::Result<Self> {
         let mut arguments = words(line)?;
         refuse_unless!(!arguments.is_empty(), InvalidArguments, "there is no program; name one");
+        let here = std::env::current_dir().unwrap_or_default();
+        let command = anabranch_file::program::Command::new(arguments.clone(), here);
+        if let Err(said) = command.check() {
+            refuse!(InvalidArguments, "{said}");
+        }
         let program = arguments.remove(0);
-        program::check(&program)?;
         let (job, retry_exit) = (job.to_owned(), retry_exit.to_vec());
         Ok(Self { program, arguments, job, per_page, timeout, retry_exit })
     }

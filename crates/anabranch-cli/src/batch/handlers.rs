@@ -4,7 +4,7 @@ use super::command::CommandHandler;
 use super::run::{seconds, seconds_or_none};
 use super::webhook::Webhook;
 use crate::refusal::{Refusal, refuse};
-use anabranch::batch::{Record, RowHandler, SqlHandler};
+use anabranch::batch::{Record, RowHandler, RowStatement, SqlHandler};
 use anabranch::errors::ErrorCode;
 use anabranch::{HandlerResult, Retry, Tx};
 use anyhow::Context;
@@ -96,7 +96,7 @@ impl Way {
 pub(super) enum Handler {
     Sql(SqlHandler),
     Command(CommandHandler),
-    Webhook(Webhook),
+    Webhook(Box<Webhook>),
 }
 
 impl Handler {
@@ -112,7 +112,7 @@ impl Handler {
             }
             (_, _, Some(url)) => {
                 let webhook = Webhook::new(url, job, *per_page, *timeout);
-                Ok(Self::Webhook(webhook.context("--webhook")?))
+                Ok(Self::Webhook(Box::new(webhook.context("--webhook")?)))
             }
             _ => refuse!(InvalidArguments, "give --sql, --command or --webhook"),
         }
@@ -127,7 +127,7 @@ impl RowHandler for Handler {
         }
     }
 
-    fn statement(&self) -> Option<&str> {
+    fn statement(&self) -> Option<RowStatement<'_>> {
         match self {
             Self::Sql(sql) => sql.statement(),
             Self::Command(_) | Self::Webhook(_) => None,

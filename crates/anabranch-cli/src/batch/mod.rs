@@ -5,7 +5,6 @@
 //! | `run` | handle the rows |
 //! | `handlers` | what is done with a row: one of the three below |
 //! | `command` | a program for each row or page |
-//! | `program` | whether it can be started |
 //! | `webhook` | an HTTP request for each row or page |
 //! | `page` | the answers for a page |
 //! | `display` | how far it is, and what came of it |
@@ -19,7 +18,6 @@ mod failed;
 mod handlers;
 mod import;
 mod page;
-mod program;
 mod run;
 mod verify;
 mod webhook;

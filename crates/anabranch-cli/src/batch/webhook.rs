@@ -1,25 +1,20 @@
 //! An HTTP request for each row or page.
 
 use super::page;
-use crate::refusal::{Refusal, refuse_unless};
+use crate::refusal::Refusal;
 use anabranch::batch::Record;
 use anabranch::errors::ErrorCode;
+use anabranch::webhook::{Client, Endpoint, Reply};
 use anabranch::{HandlerError, HandlerResult};
-use jiff::Timestamp;
-use std::sync::Arc;
 use std::time::Duration;
-use ureq::Agent;
-use ureq::http::header::RETRY_AFTER;
-use ureq::http::{HeaderValue, StatusCode, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// How much of an error page is kept, and how long the answer for a page may be.
-const MAX_SAID: u64 = 500;
-const MAX_ANSWER: u64 = 64 * 1024 * 1024;
+const MAX_SAID: usize = 500;
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
 pub(super) struct Webhook {
-    agent: Agent,
-    url: String,
+    client: Client,
+    endpoint: Endpoint,
     job: String,
     per_page: bool,
 }
@@ -31,26 +26,11 @@ impl Webhook {
         per_page: bool,
         timeout: Duration,
     ) -> anyhow::Result<Self> {
-        let parsed: Uri = url.parse().map_err(|error| {
-            Refusal::new(ErrorCode::InvalidArguments, format!("`{url}` is no URL: {error}"))
-        })?;
-        let scheme = parsed.scheme_str().unwrap_or_default();
-        refuse_unless!(
-            ["http", "https"].contains(&scheme),
-            InvalidArguments,
-            "`{url}` is no http or https URL"
-        );
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            // A redirect would turn a POST into a GET: it is no success.
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_global(Some(timeout));
-        if scheme == "https" {
-            config = config.tls_config(tls());
-        }
-        let (url, job) = (url.to_owned(), job.to_owned());
-        Ok(Self { agent: config.build().new_agent(), url, job, per_page })
+        let endpoint = Endpoint::new(url)
+            .map_err(|error| Refusal::new(ErrorCode::InvalidArguments, error.to_string()))?;
+        // Whoever starts the command chooses the address, and may reach it anyway.
+        let client = Client::new(true);
+        Ok(Self { client, endpoint: endpoint.timeout(timeout), job: job.to_owned(), per_page })
     }
 
     pub(super) async fn handle(&self, record: &Record) -> HandlerResult {
@@ -67,61 +47,31 @@ impl Webhook {
     }
 
     async fn post(&self, body: String, key: Option<String>) -> HandlerResult<Vec<u8>> {
-        let mut request = self.agent.post(&self.url).content_type("application/json");
-        if let Some(key) = key {
-            request = request.header("Idempotency-Key", key);
+        let headers = key.as_ref().map(|key| ("idempotency-key", key.as_str()));
+        let reply = self.client.post(&self.endpoint, headers, body.into(), MAX_ANSWER).await?;
+        if !reply.status.is_success() {
+            return Err(refused(&reply));
         }
-        let send = move || -> HandlerResult<Vec<u8>> {
-            let mut answer = request.send(body)?;
-            let status = answer.status();
-            if status.is_success() {
-                return Ok(answer.body_mut().with_config().limit(MAX_ANSWER).read_to_vec()?);
-            }
-            let said =
-                answer.body_mut().with_config().limit(MAX_SAID).lossy_utf8(true).read_to_string();
-            let said = said.unwrap_or_default();
-            let said = format!("{status} {}", said.trim()).trim_end().to_owned();
-            let after =
-                answer.headers().get(RETRY_AFTER).and_then(|after| wait(after, Timestamp::now()));
-            Err(refused(status, after, said))
-        };
-        // The client waits with its thread.
-        tokio::task::spawn_blocking(send).await?
+        if reply.is_cut {
+            Err(format!("its answer has more than {MAX_ANSWER} bytes"))?;
+        }
+        Ok(reply.body)
     }
 }
 
 /// What an answer means that is no success: one that says that the request is wrong, or belongs elsewhere, would
 /// be the same again; another one may pass, after the time that it names.
-fn refused(status: StatusCode, after: Option<Duration>, said: String) -> HandlerError {
-    let may_pass =
-        [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+fn refused(reply: &Reply) -> HandlerError {
+    let (status, after) = (reply.status, reply.retry_after);
+    let said = String::from_utf8_lossy(&reply.body[..reply.body.len().min(MAX_SAID)]);
+    let said = format!("{status} {}", said.trim()).trim_end().to_owned();
+    // Too long, too early, too many.
+    let may_pass = status.is_server_error() || [408, 425, 429].contains(&status.as_u16());
     match after {
-        _ if !status.is_server_error() && !may_pass.contains(&status) => {
-            HandlerError::for_good(said)
-        }
+        _ if !may_pass => HandlerError::for_good(said),
         Some(wait) => HandlerError::try_after(wait, said),
         None => HandlerError::new(said),
     }
-}
-
-/// How long a `Retry-After` asks to wait: so many seconds, or until a time.
-fn wait(after: &HeaderValue, now: Timestamp) -> Option<Duration> {
-    let text = after.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let until = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
-}
-
-/// Certificates that the machine trusts, as for the database.
-fn tls() -> TlsConfig {
-    let native = rustls_native_certs::load_native_certs().certs;
-    let roots: Vec<_> = native.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
-    TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&roots))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build()
 }
 
 /// `JOB:KEY`, with what a header cannot hold as `%XX`.
@@ -146,8 +96,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_wrong_for_good_and_what_may_pass_is_tried_again() {
-        let again = |status: u16, after| {
-            refused(StatusCode::from_u16(status).unwrap(), after, "no".to_owned()).again()
+        let again = |status: u16, retry_after| {
+            refused(&Reply { status: status.try_into().unwrap(), retry_after, ..Reply::default() })
+                .again()
         };
         for status in [301, 400, 401, 404, 409, 410, 422] {
             assert_eq!(again(status, Some(Duration::ZERO)), Again::Never, "{status}");
@@ -156,18 +107,6 @@ mod tests {
         for status in [408, 425, 429, 500, 502, 503, 504] {
             assert_eq!(again(status, None), Again::AsSet, "{status}");
             assert_eq!(again(status, Some(minute)), Again::After(minute), "{status}");
-        }
-    }
-
-    #[test]
-    fn a_retry_after_is_seconds_or_a_time() {
-        let now: Timestamp = "2015-10-21T07:28:00Z".parse().unwrap();
-        let read = |text: &str| wait(&HeaderValue::from_str(text).unwrap(), now);
-        assert_eq!(read(" 120 "), Some(Duration::from_secs(120)));
-        assert_eq!(read("Wed, 21 Oct 2015 07:29:30 GMT"), Some(Duration::from_secs(90)));
-        assert_eq!(read("Wed, 21 Oct 2015 07:00:00 GMT"), Some(Duration::ZERO), "it is over");
-        for nonsense in ["", "soon", "-5", "1.5", "Wed, 99 Oct 2015 07:29:30 GMT"] {
-            assert_eq!(read(nonsense), None, "{nonsense}");
         }
     }
 

@@ -104,14 +104,12 @@ impl Explain {
         let mut strategy = self.strategy;
         let mut consumer = None;
         if self.consumer.is_some() || self.target.url.is_some() {
-            let log = self.target.or_default().connect().await?;
+            let log = self.target.or_default()?.connect().await?;
             rule = log.hash_rule();
             if let Some(name) = &self.consumer {
                 let registered = Consumers::new(&log).status(name).await?.strategy;
-                // As it is registered: `entity, md5`, or `global` without a rule.
-                let (word, by) = registered.split_once(", ").unwrap_or((&registered, rule.name()));
-                strategy = Some(word.parse().map_err(anyhow::Error::msg)?);
-                rule = by.parse().map_err(anyhow::Error::msg)?;
+                let (by, its_rule) = self::registered(&registered, rule)?;
+                (strategy, rule) = (Some(by), its_rule);
                 consumer = Some((log, name, registered));
             }
         }
@@ -196,7 +194,7 @@ fn print_places(places: &[Place]) -> anyhow::Result<()> {
 }
 
 /// The rule that a key really goes by.
-fn really(rule: HashRule, key: &str) -> HashRule {
+pub(crate) fn really(rule: HashRule, key: &str) -> HashRule {
     match rule {
         HashRule::Integer if HashRule::integer(key, u32::from(SLOTS)).is_none() => HashRule::Fnv1a,
         rule => rule,
@@ -215,9 +213,19 @@ fn looks_like(key: &str) -> Strategy {
     }
 }
 
+/// How a consumer is registered, `entity, md5` or `global` without a rule, as a strategy and a rule.
+pub(crate) fn registered(
+    strategy: &str,
+    log_rule: HashRule,
+) -> anyhow::Result<(Strategy, HashRule)> {
+    let (word, by) = strategy.split_once(", ").unwrap_or((strategy, log_rule.name()));
+    let word = word.parse().map_err(anyhow::Error::msg)?;
+    Ok((word, by.parse().map_err(anyhow::Error::msg)?))
+}
+
 /// What of a key is hashed, as [`Partition`](anabranch::Partition) does it; nothing if all events are one
 /// sequence.
-fn hashed(key: &str, strategy: Strategy) -> anyhow::Result<Option<String>> {
+pub(crate) fn hashed(key: &str, strategy: Strategy) -> anyhow::Result<Option<String>> {
     Ok(match strategy {
         Strategy::Global => None,
         // A stream, or its id alone.

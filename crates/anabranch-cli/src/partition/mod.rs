@@ -8,6 +8,8 @@
 mod classify;
 mod explain;
 
+pub(crate) use explain::{hashed, really, registered};
+
 use clap::Subcommand;
 use std::process::ExitCode;
 
