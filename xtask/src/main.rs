@@ -6,6 +6,7 @@
 //! | `chaos` | workers hit at random, on both databases |
 //! | `postgres` | a throwaway server |
 //! | `ladder` | where its programs come from |
+//! | `interpreters` | where Python and Node come from |
 //! | `sim` | seeds of the simulation |
 //! | `deps` | licences, sources and known advisories of dependencies, offline |
 //! | `features` | each feature of the library alone, and the oldest Rust |
@@ -18,6 +19,7 @@ mod chaos;
 mod deps;
 mod face;
 mod features;
+mod interpreters;
 mod ladder;
 mod package;
 mod postgres;
@@ -39,8 +41,8 @@ cargo xtask <task>
                   workers hit at random on both databases, and a proof; prints JSON.
   postgres [--postgres-from RUNG]
                   a throwaway PostgreSQL until Ctrl-C; prints its URL.
-  programs        where PostgreSQL's programs and PgBouncer are, for tests that start their own;
-                  they are installed if need be.
+  programs        where PostgreSQL's programs, PgBouncer, Python and Node are, for tests that start
+                  their own; they are installed if need be.
   sim [--seeds N] [--seed N [--steps N]] [--mutant NAME]
                   seeds of the simulation: many, or one with every step.
   deps            licences, sources and known advisories of all dependencies, offline.
@@ -78,8 +80,12 @@ fn run() -> Result<()> {
         }
         "programs" => {
             no_more(&arguments)?;
-            println!("{}", ladder::programs(&root().join("target/xtask"))?.display());
+            let cache = root().join("target/xtask");
+            println!("{}", ladder::programs(&cache)?.display());
             println!("{}", ladder::pooler()?.display());
+            let python = interpreters::python(&cache)?;
+            println!("{}", python.display());
+            println!("{}", interpreters::node(&python, &cache)?.display());
             Ok(())
         }
         "sim" => sim::run(&arguments),

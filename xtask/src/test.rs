@@ -1,5 +1,6 @@
 //! Everything that is tested.
 
+use crate::interpreters::{self, NODE_VARIABLE, PYTHON_VARIABLE};
 use crate::ladder::{self, POOLER_VARIABLE, PROGRAMS_VARIABLE, Rung, URL_VARIABLE};
 use crate::postgres::Server;
 use anyhow::{Result, bail};
@@ -32,7 +33,10 @@ fn runner() -> Command {
 fn cargo(command: &mut Command, server: &Server) -> Result<()> {
     let root = crate::root();
     // Some tests start servers of their own, with settings of their own.
-    command.env(PROGRAMS_VARIABLE, ladder::programs(&root.join("target/xtask"))?);
+    let cache = root.join("target/xtask");
+    command.env(PROGRAMS_VARIABLE, ladder::programs(&cache)?);
+    let python = interpreters::python(&cache)?;
+    command.env(NODE_VARIABLE, interpreters::node(&python, &cache)?).env(PYTHON_VARIABLE, python);
     match ladder::pooler() {
         Ok(pooler) => drop(command.env(POOLER_VARIABLE, pooler)),
         // The tests that need it fail with the same words, and no others do.

@@ -29,6 +29,15 @@ pub fn say(text: Arguments<'_>) {
     let _ = std::io::stderr().write_all(text.to_string().as_bytes());
 }
 
+/// How wide lines are where standard output is no terminal.
+const PIPED_COLUMNS: usize = 160;
+
+/// How many columns a line of standard output may have.
+pub fn columns() -> usize {
+    let size = terminal_size::terminal_size_of(std::io::stdout());
+    size.map_or(PIPED_COLUMNS, |(width, _)| width.0.into())
+}
+
 /// Whether the reader of standard output is gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
