@@ -64,6 +64,35 @@ fn catching_up_is_measured_beside_its_limit() {
 }
 
 #[test]
+fn webhooks_are_measured_beside_a_client_that_keeps_nothing() {
+    let here = tempfile::tempdir().unwrap();
+    let small = ["webhook", "--events", "600", "--streams", "50", "--repeats", "1"];
+    for batch in ["1", "4"] {
+        let lines = bench(here.path(), &[&small[..], &["--batch", batch]].concat());
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((&line["bench"], &line["case"]), (&"webhook".into(), &"deliver".into()));
+        for key in ["rate", "limit", "ratio"] {
+            assert!(line[key].as_f64().unwrap() > 0.0, "{key} of {line}");
+        }
+    }
+    assert_eq!(tables(here.path()), 0);
+}
+
+/// It fails by itself unless the refused key alone is parked, and all others arrived in order.
+#[test]
+fn an_outage_of_an_endpoint_leaves_only_the_key_that_it_refuses() {
+    let here = tempfile::tempdir().unwrap();
+    let small = ["webhook", "--events", "2000", "--streams", "200", "--outage", "1"];
+    for batch in ["1", "4"] {
+        let lines = bench(here.path(), &[&small[..], &["--batch", batch]].concat());
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((&line["case"], &line["parked"]), (&"outage".into(), &1.into()), "{line}");
+        assert!(line["down"].as_f64().unwrap() >= 1.0, "{line}");
+    }
+    assert_eq!(tables(here.path()), 0);
+}
+
+#[test]
 fn latency_is_measured_from_the_append() {
     let here = tempfile::tempdir().unwrap();
     let lines = bench(here.path(), &["latency", "--count", "5"]);

@@ -12,7 +12,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// A message that has come in.
 #[derive(Clone, Debug)]
@@ -41,6 +42,19 @@ impl Received {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
+
+    /// Its events: one, or those of a batch.
+    #[must_use]
+    pub fn events(&self) -> Vec<serde_json::Value> {
+        let mut body = self.json();
+        match body["data"].take() {
+            serde_json::Value::Array(events) if body["type"] == "batch" => events,
+            data => {
+                body["data"] = data;
+                vec![body]
+            }
+        }
+    }
 }
 
 /// How a message is answered.
@@ -66,12 +80,18 @@ impl Reply {
 
 type Decide = Arc<dyn Fn(&Received) -> Reply + Send + Sync>;
 
+/// What serves, and what ends it: it ends when that is dropped, too.
+struct Serving {
+    end: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
 /// A server on an address of its own. It stops when it is dropped.
 pub struct Receiver {
     address: SocketAddr,
     kept: Arc<Mutex<Vec<Received>>>,
     decide: Decide,
-    serving: Option<JoinSet<()>>,
+    serving: Option<Serving>,
 }
 
 impl Receiver {
@@ -88,21 +108,30 @@ impl Receiver {
 
     fn serve(&mut self, listener: TcpListener) {
         let (kept, decide) = (Arc::clone(&self.kept), Arc::clone(&self.decide));
-        let mut serving = JoinSet::new();
-        serving.spawn(async move {
+        let (end, mut ended) = oneshot::channel();
+        let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
+            loop {
+                let stream = tokio::select! {
+                    accepted = listener.accept() => accepted.map(|(stream, _)| stream),
+                    _ = &mut ended => break,
+                };
+                let Ok(stream) = stream else { break };
                 connections.spawn(serve(stream, Arc::clone(&kept), Arc::clone(&decide)));
                 while connections.try_join_next().is_some() {}
             }
+            drop(listener);
+            connections.shutdown().await;
         });
-        self.serving = Some(serving);
+        self.serving = Some(Serving { end, task });
     }
 
-    /// Closes all connections and refuses new ones.
+    /// Closes all connections and refuses new ones. Nothing comes in after this.
     pub async fn stop(&mut self) {
-        if let Some(mut serving) = self.serving.take() {
-            serving.shutdown().await;
+        if let Some(Serving { end, task }) = self.serving.take() {
+            drop(end);
+            // It does not fail, and if it panicked nothing comes in either.
+            let _ = task.await;
         }
     }
 

@@ -128,33 +128,85 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         self.rows.push(cells.map(|cell| cell.replace(char::is_control, " ")));
     }
 
-    /// Prints it.
+    /// Prints it. On a terminal that is narrower than the table, long texts go on in the next line of their column.
     pub fn print(&self) -> anyhow::Result<()> {
-        line(self.text())
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        line(self.text(size.map(|(width, _)| width.0.into())))
     }
 
-    fn text(&self) -> String {
-        let width = |column: usize| {
-            let widths = self.rows.iter().map(|row| row[column].chars().count());
-            widths.max().unwrap_or(0)
-        };
-        let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    /// Its lines, at most so wide if that can be.
+    fn text(&self, most: Option<usize>) -> String {
+        let widths = self.widths(most);
         let mut text = String::new();
         for row in &self.rows {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let width = widths[column];
-                let _ = match self.right[column] {
-                    true => write!(line, "{cell:>width$}  "),
-                    false => write!(line, "{cell:<width$}  "),
-                };
+            let cells: [Vec<String>; COLUMNS] =
+                std::array::from_fn(|column| wrapped(&row[column], widths[column]));
+            let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+            for number in 0..height {
+                let mut line = String::new();
+                for (column, cell) in cells.iter().enumerate() {
+                    let (width, cell) =
+                        (widths[column], cell.get(number).map_or("", String::as_str));
+                    let _ = match self.right[column] {
+                        true => write!(line, "{cell:>width$}  "),
+                        false => write!(line, "{cell:<width$}  "),
+                    };
+                }
+                text.push_str(line.trim_end());
+                text.push('\n');
             }
-            text.push_str(line.trim_end());
-            text.push('\n');
         }
         text.pop();
         text
     }
+
+    /// How wide the columns are. Where they are too wide together, the widest texts get less.
+    fn widths(&self, most: Option<usize>) -> [usize; COLUMNS] {
+        let width = |column: usize| {
+            let widths = self.rows.iter().map(|row| row[column].chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let mut widths: [usize; COLUMNS] = std::array::from_fn(width);
+        let between = 2 * COLUMNS.saturating_sub(1);
+        let excess = |widths: &[usize; COLUMNS]| {
+            (widths.iter().sum::<usize>() + between).saturating_sub(most.unwrap_or(usize::MAX))
+        };
+        while excess(&widths) > 0 {
+            let texts = (0..COLUMNS).filter(|&column| !self.right[column]);
+            let Some(widest) = texts.max_by_key(|&column| widths[column]) else { break };
+            if widths[widest] <= NARROWEST {
+                break;
+            }
+            widths[widest] -= 1;
+        }
+        widths
+    }
+}
+
+/// A column is never made narrower than this.
+const NARROWEST: usize = 16;
+
+/// A text in lines of at most so many characters, broken between words where it can be.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line, mut taken) = (Vec::new(), String::new(), 0);
+    for word in text.split_inclusive(' ') {
+        if taken > 0 && taken + word.trim_end().chars().count() > width {
+            lines.push(std::mem::take(&mut line));
+            taken = 0;
+        }
+        for letter in word.chars() {
+            if taken == width && letter != ' ' {
+                lines.push(std::mem::take(&mut line));
+                taken = 0;
+            }
+            if taken < width {
+                line.push(letter);
+                taken += 1;
+            }
+        }
+    }
+    lines.push(line);
+    lines
 }
 
 #[cfg(test)]
@@ -166,6 +218,27 @@ mod tests {
         let mut table = Table::new(["NAME", ">LAG", "ERROR"]);
         table.row(["größer".into(), "7".into(), "one\ntwo".into()]);
         table.row(["b".into(), "1234".into(), String::new()]);
-        assert_eq!(table.text(), "NAME     LAG  ERROR\ngrößer     7  one two\nb       1234");
+        assert_eq!(table.text(None), "NAME     LAG  ERROR\ngrößer     7  one two\nb       1234");
+    }
+
+    #[test]
+    fn long_texts_go_on_in_their_column() {
+        let mut table = Table::new(["NAME", ">LAG", "STATE"]);
+        table.row(["crm".into(), "7".into(), "stopped: the endpoint is not there any more".into()]);
+        table.row(["b".into(), "12".into(), "x".repeat(40)]);
+        let wide = table.text(Some(200));
+        assert_eq!((wide.clone(), wide.lines().count()), (table.text(None), 3));
+        let expected = [
+            "NAME  LAG  STATE",
+            "crm     7  stopped: the",
+            "           endpoint is not",
+            "           there any more",
+            "b      12  xxxxxxxxxxxxxxxxx",
+            "           xxxxxxxxxxxxxxxxx",
+            "           xxxxxx",
+        ];
+        assert_eq!(table.text(Some(28)).lines().collect::<Vec<_>>(), expected);
+        // No column gets too narrow to be read, whatever the terminal.
+        assert!(table.text(Some(1)).lines().all(|line| line.chars().count() <= 11 + NARROWEST));
     }
 }

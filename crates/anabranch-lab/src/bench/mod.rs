@@ -9,6 +9,7 @@
 //! | `project` | catching up |
 //! | `run` | consumers of a file: SQL, and programs |
 //! | `webhook` | events to a server on this machine |
+//! | `webhook_outage` | that server is down for a while |
 //! | `partitions` | four processes against one |
 //! | `latency` | from an append to its handler |
 //! | `rescale` | processes that come and go |
@@ -50,6 +51,7 @@ mod rolling;
 mod run;
 mod tasks_limit;
 mod webhook;
+mod webhook_outage;
 mod workflow;
 mod workpool;
 

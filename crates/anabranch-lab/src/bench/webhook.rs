@@ -3,7 +3,7 @@
 use super::own_log::OwnLog;
 use super::project::timed;
 use super::report::{self, Case, Rates};
-use super::{Measured, Side};
+use super::{Measured, Side, webhook_outage};
 use crate::receiver::{Receiver, Reply};
 use crate::throwaway::Throwaway;
 use anabranch::webhook::{Client, Endpoint, Webhook, WebhookSet};
@@ -13,7 +13,7 @@ use clap::Args;
 use futures_util::{StreamExt, TryStreamExt};
 use std::collections::HashSet;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How much of an answer the bare client reads.
 const ANSWER: usize = 1_024;
@@ -50,6 +50,11 @@ pub(crate) struct BenchWebhook {
     /// How often each measurement is repeated; the median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     repeats: u64,
+
+    /// Instead: take the server away for so many seconds in the middle of it, with one key that it always refuses, and
+    /// see who waits afterwards. Fails unless that key alone is parked, and all else arrived in order
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600), conflicts_with = "repeats")]
+    outage: Option<u64>,
 }
 
 impl BenchWebhook {
@@ -60,10 +65,16 @@ impl BenchWebhook {
     async fn measure(&self, made: &Throwaway) -> anyhow::Result<()> {
         let own = &mut OwnLog::create(made, "webhook").await?;
         let at = own.log.at().to_owned();
-        self.database.say(|| format!("{at}: {} repeats, the median counts", self.repeats));
+        self.database.say(|| match self.outage {
+            None => format!("{at}: {} repeats, the median counts", self.repeats),
+            Some(seconds) => format!("{at}: the server will be down for {seconds} s"),
+        });
         self.database
             .say(|| format!("filling: {} events in {} streams", self.events, self.streams));
         own.fill(self.events, self.streams).await?;
+        if let Some(seconds) = self.outage {
+            return self.outlast(own, Duration::from_secs(seconds)).await;
+        }
         if !self.database.json {
             report::print_header("webhook")?;
         }
@@ -88,15 +99,39 @@ impl BenchWebhook {
 
     async fn delivered(&self, own: &mut OwnLog, repeat: u64) -> anyhow::Result<f64> {
         let receiver = Receiver::start(|_| Reply::default()).await?;
-        let to = Endpoint::new(&receiver.url())?.private_addresses(true);
-        let name = format!("webhook_{repeat}");
-        let webhook = Webhook::new(&own.log, name, Partition::entity("Order"), to)
-            .batch(self.batch.into())
-            .concurrency(self.concurrency.into());
-        let set = ReplicaSet::new("bench").lanes(self.lanes.into()).webhook(webhook);
+        let set = self.set(self.webhook(own, &format!("webhook_{repeat}"), &receiver)?);
         let rate = timed(own, set, self.events).await?;
         self.verify(&receiver)?;
         Ok(rate)
+    }
+
+    /// Takes the server away for a while, and says who waits afterwards.
+    async fn outlast(&self, own: &OwnLog, down: Duration) -> anyhow::Result<()> {
+        ensure!(
+            self.streams > 1,
+            "--streams: with one key, which is refused, nothing would be left"
+        );
+        ensure!(
+            self.events >= 10 * self.streams.min(100),
+            "--events: too few to be in the middle of it"
+        );
+        let name = "webhook_outage";
+        let mut receiver = Receiver::start(webhook_outage::decide).await?;
+        let webhook = self.webhook(own, name, &receiver)?.settings(webhook_outage::settings());
+        let (set, figures) = (self.set(webhook), (self.events, self.streams));
+        let seen = webhook_outage::measure(own, (set, name), &mut receiver, figures, down).await?;
+        seen.print(self.database.json)
+    }
+
+    fn webhook(&self, own: &OwnLog, name: &str, receiver: &Receiver) -> anyhow::Result<Webhook> {
+        let to = Endpoint::new(&receiver.url())?.private_addresses(true);
+        Ok(Webhook::new(&own.log, name, Partition::entity("Order"), to)
+            .batch(self.batch.into())
+            .concurrency(self.concurrency.into()))
+    }
+
+    fn set(&self, webhook: Webhook) -> ReplicaSet {
+        ReplicaSet::new("bench").lanes(self.lanes.into()).webhook(webhook)
     }
 
     /// Each event has arrived once, in order.
@@ -105,12 +140,7 @@ impl BenchWebhook {
         let (mut count, mut ids) = (0, HashSet::new());
         for message in receiver.received() {
             ensure!(ids.insert(message.header("webhook-id").to_owned()), "a message came twice");
-            let body = message.json();
-            let events = match body["data"].as_array() {
-                Some(events) if body["type"] == "batch" => events.clone(),
-                _ => vec![body.clone()],
-            };
-            for event in events {
+            for event in message.events() {
                 let version = event["version"].as_u64().unwrap_or_default();
                 let before = last.insert(event["stream"].to_string(), version).unwrap_or(0);
                 ensure!(version == before + 1, "{} came after {before}", event["stream"]);

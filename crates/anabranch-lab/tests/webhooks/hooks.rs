@@ -58,15 +58,10 @@ pub fn taken(receiver: &Receiver) -> HashMap<String, Vec<u64>> {
     let mut all: HashMap<String, Vec<u64>> = HashMap::new();
     let mut seen = HashSet::new();
     for message in receiver.received().iter().filter(|message| message.status == 200) {
-        let body = message.json();
         if !seen.insert(message.header("webhook-id").to_owned()) {
             continue;
         }
-        let events = match &body["data"] {
-            serde_json::Value::Array(events) if body["type"] == "batch" => events.clone(),
-            _ => vec![body.clone()],
-        };
-        for event in events {
+        for event in message.events() {
             let of = all.entry(event["stream"].as_str().unwrap().to_owned()).or_default();
             let version = event["version"].as_u64().unwrap();
             of.push(version);
