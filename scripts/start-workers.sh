@@ -58,7 +58,7 @@ stop() {
     interrupted=true
     stopping=true
     # Those that have ended already are none of its business.
-    kill -TERM "${workers[@]}" 2>/dev/null
+    ((${#workers[@]} == 0)) || kill -TERM "${workers[@]}" 2>/dev/null
 }
 trap stop INT TERM HUP
 
@@ -93,11 +93,17 @@ if $partitions; then
     export TOTAL_PARTITIONS=$count
 fi
 
+code=0
 for ((number = first; number < first + count; number++)); do
     if $stopping; then
         break
     fi
-    mkfifo "$pipes/$number" || exit 1
+    if ! mkfifo "$pipes/$number"; then
+        # Those that run already are not left behind.
+        code=1
+        stop
+        break
+    fi
     number_lines "$number" <"$pipes/$number" &
     printers+=("$!")
     if $partitions; then
@@ -111,7 +117,6 @@ if $stopping; then
     stop
 fi
 
-code=0
 for number in "${!workers[@]}"; do
     ended "${workers[number]}"
     status=$?

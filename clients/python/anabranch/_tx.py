@@ -198,7 +198,7 @@ def _check(what: str, said: Dict[str, Any]) -> None:
         said["id"] = UUID(str(said["id"]))
 
 
-_QUOTED = re.compile(r"'[^']*'")
+_QUOTED = re.compile(r"--[^\n]*|/\*.*?\*/|'[^']*'", re.DOTALL)
 _PLACE = re.compile(r"\$(\d+)")
 
 

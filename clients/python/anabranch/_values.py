@@ -29,6 +29,17 @@ def _decimal(value: Decimal) -> str:
     return str(value)
 
 
+#: Beyond so many digits a number is written with its exponent.
+_PLAIN = 1_000
+
+
+def _digits(value: Decimal) -> str:
+    """Without an exponent, where it can be: no column of whole numbers takes one."""
+    if value.is_finite() and -_PLAIN < value.as_tuple().exponent and value.adjusted() < _PLAIN:
+        return format(value, "f")
+    return str(value)
+
+
 def time_text(value: datetime) -> str:
     """As Anabranch writes times: a moment in UTC, always with microseconds, so that texts sort as times do."""
     if value.tzinfo is None:
@@ -91,7 +102,7 @@ _KINDS: Dict[Type[Any], Encoder] = {
 INSIDE = _Encoders(_KINDS)
 
 #: For a value of a statement. A decimal is a text there, which no database rounds on the way in.
-VALUES = _Encoders({**_KINDS, Decimal: _quoted(str)})
+VALUES = _Encoders({**_KINDS, Decimal: _quoted(_digits)})
 
 
 def encode(value: Any) -> str:

@@ -64,6 +64,7 @@ class Rehearsals(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "one by one"):
                 rehearse(lambda event, tx: tx.query_first(*given), [event("A")], answer=lambda sql, values: [])
         self.assertEqual(said("DELETE FROM t WHERE id = ANY($1) AND price <> '$5'", [1, 2]), [[1, 2]])
+        self.assertEqual(said("-- don't\nDELETE FROM t WHERE id = ANY($1) /* '$2 */ AND k <> 'x'", [1]), [[1]])
         self.assertEqual(said("INSERT INTO t VALUES ($1, $2)", [1, 2], (3,)), [[1, 2], [3]])
         self.assertEqual(said("UPDATE t SET a = $1 WHERE b = $1", [1]), [[1]])
 

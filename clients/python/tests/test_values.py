@@ -59,14 +59,15 @@ class Values(Conversation):
             def handle(event, tx):
                 tx.execute("x", Decimal("0.10"), [Decimal("1E+5")], Colour.RED, Size.BIG, Price.LOW, [Price.LOW],
                     Name("n"), UUID(int=1), date(2026, 1, 2), time(3, 4), datetime(2026, 1, 2, 3, 4, 5, 6),
-                    datetime(2026, 1, 2, 3, tzinfo=zone), (1, None), {"a": True}, 2**70, -0.5, Decimal("NaN"))
+                    datetime(2026, 1, 2, 3, tzinfo=zone), (1, None), {"a": True}, 2**70, -0.5, Decimal("NaN"),
+                    Decimal("1E-7"), Decimal("1E+2"), Decimal("0E-8"), Decimal("-1E+5000"))
             run(handle)
             """
         )
         values = (
             '"0.10",[1E+5],"red",3,"0.10",[0.10],"n","00000000-0000-0000-0000-000000000001","2026-01-02","03:04:00",'
             '"2026-01-02T03:04:05.000006","2026-01-02T02:00:00.000000Z",[1,null],{"a":true},1180591620717411303424,'
-            '-0.5,"NaN"'
+            '-0.5,"NaN","0.0000001","100","0.00000000","-1E+5000"'
         )
         self.assertEqual(said, f'{{"execute":"x","values":[{values}],"batch":1,"event":0}}')
 

@@ -262,7 +262,7 @@ function check(what, said) {
  * @param {string} sql
  */
 function checkOnly(sql) {
-  const places = sql.replace(/'[^']*'/g, "").matchAll(/\$(\d+)/g);
+  const places = sql.replace(/--[^\n]*|\/\*[^]*?\*\/|'[^']*'/g, "").matchAll(/\$(\d+)/g);
   if (Math.max(0, ...Array.from(places, (place) => Number(place[1]))) !== 1) {
     throw new TypeError("pass values one by one, not as a list: tx.execute(sql, a, b)");
   }

@@ -40,6 +40,7 @@ test("values that are passed as a list are refused", async () => {
     await assert.rejects(rehearse(query, [event("A")], { answer: () => [] }), /one by one/);
   }
   assert.deepEqual(await said("DELETE FROM t WHERE id = ANY($1) AND price <> '$5'", [1, 2]), [[1, 2]]);
+  assert.deepEqual(await said("-- don't\nDELETE FROM t WHERE id = ANY($1) /* '$2 */ AND k <> 'x'", [1]), [[1]]);
   assert.deepEqual(await said("INSERT INTO t VALUES ($1, $2)", [1, 2], [3]), [[1, 2], [3]]);
   assert.deepEqual(await said("UPDATE t SET a = $1 WHERE b = $1", [1]), [[1]]);
 });

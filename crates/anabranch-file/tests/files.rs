@@ -174,6 +174,8 @@ fn what_is_no_toml_is_shown_where_it_ends() {
 fn a_variable_stands_alone_and_must_be_set() {
     let found = mistakes("url = \"postgres://${HOST}/x\"");
     assert!(found[0].starts_with("1:7 a variable must be the whole value"), "{found:#?}");
+    let problems = parse("url = \"postgres://app:geheim@${HOST}/x\"").unwrap_err();
+    assert!(!problems.render(false).contains("geheim"), "{}", problems.render(false));
     let resolved = |text: &str| parse(text).unwrap().url.unwrap().resolve();
     // Not before it is used.
     let problem = resolved("url = \"${ANABRANCH_NO_SUCH_VARIABLE}\"").unwrap_err();

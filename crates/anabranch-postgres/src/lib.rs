@@ -21,6 +21,7 @@
 //! | `effects` | where consumers write: sessions, signs of life, what the server knows |
 //! | `transaction` | transactions of consumers, pipelined |
 //! | `ready` | statements that are ready to be sent, fenced where they must be |
+//! | `recent` | the statements that stay prepared |
 //! | `row_watch` | rows that are written for two slots |
 //! | `link` | the session that listens, notifies, shows life and takes heartbeats |
 //! | `life` | signs of life of other workers, watched |
@@ -73,6 +74,7 @@ mod pool;
 mod question_marks;
 mod read;
 mod ready;
+mod recent;
 mod refusal;
 mod room;
 mod row;

@@ -1,7 +1,7 @@
 //! A session of the server: its driver, its prepared statements, and what it is set up for.
 
 use crate::error::Failure;
-use std::collections::HashMap;
+use crate::recent::Recent;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -10,6 +10,9 @@ use tokio_postgres::{Client, Error, Statement};
 
 /// A query with more names than this is not kept prepared: there are too many shapes of such.
 const MAX_KEPT_PLACEHOLDERS: usize = 20;
+/// How many statements stay prepared. Ours are far fewer; a program that writes values into its statements has a new one
+/// each time, and they would fill the memory here and at the server.
+const MOST_KEPT: usize = 500;
 
 /// The statements of an append are few and simple: one plan serves all values, while making one for
 /// each batch took a sixth of the time of a single append. It is made when the log may still be empty, and kept when it
@@ -79,7 +82,7 @@ pub(crate) struct Connection {
     client: Client,
     driver: AbortHandle,
     closed: watch::Receiver<bool>,
-    statements: Mutex<HashMap<String, Statement>>,
+    statements: Mutex<Recent<Statement>>,
     purpose: Mutex<Purpose>,
     /// What every session begins with.
     settings: &'static str,
@@ -94,7 +97,8 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(bare: Bare, settings: &'static str, begun: Begun) -> Self {
         let Bare { client, driver, closed } = bare;
-        let (statements, purpose) = (Mutex::default(), Mutex::new(Purpose::Effects));
+        let statements = Mutex::new(Recent::new(MOST_KEPT));
+        let purpose = Mutex::new(Purpose::Effects);
         let Begun { pid, role, started } = begun;
         Self { client, driver, closed, statements, purpose, settings, pid, role, started }
     }
@@ -142,10 +146,10 @@ impl Connection {
     /// A statement, kept for the next time.
     pub(crate) async fn prepare_cached(&self, sql: &str) -> Result<Statement, Error> {
         if let Some(known) = lock(&self.statements).get(sql) {
-            return Ok(known.clone());
+            return Ok(known);
         }
         let statement = self.client.prepare(sql).await?;
-        lock(&self.statements).insert(sql.to_owned(), statement.clone());
+        lock(&self.statements).insert(sql, statement.clone());
         Ok(statement)
     }
 

@@ -7,7 +7,8 @@ mod words;
 use anabranch_store::Value;
 use anabranch_store::database::Statement;
 use anabranch_store::misfit::Misfit;
-use anabranch_store::value::{time_text, times as texts};
+use anabranch_store::value::{Digits, time_text, times as texts};
+use serde_json::value::RawValue;
 use std::error::Error;
 use tokio_postgres::Row;
 use tokio_postgres::types::private::BytesMut;
@@ -67,10 +68,32 @@ impl<'a> Bound<'a> {
         bound
     }
 
-    fn elements(&self, values: &'a [Value]) -> Vec<Self> {
-        let bound = |(element, value)| Self { value, element: Some(element + 1), ..*self };
+    fn elements<'b>(&self, values: &'b [Value]) -> Vec<Bound<'b>>
+    where
+        'a: 'b,
+    {
+        let bound = |(element, value)| Bound { value, element: Some(element + 1), ..*self };
         values.iter().enumerate().map(bound).collect()
     }
+
+    /// A list of JSON, in an array: its numbers keep all their digits, and its objects are JSON.
+    fn json_list(&self, list: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
+        let items: Vec<&RawValue> = serde_json::from_str(list)?;
+        let values: Result<Vec<Value>, Cause> = items.into_iter().map(item).collect();
+        Bound { is_of_json: true, ..*self }.elements(&values?).to_sql(kind, out)
+    }
+}
+
+/// One of a list of JSON.
+fn item(raw: &RawValue) -> Result<Value, Cause> {
+    let text = raw.get();
+    Ok(match text.as_bytes().first() {
+        Some(b'n') => Value::Null,
+        Some(b't') => Value::Bool(true),
+        Some(b'f') => Value::Bool(false),
+        Some(b'"') => Value::Text(serde_json::from_str(text)?),
+        _ => text.parse().map_or_else(|_| Value::Json(text.to_owned()), Value::Int),
+    })
 }
 
 impl ToSql for Bound<'_> {
@@ -87,6 +110,9 @@ impl ToSql for Bound<'_> {
                     _ => json_array(self.value, kind, out),
                 },
             },
+            Value::Json(list) if list.starts_with('[') && matches!(kind.kind(), Kind::Array(_)) => {
+                return self.json_list(list, kind, out);
+            }
             value if self.is_of_json && is_json(kind) => json_scalar(value, kind, out),
             value => scalar(value, kind, out),
         };
@@ -254,6 +280,7 @@ fn text(text: &str, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Cause> {
             out.extend_from_slice(text.as_bytes());
             Ok(IsNull::No)
         }
+        ref other if matches!(other.kind(), Kind::Array(_)) => Err("a list goes there".into()),
         ref other => Err(format!("write $n::text::{}", name_of(other)).into()),
     }
 }
@@ -262,9 +289,18 @@ const NEGATIVE: u16 = 0x4000;
 const NAN: u16 = 0xC000;
 const INFINITE: [(u16, &str); 2] = [(0xD000, "Infinity"), (0xF000, "-Infinity")];
 
+/// How many digits a `numeric` may have.
+const MOST_DIGITS: usize = 131_072 + 16_383;
+
 /// A decimal number in PostgreSQL's form: groups of four digits to the base of 10,000.
 fn numeric(text: &str, out: &mut BytesMut) -> Result<IsNull, Cause> {
     let bad = || NOT_ONE;
+    if text.contains(['e', 'E']) {
+        // Decimals of Python and JavaScript are written so once they are small or large.
+        let plain = Digits::of(text).ok_or_else(bad)?.plain(MOST_DIGITS);
+        let sign = if text.starts_with('-') { "-" } else { "" };
+        return numeric(&format!("{sign}{}", plain.ok_or("it has too many digits")?), out);
+    }
     let special = match INFINITE.iter().find(|(_, name)| name.eq_ignore_ascii_case(text)) {
         Some((sign, _)) => Some(*sign),
         None => text.eq_ignore_ascii_case("nan").then_some(NAN),
@@ -425,7 +461,14 @@ mod tests {
             numeric(text, &mut out).unwrap();
             assert_eq!(decimal(&out).unwrap(), text);
         }
-        for bad in ["", "x", "1.2.3", ".", "1e5", "--1"] {
+        for (text, plain) in
+            [("1e5", "100000"), ("-1E-7", "-0.0000001"), ("0E-8", "0"), ("1.5e+1", "15")]
+        {
+            let mut out = BytesMut::new();
+            numeric(text, &mut out).unwrap();
+            assert_eq!(decimal(&out).unwrap(), plain);
+        }
+        for bad in ["", "x", "1.2.3", ".", "1e", "e5", "1e5e5", "1e999999", "--1"] {
             assert!(numeric(bad, &mut BytesMut::new()).is_err(), "{bad}");
         }
     }

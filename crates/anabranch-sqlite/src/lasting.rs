@@ -72,6 +72,8 @@ mod tests {
             ("-- clean\nVACUUM INTO 'x.db'", "VACUUM"),
             ("PRAGMA ignore_check_constraints = ON", "this PRAGMA"),
             ("pragma main.query_only = 1", "this PRAGMA"),
+            ("PRAGMA -- \rtable_info\nquery_only = 1", "this PRAGMA"),
+            ("-- \rSELECT\nATTACH 'x.db' AS x", "ATTACH"),
             ("CREATE TEMP TABLE t (a)", "temporary table"),
             ("CREATE TEMPORARY TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; END", "temporary"),
             ("CREATE TABLE IF NOT EXISTS temp.t (a)", "temporary table"),

@@ -200,6 +200,9 @@ fn places(statement: &rusqlite::Statement<'_>) -> rusqlite::Result<(Vec<usize>, 
     let places = 1..=statement.parameter_count();
     // SQLite counts them apart: `VALUES ($2, ?)` would store the second value twice.
     let name = |place| statement.parameter_name(place).unwrap_or("?");
+    if let Some(cast) = places.clone().map(name).find(is_cast) {
+        return Err(rusqlite::Error::ToSqlConversionFailure(no_cast(cast).into()));
+    }
     let (numbered, others): (Vec<_>, Vec<_>) = places.clone().map(name).partition(is_number);
     if let (Some(number), Some(other)) = (numbered.first(), others.first()) {
         let names = format!("`{number}` and `{other}`");
@@ -214,6 +217,22 @@ fn places(statement: &rusqlite::Statement<'_>) -> rusqlite::Result<(Vec<usize>, 
 /// Whether a value is written as `$1`.
 fn is_number(name: &&str) -> bool {
     name.strip_prefix('$').is_some_and(|number| number.parse::<usize>().is_ok())
+}
+
+/// Whether it begins as `$1` does and goes on: SQLite takes `$1::text` for one name, and so would bind values in the
+/// order in which such names come.
+fn is_cast(name: &&str) -> bool {
+    let begins =
+        name.strip_prefix('$').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    begins && !is_number(name)
+}
+
+fn no_cast(name: &str) -> String {
+    let end = name[1..].find(|c: char| !c.is_ascii_digit()).map_or(name.len(), |end| end + 1);
+    let number = &name[..end];
+    format!(
+        "SQLite takes `{name}` for one name; a cast is written CAST({number} AS type) here, or left out"
+    )
 }
 
 /// A row at a time: there is no network to save.
@@ -243,5 +262,28 @@ fn in_row(row: usize, error: rusqlite::Error) -> rusqlite::Error {
             Err(cause) => rusqlite::Error::ToSqlConversionFailure(cause),
         },
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SQLite takes `$2::bigint` for a name, and would bind the first value to it.
+    #[test]
+    fn a_cast_of_postgres_is_refused_with_what_to_write() {
+        let connection = Connection::open_in_memory().unwrap();
+        for (sql, name) in [
+            ("SELECT $2::bigint, $1::text", "$2::bigint"),
+            ("SELECT $1, $2::bigint", "$2::bigint"),
+            ("SELECT $1a", "$1a"),
+        ] {
+            let Err(refused) = Ready::of(&connection, sql) else { panic!("{sql}") };
+            let said = said(&refused, &Statement::new(sql, Vec::new()));
+            assert!(said.contains(name) && said.contains("CAST($"), "{sql}: {said}");
+        }
+        for sql in ["SELECT $2, $1", "SELECT ?2, ?1", "SELECT $name", "SELECT CAST($1 AS BIGINT)"] {
+            assert!(Ready::of(&connection, sql).is_ok(), "{sql}");
+        }
     }
 }

@@ -45,7 +45,7 @@ impl ToSql for Bound<'_> {
 }
 
 const TOO_LARGE: &str =
-    "SQLite counts to 9223372036854775807; store its text, n.to_string(), in a TEXT column";
+    "SQLite counts to 9223372036854775807; pass it as a text, into a TEXT column";
 
 impl Bound<'_> {
     fn misfit(&self, problem: impl std::fmt::Display) -> rusqlite::Error {

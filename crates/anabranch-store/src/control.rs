@@ -15,8 +15,8 @@ const SESSION_WORDS: [&str; 7] =
 /// the session beyond it.
 ///
 /// Comments, empty statements and punctuation before the first word are passed over. Databases
-/// disagree on whether comments nest, so both readings are tried: what one of them could take for the
-/// beginning of a statement is one.
+/// disagree on whether comments nest, and on whether a carriage return ends one, so all readings are tried: what
+/// one of them could take for the beginning of a statement is one.
 ///
 /// ```
 /// use anabranch_store::control::transaction_control;
@@ -27,12 +27,15 @@ const SESSION_WORDS: [&str; 7] =
 /// ```
 #[must_use]
 pub fn transaction_control(sql: &str) -> Option<&'static str> {
-    let found = control_in(Words { rest: sql, nests: false });
-    // Most texts have no comment, and read the same.
-    found.or_else(|| {
-        let nests = sql.contains("/*");
-        nests.then(|| control_in(Words { rest: sql, nests })).flatten()
-    })
+    readings(sql).find_map(control_in)
+}
+
+/// The ways in which databases read a text. Most texts have no comment, and read the same.
+fn readings(sql: &str) -> impl Iterator<Item = Words<'_>> {
+    let (may_nest, has_returns) = (sql.contains("/*"), sql.contains('\r'));
+    let all = [(false, false), (true, false), (false, true), (true, true)].into_iter();
+    all.filter(move |(nests, returns_end)| (!nests || may_nest) && (!returns_end || has_returns))
+        .map(move |(nests, returns_end)| Words { rest: sql, nests, returns_end })
 }
 
 /// The words with which queries begin.
@@ -51,8 +54,8 @@ pub const ONLY_READS: &str = "this only reads (SELECT, WITH, VALUES, TABLE, EXPL
 /// ```
 #[must_use]
 pub fn is_query(sql: &str) -> bool {
-    [false, true].into_iter().all(|nests| {
-        let first = Words { rest: sql, nests }.next().unwrap_or_default();
+    readings(sql).all(|mut words| {
+        let first = words.next().unwrap_or_default();
         QUERIES.iter().any(|word| word.eq_ignore_ascii_case(first))
     })
 }
@@ -66,15 +69,16 @@ pub fn is_query(sql: &str) -> bool {
 /// ```
 #[must_use]
 pub fn begins_with(sql: &str, words: &[&str]) -> bool {
-    [false, true].into_iter().any(|nests| {
-        let first = Words { rest: sql, nests }.next().unwrap_or_default();
+    readings(sql).any(|mut read| {
+        let first = read.next().unwrap_or_default();
         words.iter().any(|word| word.eq_ignore_ascii_case(first))
     })
 }
 
-/// The words of a statement, without comments and punctuation.
+/// The words of a statement, without comments and punctuation. Comments end as in the standard: they do not nest, and
+/// only a new line ends one of a line.
 pub fn words(sql: &str) -> impl Iterator<Item = &str> {
-    Words { rest: sql, nests: false }
+    Words { rest: sql, nests: false, returns_end: false }
 }
 
 fn control_in(mut words: Words<'_>) -> Option<&'static str> {
@@ -101,6 +105,8 @@ struct Words<'s> {
     rest: &'s str,
     /// Whether a comment in a comment is one.
     nests: bool,
+    /// Whether a carriage return ends a comment of a line, as PostgreSQL has it.
+    returns_end: bool,
 }
 
 impl<'s> Words<'s> {
@@ -129,8 +135,8 @@ impl<'s> Iterator for Words<'s> {
     fn next(&mut self) -> Option<&'s str> {
         loop {
             if let Some(comment) = self.rest.strip_prefix("--") {
-                // PostgreSQL ends it at a carriage return, too.
-                self.rest = comment.split_once(['\n', '\r']).map_or("", |(_, rest)| rest);
+                let ends = |c: char| c == '\n' || (self.returns_end && c == '\r');
+                self.rest = comment.split_once(ends).map_or("", |(_, rest)| rest);
             } else if let Some(comment) = self.rest.strip_prefix("/*") {
                 self.rest = self.after_comment(comment);
             } else {
@@ -157,7 +163,14 @@ mod tests {
         for sql in ["(SELECT 1)", "with a as (select 1) table a", "/* a */ VALUES (1)"] {
             assert!(is_query(sql), "{sql}");
         }
-        for sql in ["", "PRAGMA x = 1", "SELECTED", "/* /* */ SELECT 1 -- */ COMMIT", "SET a = 1"] {
+        for sql in [
+            "",
+            "PRAGMA x = 1",
+            "SELECTED",
+            "/* /* */ SELECT 1 -- */ COMMIT",
+            "SET a = 1",
+            "-- x\rSELECT\nCOMMIT",
+        ] {
             assert!(!is_query(sql), "{sql}");
         }
     }
@@ -181,6 +194,8 @@ mod tests {
             ("prepare /* x */ transaction 'a'", "PREPARE TRANSACTION"),
             ("(COMMIT)", "COMMIT"),
             ("-- x\rCOMMIT", "COMMIT"),
+            ("-- x\rSELECT\nCOMMIT", "COMMIT"),
+            ("/* /* */ -- \rSELECT\n */ -- x\rCOMMIT", "COMMIT"),
             ("/* /* */ x */ COMMIT", "COMMIT"),
             ("/* /* x */ */ /* a */ rollback", "ROLLBACK"),
             ("SET search_path TO x", "SET (without LOCAL)"),

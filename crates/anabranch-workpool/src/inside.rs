@@ -226,7 +226,9 @@ impl<P: Pool> Lane<'_, P> {
                 Ok(result) => done.push(Done { task: task.clone(), result, then: Vec::new() }),
                 Err(error) => return (tx, Got::Failed { task: Some(number), error }),
             }
-            if started.elapsed() > MAX_RUNNING {
+            let is_open =
+                tx.open_limit().is_some() && !self.inside.pool.begins_in_open_transaction();
+            if is_open || started.elapsed() > MAX_RUNNING {
                 break;
             }
         }

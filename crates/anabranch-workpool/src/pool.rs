@@ -52,6 +52,13 @@ pub trait Pool: Send + Sync + 'static {
         PoolSettings::default()
     }
 
+    /// Whether a task may begin in a transaction in which the one before it has queried. That transaction may not be open
+    /// for long, so a task that is slow before its own first query should say no: what was done before it is committed
+    /// first.
+    fn begins_in_open_transaction(&self) -> bool {
+        true
+    }
+
     /// Runs one task. An error rolls back what it wrote.
     fn run(
         &self,

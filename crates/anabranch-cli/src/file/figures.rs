@@ -35,13 +35,12 @@ impl Figures {
         file: &File,
         log: &Log,
         is_partition: bool,
-        progress: &[Progress],
+        progress: &Progress,
         errors: &[(String, RunError)],
     ) -> Result<Self, StoreError> {
         let stored = Consumers::new(log).list().await?;
         let figure = |(set, name): (&str, &str)| {
-            let here = progress.iter().flat_map(|progress| &progress.consumers);
-            let here = here.into_iter().find(|consumer| consumer.name == name);
+            let here = progress.consumers.iter().find(|consumer| consumer.name == name);
             let stored = stored.iter().find(|status| status.name == name);
             let (parked, lag) = match (here, is_partition) {
                 (Some(here), true) => of_partition(here),

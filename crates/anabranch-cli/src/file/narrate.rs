@@ -93,12 +93,12 @@ impl Narrator {
     }
 
     /// The line: what was handled since the last one, and what is left. None if nothing has changed.
-    pub(super) fn line(&mut self, all: &[Progress]) -> Option<String> {
+    pub(super) fn line(&mut self, all: &Progress) -> Option<String> {
         if self.is_silent {
             return None;
         }
         let mut changed = Vec::new();
-        for progress in all.iter().flat_map(|progress| &progress.consumers) {
+        for progress in &all.consumers {
             let now = Counts::of(progress);
             let before = self.told.insert(progress.name.clone(), now).unwrap_or_default();
             // At first, that nothing is left is no news.
@@ -165,10 +165,10 @@ mod tests {
         one
     }
 
-    fn of(consumers: Vec<ConsumerProgress>) -> Vec<Progress> {
+    fn of(consumers: Vec<ConsumerProgress>) -> Progress {
         let mut one = Progress::default();
         one.consumers = consumers;
-        vec![one]
+        one
     }
 
     #[tokio::test]

@@ -18,6 +18,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const STILL: Duration = Duration::from_millis(200);
 /// How soon a file is tried again that could not be used.
 const AGAIN: Duration = Duration::from_secs(5);
+/// How soon a set is started again that has failed.
+const BEGIN_AGAIN: Duration = Duration::from_secs(30);
 /// How often it is looked at for that.
 const LOOKS: usize = 25;
 
@@ -112,6 +114,11 @@ impl Reloads {
             () = changed => Trigger::Changed,
             () = again => Trigger::Again,
         }
+    }
+
+    /// Something of the file has failed that was begun because the file had changed: it is tried again, and not too soon.
+    pub(super) fn try_again(&mut self) {
+        self.again = Some(Instant::now() + BEGIN_AGAIN);
     }
 
     /// What has become of it. Says whether that is to be told: not what was told before.

@@ -5,7 +5,7 @@ use super::narrate::{Narration, beginning};
 use super::partition_flags::{PartitionFlags, as_partition};
 use super::plan::{self, Accepts};
 use super::reload::{self, Judge, NotUsed, Reloads, Trigger};
-use super::sets::RunningSets;
+use super::sets::{EndedSet, RunningSets};
 use super::{Described, programs, refused};
 use crate::log_settings::{tell, tell_failure};
 use crate::refusal::{Printed, refuse};
@@ -85,6 +85,8 @@ impl Run {
         if self.plan {
             return plan::show(&self.described, &file, &accepts, self.json).await;
         }
+        // First of all: the signal would end a process that does not hear it yet.
+        let mut reloads = Reloads::new(&file, self.watch, !self.catch_up);
         let partition = self.partition.partition()?;
         let target = self.described.target(&file)?;
         let log = target.create_for_consumers().await?;
@@ -108,7 +110,7 @@ impl Run {
             partition,
         };
         let (progress, errors) = tokio::select! {
-            ended = self.run_sets(sets, &mut file, &judge) => ended,
+            ended = self.run_sets(sets, &mut file, &judge, &mut reloads) => ended,
             never = warned => match never {},
         };
         programs.ended().await;
@@ -157,10 +159,10 @@ impl Run {
         sets: Vec<MadeSet>,
         file: &mut File,
         judge: &Judge<'_>,
-    ) -> (Vec<Progress>, Vec<(String, RunError)>) {
+        reloads: &mut Reloads,
+    ) -> (Progress, Vec<(String, RunError)>) {
         let mut running = RunningSets::new(judge.log, self.catch_up);
-        sets.into_iter().for_each(|set| drop(running.start(set)));
-        let mut reloads = Reloads::new(file, self.watch, !self.catch_up);
+        sets.into_iter().for_each(|set| running.start(set));
         let mut errors = Vec::new();
         let signal = shutdown_signal();
         tokio::pin!(signal);
@@ -174,15 +176,19 @@ impl Run {
                 }
                 ended = running.next_end() => match ended {
                     None => break,
-                    Some((_, Ok(_))) => {}
-                    Some((name, Err(error))) => {
+                    Some(EndedSet { how: Ok(_), .. }) => {}
+                    Some(EndedSet { name, how: Err(error), is_still_run }) => {
                         let error = anyhow::Error::from(error);
                         tell_failure(&Printed::of(&error).to_string());
+                        let is_tried_again = running.lacks_some() && !is_stopping;
                         if !running.is_empty() && !is_stopping {
-                            tell(&format!("replica set `{name}` has ended; the others go on"));
+                            tell(&has_ended(&name, is_still_run, is_tried_again));
                         }
-                        if let Ok(error) = error.downcast() {
-                            errors.push((name, error));
+                        match error.downcast() {
+                            // How it ends after that is its answer.
+                            _ if is_tried_again => reloads.try_again(),
+                            Ok(error) => errors.push((name, error)),
+                            Err(_) => {}
                         }
                     }
                 },
@@ -193,7 +199,7 @@ impl Run {
                             is_stopping = true;
                             running.stop();
                         }
-                        changed = self.changed(&mut reloads, file, judge) => {
+                        changed = self.changed(reloads, file, judge, running.lacks_some()) => {
                             let said = self.apply(changed, file, judge, &mut running).await;
                             if reloads.ended(trigger, said.as_ref().err()) {
                                 say_reloaded(file, trigger, said);
@@ -216,9 +222,10 @@ impl Run {
         reloads: &mut Reloads,
         file: &File,
         judge: &Judge<'_>,
+        lacks_some: bool,
     ) -> Result<Option<File>, NotUsed> {
         let text = reloads.read(file).await?;
-        if text == file.source.text {
+        if text == file.source.text && !lacks_some {
             return Ok(None);
         }
         let mut new = reload::parsed(&file.source.path, text)?;
@@ -260,6 +267,16 @@ impl Run {
         *file = new;
         Ok(said)
     }
+}
+
+/// What is said of a set that has ended with an error, while others go on.
+fn has_ended(name: &str, is_still_run: bool, is_tried_again: bool) -> String {
+    let goes_on = match is_still_run {
+        true => "as the file says now it does not run, and it goes on as it was",
+        false => "has ended; the others go on",
+    };
+    let again = if is_tried_again { "; it is started again in a while" } else { "" };
+    format!("replica set `{name}` {goes_on}{again}")
 }
 
 /// Says what has become of a file that was read again.

@@ -1,7 +1,7 @@
 //! The replica sets of a file while they run: started, exchanged, stopped.
 
 use crate::log_lines::BAR;
-use anabranch::running::{Progress, SetHandle};
+use anabranch::running::{ConsumerProgress, Progress, SetHandle};
 use anabranch::{Log, RunError};
 use anabranch_file::MadeSet;
 use std::collections::BTreeMap;
@@ -10,8 +10,16 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-/// How a set ended: its number, its name, and how.
+/// How a task of a set ended: its number, its name, and how.
 type Ended = (usize, String, Result<Progress, RunError>);
+
+/// A set that has ended.
+pub(super) struct EndedSet {
+    pub(super) name: String,
+    pub(super) how: Result<Progress, RunError>,
+    /// Whether the one that it was to take over from goes on.
+    pub(super) is_still_run: bool,
+}
 
 /// The replica sets that run here, each on a task of its own.
 pub(super) struct RunningSets {
@@ -25,11 +33,15 @@ pub(super) struct RunningSets {
     shown: Arc<Mutex<BTreeMap<usize, Progress>>>,
     stops: Vec<watch::Sender<bool>>,
     started: usize,
+    /// Whether something that the file has was started in a reload, and has failed.
+    lacks: bool,
 }
 
 /// A set as it runs now.
 struct Current {
     number: usize,
+    /// Whether it was started because the file has changed.
+    is_reload: bool,
     made: MadeSet,
     handle: SetHandle,
     stop: watch::Sender<bool>,
@@ -43,6 +55,41 @@ struct Before {
     is_over: Arc<AtomicBool>,
 }
 
+impl Current {
+    /// What ends it, and those that it has not taken over from yet.
+    fn chain(&self) -> Vec<(watch::Sender<bool>, Option<Arc<AtomicBool>>)> {
+        let mut all =
+            vec![(self.stop.clone(), self.before.as_ref().map(|it| Arc::clone(&it.is_over)))];
+        all.extend(self.before.iter().flat_map(|before| before.current.chain()));
+        all
+    }
+
+    /// Ends it, and those that it has not taken over from yet: nothing of the set is left.
+    fn end(&self) {
+        end(&self.chain());
+    }
+
+    /// One that it was to take over from, at once or by another, has ended by itself.
+    fn forget(&mut self, number: usize) {
+        match &mut self.before {
+            Some(before) if before.current.number == number => {
+                self.before = before.current.before.take();
+            }
+            Some(before) => before.current.forget(number),
+            None => {}
+        }
+    }
+}
+
+fn end(chain: &[(watch::Sender<bool>, Option<Arc<AtomicBool>>)]) {
+    for (stop, is_over) in chain {
+        if let Some(is_over) = is_over {
+            is_over.store(true, Ordering::SeqCst);
+        }
+        let _ = stop.send(true);
+    }
+}
+
 impl RunningSets {
     pub(super) fn new(log: &Log, catches_up: bool) -> Self {
         Self {
@@ -53,11 +100,17 @@ impl RunningSets {
             shown: Arc::default(),
             stops: Vec::new(),
             started: 0,
+            lacks: false,
         }
     }
 
+    /// Starts a set.
+    pub(super) fn start(&mut self, made: MadeSet) {
+        drop(self.start_as(made, false));
+    }
+
     /// Starts a set. What is returned resolves when it has joined, and fails if it ends before that.
-    pub(super) fn start(&mut self, made: MadeSet) -> oneshot::Receiver<()> {
+    fn start_as(&mut self, made: MadeSet, is_reload: bool) -> oneshot::Receiver<()> {
         let number = self.started;
         self.started += 1;
         let (joined, has_joined) = oneshot::channel();
@@ -87,25 +140,40 @@ impl RunningSets {
             };
             (number, name, ended)
         });
-        self.current
-            .insert(made.name.clone(), Current { number, made, handle, stop, before: None });
+        let name = made.name.clone();
+        let current = Current { number, is_reload, made, handle, stop, before: None };
+        self.current.insert(name, current);
         has_joined
     }
 
-    /// The next set that ends: its name, and how. Nothing if none runs.
-    pub(super) async fn next_end(&mut self) -> Option<(String, Result<Progress, RunError>)> {
-        let (number, name, ended) = match self.tasks.join_next().await? {
+    /// The next set that ends. Nothing if none runs.
+    pub(super) async fn next_end(&mut self) -> Option<EndedSet> {
+        let (number, name, how) = match self.tasks.join_next().await? {
             Ok(ended) => ended,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         };
-        if self.current.get(&name).is_some_and(|current| current.number == number)
-            && let Some(current) = self.current.remove(&name)
-            && let Some(before) = current.before
-            && !before.is_over.load(Ordering::SeqCst)
-        {
-            self.current.insert(name.clone(), *before.current);
+        let mut is_still_run = false;
+        match self.current.get_mut(&name) {
+            Some(current) if current.number == number => {
+                self.lacks |= current.is_reload && how.is_err();
+                let before = self.current.remove(&name).and_then(|current| current.before);
+                if let Some(before) = before
+                    && !before.is_over.load(Ordering::SeqCst)
+                {
+                    is_still_run = true;
+                    self.current.insert(name.clone(), *before.current);
+                }
+            }
+            Some(current) => current.forget(number),
+            None => {}
         }
-        Some((name, ended))
+        Some(EndedSet { name, how, is_still_run })
+    }
+
+    /// Whether something of the file does not run that was started because the file has changed: the same file is to be
+    /// applied again.
+    pub(super) fn lacks_some(&self) -> bool {
+        self.lacks
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -128,13 +196,14 @@ impl RunningSets {
     /// consumers are other ones, those are exchanged; a set that is run in another way is handed over as a whole, to one
     /// that has joined before.
     pub(super) fn apply(&mut self, sets: Vec<MadeSet>) -> Result<Vec<String>, RunError> {
+        self.lacks = false;
         let mut said = Vec::new();
         let names: Vec<&str> = sets.iter().map(|made| made.name.as_str()).collect();
         let gone: Vec<String> =
             self.current.keys().filter(|name| !names.contains(&name.as_str())).cloned().collect();
         for name in gone {
             if let Some(current) = self.current.remove(&name) {
-                let _ = current.stop.send(true);
+                current.end();
             }
             said.push(format!("replica set `{name}` is gone, and ends"));
         }
@@ -142,7 +211,7 @@ impl RunningSets {
             let name = made.name.clone();
             let Some(current) = self.current.get_mut(&name) else {
                 said.push(format!("replica set `{name}` is new, and begins"));
-                self.start(made);
+                drop(self.start_as(made, true));
                 continue;
             };
             if current.made.run != made.run {
@@ -165,23 +234,41 @@ impl RunningSets {
     /// Starts a set anew, and stops the one that runs when it has joined.
     fn hand_over(&mut self, made: MadeSet) {
         let (name, before) = (made.name.clone(), self.current.remove(&made.name));
-        let joined = self.start(made);
+        let joined = self.start_as(made, true);
         let (Some(before), Some(heir)) = (before, self.current.get_mut(&name)) else { return };
-        let (stop, is_over) = (before.stop.clone(), Arc::new(AtomicBool::new(false)));
-        heir.before = Some(Before { current: Box::new(before), is_over: Arc::clone(&is_over) });
+        let is_over = Arc::new(AtomicBool::new(false));
+        heir.before = Some(Before { current: Box::new(before), is_over });
+        // Whatever has not been taken over from yet: an heir that is replaced before it has joined never will.
+        let mut chain = heir.chain();
+        let (_, is_over) = chain.remove(0);
         tokio::spawn(async move {
             if joined.await.is_ok() {
-                is_over.store(true, Ordering::SeqCst);
-                let _ = stop.send(true);
+                is_over.iter().for_each(|is_over| is_over.store(true, Ordering::SeqCst));
+                end(&chain);
             }
         });
     }
 
-    /// How far they are, those that were started last first.
-    pub(super) fn progress(&self) -> Vec<Progress> {
+    /// How far the consumers are that were run here.
+    pub(super) fn progress(&self) -> Progress {
         let shown = self.shown.lock().map(|shown| shown.clone()).unwrap_or_default();
-        shown.into_values().rev().collect()
+        of_consumers(shown.into_values().rev())
     }
+}
+
+/// Each consumer as the set says that was started last, with what all of them have handled. The sets that were started
+/// last come first.
+fn of_consumers(sets: impl Iterator<Item = Progress>) -> Progress {
+    let mut all: Vec<ConsumerProgress> = Vec::new();
+    for consumer in sets.flat_map(|progress| progress.consumers) {
+        match all.iter_mut().find(|known| known.name == consumer.name) {
+            Some(known) => known.handled += consumer.handled,
+            None => all.push(consumer),
+        }
+    }
+    let mut one = Progress::default();
+    one.consumers = all;
+    one
 }
 
 /// In which consumers a set differs from what it was.
@@ -211,4 +298,24 @@ fn merged<'p>(all: impl Iterator<Item = &'p Progress>) -> Progress {
         one.has_ended &= progress.has_ended;
     }
     one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_set_has_handled_counts_after_it_was_handed_over() {
+        let of = |handled, parked| {
+            let mut consumer = ConsumerProgress::default();
+            (consumer.name, consumer.handled, consumer.parked) =
+                ("totals".to_owned(), handled, parked);
+            let mut one = Progress::default();
+            one.consumers = vec![consumer];
+            one
+        };
+        let all = of_consumers([of(5, 1), of(100, 7)].into_iter());
+        let seen: Vec<_> = all.consumers.iter().map(|one| (one.handled, one.parked)).collect();
+        assert_eq!(seen, [(105, 1)]);
+    }
 }

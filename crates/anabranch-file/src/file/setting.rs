@@ -15,7 +15,8 @@ impl Setting {
         let setting = Self(text);
         if setting.variable().is_none() && setting.0.text.contains("${") {
             let said = "a variable must be the whole value, as in \"${NAME}\"";
-            let problem = Problem::new(setting.0.span, said);
+            // What stands beside the variable may be a password.
+            let problem = Problem::new(setting.0.span, said).secret();
             return Err(problem.help("put the whole value into one variable"));
         }
         Ok(setting)

@@ -53,6 +53,11 @@ impl Pool for ProgramPool {
         self.settings
     }
 
+    /// A program has its time-out until its first query, whatever the task before it did.
+    fn begins_in_open_transaction(&self) -> bool {
+        false
+    }
+
     async fn run(&self, task: &Task, tx: &mut Tx) -> HandlerResult<Self::Output> {
         inside::handle(&self.children, &self.log, Items::Task(task), tx).await
     }

@@ -5,7 +5,7 @@ use crate::script::Script;
 use crate::support::{Db, end_of, number, start};
 use anabranch::prelude::*;
 use anabranch::workpool::{NewTask, PoolSet, PoolSettings, TaskState, Tasks};
-use anabranch::{Query, Retry, StreamId};
+use anabranch::{Query, Retry, StreamId, Tuning};
 use anabranch_file::program::{OutsideProgramPool, ProgramPool};
 use serde_json::json;
 use std::time::Duration;
@@ -14,6 +14,7 @@ on_both! {
     effects_in_the_database_are_stored_with_the_end_of_the_task,
     tasks_outside_save_enqueue_and_fail,
     a_task_whose_program_dies_is_tried_again,
+    a_task_has_its_own_time_until_its_first_query,
     what_a_pool_must_not_say,
 }
 
@@ -135,6 +136,29 @@ async fn a_task_whose_program_dies_is_tried_again(db: Db) {
     }
     assert_eq!(failed, 1, "one of them, and no other");
     worker.stop().await;
+}
+
+/// What the task before it has queried leaves a transaction open, in which there is little time.
+async fn a_task_has_its_own_time_until_its_first_query(db: Db) {
+    let body = "greet()\nwhile True:\n    batch = read()\n    \
+                open('runs', 'a').write(batch['tasks'][0]['key'] + ' ')\n    \
+                if batch['tasks'][0]['payload'] == 'slow':\n        time.sleep(1.5)\n    \
+                query('SELECT 1', [], 0)\n    say(done=batch['batch'])\n    sys.stdout.flush()";
+    let (log, script) = (db.log().await, Script::new(body));
+    let tasks = Tasks::new(&log, "p");
+    let mut ids = Vec::new();
+    for (key, payload) in [("a", "quick"), ("b", "slow"), ("c", "quick")] {
+        ids.push(tasks.enqueue(NewTask::new(key, &payload)).await.unwrap().id);
+    }
+    let pool = ProgramPool::new(&script.programs, &log, "p", settings(), script.command());
+    let half_a_second =
+        Tuning::default().lease(Duration::from_secs(1)).heartbeat(Duration::from_millis(100));
+    let worker = start(&log, ReplicaSet::new("s").pool(pool).lanes(1).tuning(half_a_second));
+    for id in ids {
+        assert_eq!(end_of(&tasks, id).await.state, TaskState::Done);
+    }
+    worker.stop().await;
+    assert_eq!(script.note("runs").unwrap(), "a b c ", "each ran once");
 }
 
 async fn what_a_pool_must_not_say(db: Db) {

@@ -14,6 +14,11 @@ use crate::tables::runners::Runner;
 use anabranch_core::{Happening, Notice};
 use anabranch_core::{SlotSet, Weights};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// Most are registered within this, and begin without another turn.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// What becomes of a consumer whose lanes end.
 pub(super) struct Exchanged {
@@ -21,9 +26,16 @@ pub(super) struct Exchanged {
     next: Option<Arc<Consumer>>,
     /// Whether its lanes have ended, and nothing is owned any more.
     is_released: bool,
+    /// Registers what takes its place: that may take long, since it makes tables, and the worker goes on meanwhile. Given
+    /// up where something else is to take the place.
+    placing: JoinSet<Result<Arc<Consumer>, RunError>>,
 }
 
 impl Exchanged {
+    fn new(next: Option<Arc<Consumer>>, is_released: bool) -> Self {
+        Self { next, is_released, placing: JoinSet::new() }
+    }
+
     /// In words, for those who watch.
     pub(super) fn reason(&self) -> String {
         match self.next {
@@ -61,8 +73,7 @@ impl Keeper {
                 Some(_) => Happening::noticed(Notice::Replaced, None),
                 None => Happening::noticed(Notice::Removed, None),
             });
-            let is_released = false;
-            running.trouble = Some(Trouble::Exchanged(Exchanged { next, is_released }));
+            running.trouble = Some(Trouble::Exchanged(Exchanged::new(next, false)));
             running.want(&SlotSet::empty(), &Weights::even(), false);
             running.claim = false;
             running.waiting_for.clear();
@@ -79,8 +90,7 @@ impl Keeper {
             self.tables.events.of(&consumer.name).emit(Happening::noticed(Notice::Added, None));
             let number = self.running.iter().map(|run| run.number + 1).max().unwrap_or_default();
             let mut running = Running::of(number, &consumer, &self.plan);
-            let (next, is_released) = (Some(consumer), true);
-            running.trouble = Some(Trouble::Exchanged(Exchanged { next, is_released }));
+            running.trouble = Some(Trouble::Exchanged(Exchanged::new(Some(consumer), true)));
             self.running.push(running);
         }
         // From the last on: one may be removed meanwhile.
@@ -136,7 +146,19 @@ impl Keeper {
         was: &str,
         next: Arc<Consumer>,
     ) -> Result<(), RunError> {
-        let placed = next.take_place(&self.log, &self.tables).await;
+        let running = &mut self.running[number];
+        let Some(Trouble::Exchanged(Exchanged { placing, .. })) = &mut running.trouble else {
+            return Ok(());
+        };
+        if placing.is_empty() {
+            let (next, log, tables) = (Arc::clone(&next), self.log.clone(), self.tables.clone());
+            placing.spawn(async move { next.take_place(&log, &tables).await });
+        }
+        let Ok(Some(placed)) = tokio::time::timeout(MOMENT, placing.join_next()).await else {
+            // It is looked at again soon.
+            return Ok(());
+        };
+        let placed = placed.unwrap_or_else(|_| Err(RunError::panicked(&next.name)));
         if matches!(&placed, Err(RunError::Store(error)) if error.is_worth_waiting()) {
             // Tried again in a moment.
             return Ok(());

@@ -8,12 +8,39 @@ use crate::support::*;
 use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 use anabranch::running::SetHandle;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 on_both! {
     only_what_changes_is_handed_over,
     among_several_workers_each_event_is_handled_once,
     what_is_refused_does_not_stop_the_others,
     a_handler_that_is_at_work_finishes_first,
+    one_that_takes_long_to_begin_holds_up_nobody,
+}
+
+/// A projection whose tables take for ever to be made.
+struct Endless {
+    has_begun: Arc<AtomicBool>,
+}
+
+impl Projection for Endless {
+    fn name(&self) -> &str {
+        "endless"
+    }
+
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+
+    async fn set_up(&self, _: &mut Tx) -> HandlerResult {
+        self.has_begun.store(true, Ordering::SeqCst);
+        std::future::pending().await
+    }
+
+    async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult {
+        Ok(())
+    }
 }
 
 fn recorder(db: &Db, name: &str, worker: &str) -> Recorder {
@@ -171,5 +198,24 @@ async fn a_handler_that_is_at_work_finishes_first(db: Db) {
     until_shared(&log, "a", 1).await;
     fill(&log, 0..3, 2..=2).await;
     until_by(&log, &db.recorder("a").table, "new").await;
+    running.stop().await;
+}
+
+/// The worker goes on with the others, follows who joins, and hears that it is to stop.
+async fn one_that_takes_long_to_begin_holds_up_nobody(db: Db) {
+    let log = db.log().await;
+    let handle = SetHandle::new();
+    let kept = || set().projection(recorder(&db, "kept", "first"));
+    let running = start(&db.log().await, kept().handle(&handle));
+    until_shared(&log, "kept", 1).await;
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let endless = Endless { has_begun: Arc::clone(&has_begun) };
+    handle.exchange(kept().projection(endless), |name| name == "kept").unwrap();
+    until("it to begin", async || has_begun.load(Ordering::SeqCst).then_some(())).await;
+    // Slots are released for another one, and claimed again when it has left.
+    let second = start(&db.log().await, set().projection(recorder(&db, "kept", "second")));
+    until_shared(&log, "kept", 2).await;
+    second.stop().await;
+    until_shared(&log, "kept", 1).await;
     running.stop().await;
 }
