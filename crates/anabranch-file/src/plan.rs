@@ -1,6 +1,6 @@
 //! What would happen if a file was run: for each of its consumers, and for those that it no longer has. Nothing is changed.
 
-use crate::file::{File, Problems, Set};
+use crate::file::{By, File, Pool, Problems, Set};
 use crate::made_set::MadeSet;
 use crate::running::Sets;
 use anabranch::operate::{Consumers, WorkerStatus};
@@ -197,9 +197,14 @@ fn is_projection(set: &Set, consumer: &str) -> bool {
 
 /// What can have changed: only a hash of all of it is stored.
 fn what_changed(set: &Set, consumer: &str) -> &'static str {
-    match is_projection(set, consumer) {
-        true => "its SQL is not the accepted one",
-        false => "its command, its variables or its SQL is not the accepted one",
+    let is_webhook = set.webhooks.iter().any(|one| one.consumer.name.text == consumer);
+    let is_sent = |pool: &&Pool| pool.name.text == consumer && !matches!(pool.by, By::Program(_));
+    if is_projection(set, consumer) {
+        "its SQL is not the accepted one"
+    } else if is_webhook || set.pools.iter().any(|pool| is_sent(&pool)) {
+        "where its messages go, or their form, is not the accepted one"
+    } else {
+        "its command, its variables or its SQL is not the accepted one"
     }
 }
 

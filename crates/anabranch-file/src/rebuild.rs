@@ -29,6 +29,12 @@ impl RebuildSet {
         };
         let is_it = |one: &&crate::file::Projection| one.consumer.name.text == consumer;
         let Some(projection) = set.projections.iter().find(is_it) else {
+            if set.webhooks.iter().any(|one| one.consumer.name.text == consumer) {
+                let said =
+                    format!("`{consumer}` is a webhook, which has no tables to be built anew");
+                let help = "`--accept` the new code; `anabranch replay` sends again what was sent";
+                return Err(refused(Problem::new(name.span.clone(), said).help(help)));
+            }
             let said = format!(
                 "`{consumer}` is a program or a pool, which sends its own SQL, so a new version of it would write the \
                  tables of the old one"

@@ -37,14 +37,11 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         [0, 0, 0, 0, 0, 0xffff, high, low] => embedded(high, low),
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
         [0x2002, high, low, ..] => embedded(high, low),
-        // Unspecified, loopback, and addresses of the old internet in a form that nobody uses.
-        [0, 0, 0, 0, 0, 0, ..] => true,
-        // Translated locally, discarded, tunnels and identifiers, documentation.
-        [0x64, 0xff9b, 1, ..] | [0x100, 0, 0, 0, ..] => true,
+        // Addresses of the public internet are given out from this block alone: what is outside of it is local,
+        // translated, to many, or nobody's yet.
+        [..=0x1fff | 0x4000.., ..] => true,
+        // Tunnels and identifiers, documentation.
         [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => true,
-        // Local, to the link, to the site, to many.
-        [0xfc00..=0xfdff, ..] | [0xfe80..=0xfeff, ..] | [0xff00..=0xffff, ..] => true,
-        [0x5f00, ..] => true,
         _ => false,
     }
 }
@@ -75,7 +72,17 @@ mod tests {
             "::127.0.0.1",
             "::ffff:127.0.0.1",
             "::ffff:169.254.169.254",
+            "::ffff:0:127.0.0.1",
+            "::ffff:0:1.1.1.1",
             "64:ff9b::10.0.0.1",
+            "64:ff9b:1::1.1.1.1",
+            "100::1",
+            "200::1",
+            "1fff::1",
+            "4000::1",
+            "5f00::1",
+            "8000::1",
+            "e000::1",
             "2002:7f00:1::",
             "2001:db8::1",
             "2001::1",
@@ -98,6 +105,8 @@ mod tests {
             "::ffff:1.1.1.1",
             "64:ff9b::1.1.1.1",
             "2002:0101:0101::",
+            "2000::1",
+            "3ffe::1",
             "2606:4700:4700::1111",
             "2a00:1450:4001:81b::200e",
         ] {

@@ -1,6 +1,6 @@
 //! An HTTP client for requests that carry JSON somewhere and bring back a short answer.
 
-use crate::connect::{CONNECT, Connect, Forbidden};
+use crate::connect::{CONNECT, Connect, Forbidden, Within};
 use crate::endpoint::Endpoint;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -14,6 +14,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
+use tokio::time::Instant;
 
 /// How long a connection without a request is kept.
 const KEPT: Duration = Duration::from_secs(30);
@@ -21,7 +22,7 @@ const KEPT: Duration = Duration::from_secs(30);
 /// Sends requests, over connections that it keeps. Redirects are not followed.
 #[derive(Clone, Debug)]
 pub struct Client {
-    pool: Pooled<HttpsConnector<Connect>, Full<Bytes>>,
+    pool: Pooled<Within<HttpsConnector<Connect>>, Full<Bytes>>,
 }
 
 /// What came back.
@@ -79,11 +80,11 @@ impl Client {
             .with_tls_config(tls())
             .https_or_http()
             .enable_http1()
-            .wrap_connector(Connect { allows_private, patience });
+            .wrap_connector(Connect { allows_private });
         let pool = Pooled::builder(TokioExecutor::new())
             .pool_idle_timeout(KEPT)
             .pool_timer(TokioTimer::new())
-            .build(connector);
+            .build(Within { connector, patience });
         Self { pool }
     }
 
@@ -115,31 +116,35 @@ impl Client {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri.clone();
         *request.headers_mut() = headers;
-        let exchange = async {
-            let response = self.pool.request(request).await.map_err(|error| no_reply(&error))?;
-            reply(response, max_answer).await
-        };
-        match tokio::time::timeout(timeout, exchange).await {
-            Ok(replied) => replied,
+        let until = Instant::now() + timeout;
+        match tokio::time::timeout_at(until, self.pool.request(request)).await {
+            Ok(Ok(response)) => reply(response, max_answer, (timeout, until)).await,
+            Ok(Err(error)) => Err(no_reply(&error)),
             Err(_) => Err(NoReply::TimedOut(timeout)),
         }
     }
 }
 
-async fn reply(mut response: Response<Incoming>, max_answer: usize) -> Result<Reply, NoReply> {
+async fn reply(
+    mut response: Response<Incoming>,
+    max_answer: usize,
+    (timeout, until): (Duration, Instant),
+) -> Result<Reply, NoReply> {
     let headers = response.headers();
     let retry_after = headers.get(RETRY_AFTER).and_then(|after| wait(after, Timestamp::now()));
     let location = headers.get(LOCATION).and_then(|to| to.to_str().ok()).map(ToOwned::to_owned);
     let (status, mut body, mut is_cut) = (response.status(), Vec::new(), false);
-    while let Some(frame) = response.frame().await {
-        let frame = match frame {
-            Ok(frame) => frame,
+    loop {
+        let frame = match tokio::time::timeout_at(until, response.frame()).await {
+            Ok(None) => break,
+            Ok(Some(Ok(frame))) => frame,
             // It has been taken, whatever was to be said about it.
-            Err(_) if status.is_success() => {
+            Ok(Some(Err(_))) | Err(_) if status.is_success() => {
                 is_cut = true;
                 break;
             }
-            Err(error) => return Err(NoReply::Broken(with_causes(&error))),
+            Ok(Some(Err(error))) => return Err(NoReply::Broken(with_causes(&error))),
+            Err(_) => return Err(NoReply::TimedOut(timeout)),
         };
         let Ok(data) = frame.into_data() else { continue };
         let room = max_answer - body.len();

@@ -13,6 +13,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// How long a connection may take to be there.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
@@ -22,22 +24,10 @@ pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 pub(crate) struct Connect {
     /// Whether addresses that are not of the public internet may be reached.
     pub(crate) allows_private: bool,
-    /// How long all of it may take.
-    pub(crate) patience: Duration,
 }
 
 impl Connect {
     async fn connect(self, uri: Uri) -> Result<Stream> {
-        match tokio::time::timeout(self.patience, self.reach(uri)).await {
-            Ok(connected) => connected,
-            Err(_) => {
-                let said = format!("no connection within {:?}", self.patience);
-                Err(Error::new(ErrorKind::TimedOut, said))
-            }
-        }
-    }
-
-    async fn reach(self, uri: Uri) -> Result<Stream> {
         let host = uri.host().unwrap_or_default();
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let is_secure = uri.scheme_str() == Some("https");
@@ -87,6 +77,44 @@ impl Service<Uri> for Connect {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         Box::pin(self.connect(uri))
+    }
+}
+
+/// Connects within a time, the agreement about encryption included: until then nothing was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Within<C> {
+    pub(crate) connector: C,
+    pub(crate) patience: Duration,
+}
+
+impl<C> Service<Uri> for Within<C>
+where
+    C: Service<Uri>,
+    C::Error: Into<Cause>,
+    C::Future: Send + 'static,
+{
+    type Response = C::Response;
+    type Error = Cause;
+    type Future = Pin<Box<dyn Future<Output = std::result::Result<C::Response, Cause>> + Send>>;
+
+    fn poll_ready(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<std::result::Result<(), Self::Error>> {
+        self.connector.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (connecting, patience) = (self.connector.call(uri), self.patience);
+        Box::pin(async move {
+            match tokio::time::timeout(patience, connecting).await {
+                Ok(connected) => connected.map_err(Into::into),
+                Err(_) => {
+                    let said = format!("no connection within {patience:?}");
+                    Err(Error::new(ErrorKind::TimedOut, said).into())
+                }
+            }
+        })
     }
 }
 

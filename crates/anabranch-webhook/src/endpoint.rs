@@ -145,14 +145,7 @@ impl Endpoint {
     /// Its address as it may be shown: what follows the host is often a secret.
     #[must_use]
     pub fn address(&self) -> String {
-        let (scheme, authority) = (self.uri.scheme_str(), self.uri.authority());
-        let rest =
-            if self.uri.path().len() > 1 || self.uri.query().is_some() { "/…" } else { "" };
-        format!(
-            "{}://{}{rest}",
-            scheme.unwrap_or_default(),
-            authority.map(ToString::to_string).unwrap_or_default()
-        )
+        shown(&self.uri)
     }
 
     pub(crate) fn uri(&self) -> &Uri {
@@ -170,11 +163,14 @@ impl Endpoint {
     /// The same, ready to send.
     pub fn connected(mut self) -> Self {
         if matches!(self.transport, Transport::Unset) {
-            // Before the time for an answer is over: one that cannot be reached is told from one that is slow.
-            let patience = CONNECT.min(self.timeout / 2);
-            self.transport = Transport::Http(Client::within(self.allows_private, patience));
+            self.transport = Transport::Http(self.client());
         }
         self
+    }
+
+    fn client(&self) -> Client {
+        // Before the time for an answer is over: one that cannot be reached is told from one that is slow.
+        Client::within(self.allows_private, CONNECT.min(self.timeout / 2))
     }
 
     /// Sends a message once, under an id that the receiver may know it by.
@@ -193,7 +189,7 @@ impl Endpoint {
                 };
             }
             Transport::Http(client) => client.clone(),
-            Transport::Unset => Client::new(self.allows_private),
+            Transport::Unset => self.client(),
         };
         let mut headers = self.headers.clone();
         let timestamp = at.as_second();
@@ -321,13 +317,22 @@ impl Attempt {
 
 /// How an answer began. Control characters would move a terminal.
 fn said(reply: &Reply) -> String {
-    let redirect = match (reply.status.is_redirection(), &reply.location) {
-        (true, Some(to)) => format!("redirects to {to}, which is not followed; "),
-        _ => String::new(),
-    };
+    if let (true, Some(to)) = (reply.status.is_redirection(), &reply.location) {
+        // Where it leads may be as secret as the endpoint itself, and the body often repeats it.
+        let to = to.parse().map_or_else(|_| "elsewhere".to_owned(), |to| shown(&to));
+        return format!("redirects to {to}, which is not followed");
+    }
     let text = String::from_utf8_lossy(&reply.body);
-    let text: String = redirect.chars().chain(text.chars()).take(KEPT).collect();
+    let text: String = text.chars().take(KEPT).collect();
     text.replace(|c: char| c.is_control(), " ").trim().to_owned()
+}
+
+/// An address as it may be shown: what follows the host is often a secret, and so is what stands before it.
+fn shown(uri: &Uri) -> String {
+    let rest = if uri.path().len() > 1 || uri.query().is_some() { "/…" } else { "" };
+    let Some(authority) = uri.authority() else { return rest.to_owned() };
+    let host = authority.as_str().rsplit('@').next().unwrap_or_default();
+    format!("{}://{host}{rest}", uri.scheme_str().unwrap_or_default())
 }
 
 /// A URL as it may be shown.

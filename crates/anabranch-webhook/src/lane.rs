@@ -6,90 +6,62 @@
 
 use crate::endpoint::{Attempt, Verdict};
 use crate::message;
-use crate::tables::Group;
+use crate::pace::Pace;
+use crate::tables::{Group, Terms};
 use crate::webhook::Hook;
 use anabranch_core::engine_event::Notice;
-use anabranch_core::{Event, Happening, Position, StoreError};
-use anabranch_runtime::{Consumers, CourierLane, HandlerError, HandlerResult, Permit, Permits, Tx};
+use anabranch_core::{Event, Happening, Position};
+use anabranch_runtime::{CourierLane, HandlerError, HandlerResult, Permits, Tx};
 use anabranch_store::database::Statement;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-use tokio::sync::watch;
 
-/// How long deliveries go on before the cursor moves: what a crash repeats is bounded by it.
-const MAX_DELIVERING: Duration = Duration::from_millis(500);
-/// After so many deliveries that arrived, old ones are removed.
+/// After so many attempts, old deliveries are removed.
 const PRUNE: usize = 2_000;
 
 /// What one lane of a webhook knows.
 pub struct Lane {
-    hook: Arc<Hook>,
-    permits: Permits,
-    edition: Option<i64>,
-    /// Deliveries that are stored and whose events are not all behind the cursor, by their keys. Only with `batch` above 1.
+    pub(crate) hook: Arc<Hook>,
+    pub(crate) permits: Permits,
+    terms: Option<Terms>,
+    /// Deliveries that are stored and whose events are not all behind the cursor, by their keys. With `batch` = 1 those
+    /// with several events, of a time when it was more.
     groups: HashMap<String, Vec<Group>>,
+    /// With `batch` = 1: no delivery with several events is stored from here on.
+    no_groups_from: Option<Position>,
     /// Events that have arrived and are not behind the cursor. The first of a delivery has what is to be written about it.
-    arrived: HashMap<Position, Option<(Group, Attempt)>>,
+    pub(crate) arrived: HashMap<Position, Option<(Group, Attempt)>>,
     /// Deliveries that failed, by their first events, until the engine is told.
-    failed: HashMap<Position, Attempt>,
+    pub(crate) failed: HashMap<Position, Attempt>,
     /// The events that the transaction under way takes behind the cursor.
     passing: Vec<(String, Position)>,
-    pace: Pace,
+    pub(crate) pace: Pace,
+    /// Attempts since old deliveries were removed.
     since_prune: usize,
 }
 
-/// How many deliveries are under way at the same time: fewer where what stands before the endpoint fails.
-struct Pace {
-    now: usize,
-    most: usize,
-    good: usize,
-}
-
-impl Pace {
-    fn of(most: usize) -> Self {
-        Self { now: most, most, good: 0 }
-    }
-
-    fn learn(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Arrived => {
-                self.good += 1;
-                if self.good >= self.now {
-                    (self.now, self.good) = ((self.now + 1).min(self.most), 0);
-                }
-            }
-            Verdict::Strained { .. } => (self.now, self.good) = ((self.now / 2).max(1), 0),
-            _ => {}
-        }
-    }
-}
-
 /// A delivery of this call: which of the call's events it holds.
-struct Unit {
-    group: Group,
-    events: Vec<usize>,
+pub(crate) struct Unit {
+    pub(crate) group: Group,
+    pub(crate) events: Vec<usize>,
 }
 
 /// The deliveries of one key, in order.
-struct Queue {
-    units: VecDeque<Unit>,
+pub(crate) struct Queue {
+    pub(crate) units: VecDeque<Unit>,
 }
 
 impl Queue {
     /// The place of its next event among those of the call.
-    fn place(&self) -> Option<usize> {
+    pub(crate) fn place(&self) -> Option<usize> {
         self.units.front()?.events.first().copied()
     }
 }
 
 /// Keys whose next delivery can be sent, by its place: what stands first goes first, so that the cursor gets on and
 /// little has arrived beyond it.
-type Ready = BTreeMap<usize, Queue>;
+pub(crate) type Ready = BTreeMap<usize, Queue>;
 
 impl Lane {
     pub(crate) fn new(hook: Arc<Hook>, permits: Permits) -> Self {
@@ -97,13 +69,15 @@ impl Lane {
         Self {
             hook,
             permits,
-            edition: None,
+            terms: None,
             groups: HashMap::new(),
+            no_groups_from: None,
             arrived: HashMap::new(),
             failed: HashMap::new(),
             passing: Vec::new(),
             pace,
-            since_prune: 0,
+            // Lanes may be short-lived: each one removes what is old when it begins.
+            since_prune: PRUNE,
         }
     }
 
@@ -125,13 +99,40 @@ impl Lane {
         self.groups.get(key)?.iter().find(|group| group.holds(position))
     }
 
-    async fn edition(&mut self) -> HandlerResult<i64> {
-        if let Some(edition) = self.edition {
-            return Ok(edition);
+    async fn terms(&mut self) -> HandlerResult<&Terms> {
+        if self.terms.is_none() {
+            let tables = &self.hook.tables;
+            let rows = tables.database.rows(tables.terms(&self.hook.name)).await?;
+            self.terms = Some(tables.terms_of(&rows)?);
         }
-        let tables = &self.hook.tables;
-        let rows = tables.database.rows(tables.edition(&self.hook.name)).await?;
-        Ok(*self.edition.insert(tables.edition_of(&rows)?))
+        Ok(self.terms.get_or_insert_default())
+    }
+
+    /// The members of a delivery that is not stored, if these events need none.
+    fn single(&self, event: &Event, key: &str, edition: i64) -> Option<Group> {
+        let id = || message::id(&self.hook.name, edition, [event]);
+        (self.hook.batch == 1).then(|| Group {
+            id: id(),
+            key: key.to_owned(),
+            edition,
+            members: vec![event.position()],
+            has_arrived: false,
+        })
+    }
+
+    /// Removes what is old now and then, beside the deliveries, which need not wait for it.
+    fn prune_sometimes(&mut self) {
+        if self.since_prune < PRUNE {
+            return;
+        }
+        self.since_prune = 0;
+        let hook = Arc::clone(&self.hook);
+        tokio::spawn(async move {
+            let (kept, needs_members) = (hook.kept, hook.batch > 1);
+            if let Err(error) = hook.tables.prune(&hook.name, kept, needs_members).await {
+                hook.notice(Notice::DeliveriesNotPruned, &error);
+            }
+        });
     }
 
     /// What is to be sent of these events: a queue for each key. What has arrived is left out, and so is what follows
@@ -154,20 +155,15 @@ impl Lane {
             if *is_held {
                 continue;
             }
-            if self.hook.batch == 1 {
-                let id = message::id(&self.hook.name, edition, [event]);
-                let members = vec![position];
-                let group = Group { id, key, edition, members, has_arrived: false };
-                queue.units.push_back(Unit { group, events: vec![number] });
-                continue;
-            }
-            let Some(group) = self.known(&key, position).cloned() else { continue };
+            let known = self.known(&key, position).cloned();
+            let Some(group) = known.or_else(|| self.single(event, &key, edition)) else { continue };
             if group.has_arrived {
                 // By somebody before us, or as one of those that came with the first.
                 self.arrived.insert(position, None);
                 continue;
             }
-            match queue.units.back_mut().filter(|unit| unit.group.id == group.id) {
+            // An event that came into the scope later may stand between two of a message: it comes after that.
+            match queue.units.iter_mut().find(|unit| unit.group.id == group.id) {
                 Some(unit) => unit.events.push(number),
                 None => queue.units.push_back(Unit { group, events: vec![number] }),
             }
@@ -176,7 +172,7 @@ impl Lane {
     }
 
     /// A delivery has ended.
-    async fn ended(&mut self, unit: &Unit, events: &[Event], attempt: Attempt) {
+    pub(crate) async fn ended(&mut self, unit: &Unit, events: &[Event], attempt: Attempt) {
         self.pace.learn(attempt.verdict);
         let hook = Arc::clone(&self.hook);
         if attempt.verdict == Verdict::Arrived {
@@ -190,6 +186,7 @@ impl Lane {
             }
             return;
         }
+        self.since_prune += 1;
         // It is only there to be looked at: without it nothing is lost.
         if let Err(error) = hook.tables.failed(&hook.name, &unit.group, &attempt).await {
             self.notice(Notice::AttemptNotKept, &error);
@@ -197,7 +194,8 @@ impl Lane {
         let is_said = self.failed.values().any(|failed| failed.verdict == Verdict::Gone);
         if attempt.verdict == Verdict::Gone && !is_said {
             self.notice(Notice::EndpointGone, &attempt.said());
-            if let Err(error) = Consumers::new(&hook.log).pause(&hook.name).await {
+            let code = self.terms.as_ref().map(|terms| terms.code.as_str()).unwrap_or_default();
+            if let Err(error) = hook.tables.pause(&hook.name, code).await {
                 self.notice(Notice::CannotPause, &error);
             }
         }
@@ -205,143 +203,12 @@ impl Lane {
             self.failed.insert(events[first].position(), attempt);
         }
     }
-
-    /// Sends what is to be sent, as many keys at the same time as there may be.
-    async fn send_all(&mut self, events: &[Event], mut ready: Ready) {
-        let (began, mut under_way) = (Instant::now(), FuturesUnordered::new());
-        let first = events[0].position();
-        let (over, is_over) = watch::channel(false);
-        // Those that wait for a permit.
-        let waiting = Arc::new(AtomicUsize::new(0));
-        loop {
-            while !*over.borrow() && under_way.len() < self.pace.now {
-                let Some((_, mut queue)) = ready.pop_first() else { break };
-                let Some(unit) = queue.units.pop_front() else { continue };
-                let (hook, permit) = (Arc::clone(&self.hook), self.permits.next());
-                let (waits, mut is_over) = (Waits::new(&waiting), is_over.clone());
-                // All of them depend on the first one: it is sent in any case.
-                let is_first = unit.events.first() == Some(&0);
-                under_way.push(async move {
-                    let send = async {
-                        let permit = permit.await;
-                        drop(waits);
-                        match hook.turn().await {
-                            Ok(()) => Started::Now(permit),
-                            Err(error) => Started::Not(error),
-                        }
-                    };
-                    let ended = async {
-                        match is_first {
-                            true => std::future::pending().await,
-                            false => drop(is_over.wait_for(|over| *over).await),
-                        }
-                    };
-                    let attempt = tokio::select! {
-                        biased;
-                        started = send => match started {
-                            Started::Now(permit) => {
-                                let attempt = hook.send(&unit, events).await;
-                                drop(permit);
-                                Some(attempt)
-                            }
-                            Started::Not(error) => Some(not_sent(error.to_string())),
-                        },
-                        () = ended => None,
-                    };
-                    (queue, unit, attempt)
-                });
-            }
-            self.permits.wants(waiting.load(Ordering::Relaxed));
-            let Some((queue, unit, attempt)) = under_way.next().await else { break };
-            // One that was not begun is begun by the next call.
-            let Some(attempt) = attempt else { continue };
-            let (has_arrived, is_about_endpoint) =
-                (attempt.verdict == Verdict::Arrived, attempt.is_about_endpoint());
-            self.ended(&unit, events, attempt).await;
-            if let Some(place) = queue.place().filter(|_| has_arrived) {
-                ready.insert(place, queue);
-            }
-            // While the first one lasts the others go on, since nothing is to be committed.
-            let has_first = self.arrived.contains_key(&first);
-            let is_late = has_first && began.elapsed() > MAX_DELIVERING;
-            if is_about_endpoint || is_late || self.failed.contains_key(&first) {
-                over.send_replace(true);
-            }
-        }
-        self.permits.wants(0);
-    }
-}
-
-/// Whether a delivery can begin.
-enum Started {
-    Now(Permit),
-    Not(StoreError),
-}
-
-/// One that waits for a permit, while it does.
-struct Waits(Arc<AtomicUsize>);
-
-impl Waits {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Waits {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What stands for an attempt that was not made: nothing left this machine.
-fn not_sent(said: String) -> Attempt {
-    let (at, verdict) = (jiff::Timestamp::now(), Verdict::Unreachable);
-    Attempt { at, status: None, took: Duration::ZERO, answer: said, verdict }
 }
 
 impl Hook {
     fn notice(&self, notice: Notice, error: &impl Display) {
         let events = self.tables.database.events().of(&self.name);
         events.emit(Happening::failed(notice, error));
-    }
-
-    /// Waits for its turn, if there are so many in a second.
-    async fn turn(&self) -> Result<(), StoreError> {
-        match &self.rate {
-            Some(rate) => rate.turn().await,
-            None => Ok(()),
-        }
-    }
-
-    /// Sends one delivery.
-    async fn send(&self, unit: &Unit, events: &[Event]) -> Attempt {
-        let failed =
-            |said: String| Attempt { verdict: Verdict::Failed { after: None }, ..not_sent(said) };
-        // Members that came with another batch of the engine, or will: they belong to the message all the same.
-        let mut missing = Vec::new();
-        for &position in &unit.group.members {
-            if unit.events.iter().any(|&number| events[number].position() == position) {
-                continue;
-            }
-            match self.event_at(position).await {
-                Ok(Some(event)) => missing.push(event),
-                Ok(None) => {
-                    return failed(format!(
-                        "the event at position {position} is not in the log any more"
-                    ));
-                }
-                Err(error) => return not_sent(error.to_string()),
-            }
-        }
-        let mut members: Vec<&Event> =
-            unit.events.iter().map(|&number| &events[number]).chain(&missing).collect();
-        members.sort_by_key(|event| event.position());
-        let body = match self.body(&unit.group.key, &members) {
-            Ok(body) => body,
-            Err(error) => return failed(format!("it cannot be written as JSON: {error}")),
-        };
-        self.endpoint.send(&unit.group.id, body).await
     }
 }
 
@@ -351,8 +218,13 @@ impl CourierLane for Lane {
     }
 
     fn prepares(&mut self, events: &[Event]) -> bool {
+        if self.hook.batch == 1 {
+            // Deliveries that were begun with several events are honoured: their members go under no other ids.
+            let is_single = |from| events.iter().all(|event| event.position() >= from);
+            return !self.no_groups_from.is_some_and(is_single);
+        }
         let is_known = |event: &Event| self.known(&self.key(event), event.position()).is_some();
-        self.hook.batch > 1 && !events.iter().all(is_known)
+        !events.iter().all(is_known)
     }
 
     async fn prepare(&mut self, events: &[Event], tx: &mut Tx) -> HandlerResult {
@@ -362,9 +234,16 @@ impl CourierLane for Lane {
         else {
             return Ok(());
         };
-        let edition = tables.edition_of(&tx.query_own(tables.edition(&hook.name)).await?)?;
-        self.edition = Some(edition);
-        let stored = tx.query_own(tables.groups(&hook.name, edition, (first, last))).await?;
+        let terms = tables.terms_of(&tx.query_own(tables.terms(&hook.name)).await?)?;
+        let edition = self.terms.insert(terms).edition;
+        let is_single = hook.batch == 1;
+        let (up_to, least) =
+            if is_single { (Position::new(i64::MAX as u64), 2) } else { (last, 1) };
+        let groups = tables.groups(&hook.name, edition, (first, up_to), least);
+        let stored = tx.query_own(groups).await?;
+        if is_single && stored.is_empty() {
+            self.no_groups_from = Some(first);
+        }
         let mut firsts: HashMap<String, Position> = HashMap::new();
         for event in events {
             firsts.entry(self.key(event)).or_insert_with(|| event.position());
@@ -374,7 +253,11 @@ impl CourierLane for Lane {
             let group = tables.group_of(row)?;
             // Others are of other lanes.
             let Some(&first) = firsts.get(&group.key) else { continue };
-            if !group.has_arrived && group.first() < first && group.holds(first) {
+            if group.last() < first {
+                // All of it is done.
+                continue;
+            }
+            if !group.has_arrived && group.first() < first {
                 // Its first events were left out, or are not to be repeated: the rest is another message.
                 tx.run_own(tables.drop_group(&hook.name, &group.id)).await?;
                 continue;
@@ -383,7 +266,7 @@ impl CourierLane for Lane {
         }
         let mut new: Vec<(Group, Vec<&Event>)> = Vec::new();
         let mut open: HashMap<String, usize> = HashMap::new();
-        for event in events {
+        for event in events.iter().filter(|_| !is_single) {
             let (key, position) = (self.key(event), event.position());
             if groups.get(&key).is_some_and(|known| known.iter().any(|group| group.holds(position)))
             {
@@ -432,15 +315,20 @@ impl CourierLane for Lane {
         if let Some(error) = events.first().and_then(|event| self.failure_of(event)) {
             return Err(error);
         }
-        let edition = self.edition().await?;
+        self.prune_sometimes();
+        let edition = self.terms().await?.edition;
         let queues = self.queues(events, edition);
-        if !queues.is_empty() {
-            self.send_all(events, queues).await;
-        }
+        let sent = match queues.is_empty() {
+            true => Ok(()),
+            false => self.send_all(events, queues).await,
+        };
         let has_arrived = |event: &&Event| self.arrived.contains_key(&event.position());
         let passing = events.iter().take_while(has_arrived).count();
         if passing == 0 {
             let error = events.first().and_then(|event| self.failure_of(event));
+            if let (None, Err(away)) = (&error, sent) {
+                return Err(away.into());
+            }
             return Err(error.unwrap_or_else(|| HandlerError::new("it was not sent")));
         }
         self.passing =
@@ -452,16 +340,6 @@ impl CourierLane for Lane {
             self.since_prune += rows.len();
             let rows = self.hook.tables.arrived(&self.hook.name, &rows);
             tx.run_own(Statement::rows(rows)).await?;
-        }
-        if self.since_prune >= PRUNE {
-            self.since_prune = 0;
-            let hook = Arc::clone(&self.hook);
-            // Beside the deliveries, which need not wait for it.
-            tokio::spawn(async move {
-                if let Err(error) = hook.tables.prune(&hook.name).await {
-                    hook.notice(Notice::DeliveriesNotPruned, &error);
-                }
-            });
         }
         Ok(passing)
     }
@@ -476,7 +354,7 @@ impl CourierLane for Lane {
         for (key, position) in self.passing.drain(..) {
             self.arrived.remove(&position);
             if let Some(known) = self.groups.get_mut(&key) {
-                known.retain(|group| group.last() != position);
+                known.retain(|group| group.last() > position);
                 if known.is_empty() {
                     self.groups.remove(&key);
                 }

@@ -4,7 +4,8 @@
 //! | module | subject |
 //! |---|---|
 //! | [`webhook`] | [`Webhook`]: a consumer whose events go to an endpoint |
-//! | `lane` | several keys at the same time, and what is known about them |
+//! | `lane` | what is known about the keys of a lane, and which of their events go together |
+//! | `sending`, `pace` | several keys at the same time |
 //! | [`endpoint`] | [`Endpoint`]: where messages go, and what an answer means |
 //! | `message` | what a receiver gets |
 //! | [`secret`] | [`Secrets`]: signatures |
@@ -21,8 +22,10 @@ pub mod deliveries;
 pub mod endpoint;
 mod lane;
 mod message;
+mod pace;
 mod rate;
 pub mod secret;
+mod sending;
 mod tables;
 pub mod webhook;
 

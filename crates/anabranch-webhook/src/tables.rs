@@ -3,7 +3,7 @@
 use crate::deliveries::{Delivery, DeliveryState, Failure, Filter};
 use crate::endpoint::{Attempt, Verdict};
 use anabranch_core::{Position, StoreError};
-use anabranch_store::database::{End, InsertRows, Statement};
+use anabranch_store::database::{End, InsertRows, Statement, Topic};
 use anabranch_store::value::FromValue;
 use anabranch_store::{Database, Row, Value, params};
 use std::borrow::Cow;
@@ -11,8 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many deliveries that have arrived are kept of an endpoint, and for how long others are.
-const KEPT: i64 = 10_000;
+/// How long deliveries that have not arrived are kept.
 const KEPT_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How many failed attempts are kept of a delivery.
 const FAILURES: usize = 5;
@@ -25,6 +24,9 @@ pub(crate) struct Tables {
     pub(crate) database: Arc<dyn Database>,
     deliveries: String,
     endpoints: String,
+    consumers: String,
+    cursors: String,
+    parked_events: String,
     now: &'static str,
 }
 
@@ -32,6 +34,15 @@ impl fmt::Debug for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.deliveries)
     }
+}
+
+/// What holds while a lane has its slots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    /// The edition of the ids.
+    pub(crate) edition: i64,
+    /// The accepted code of the consumer, or nothing.
+    pub(crate) code: String,
 }
 
 /// A delivery whose members are stored, or are to be.
@@ -53,9 +64,9 @@ impl Group {
         self.members.last().copied().unwrap_or_default()
     }
 
-    /// Whether an event of its key is one of it.
+    /// Whether an event is one of it. Others of its key may stand between two of it: they were not in the scope then.
     pub(crate) fn holds(&self, position: Position) -> bool {
-        self.first() <= position && position <= self.last()
+        self.members.binary_search(&position).is_ok()
     }
 
     fn members_text(&self) -> String {
@@ -71,6 +82,9 @@ impl Tables {
             database: Arc::clone(database),
             deliveries: dialect.table("deliveries"),
             endpoints: dialect.table("endpoints"),
+            consumers: dialect.table("consumers"),
+            cursors: dialect.table("cursors"),
+            parked_events: dialect.table("parked_events"),
             now: dialect.now_us(),
         }
     }
@@ -95,14 +109,30 @@ impl Tables {
         Ok(Duration::from_micros(u64::try_from(ahead - span_us).unwrap_or(0)))
     }
 
-    /// The query for the edition of the ids of an endpoint.
-    pub(crate) fn edition(&self, consumer: &str) -> Statement {
-        let select = format!("SELECT edition FROM {} WHERE consumer = $1", self.endpoints);
+    /// The query for what holds for an endpoint now.
+    pub(crate) fn terms(&self, consumer: &str) -> Statement {
+        let select = format!(
+            "SELECT coalesce((SELECT edition FROM {} WHERE consumer = $1), 0) AS edition, \
+             coalesce((SELECT code FROM {} WHERE name = $1), '') AS code",
+            self.endpoints, self.consumers
+        );
         Statement::query(select, params![consumer])
     }
 
-    pub(crate) fn edition_of(&self, rows: &[Row]) -> Result<i64, StoreError> {
-        rows.first().map_or(Ok(0), |row| self.column(row, "edition"))
+    pub(crate) fn terms_of(&self, rows: &[Row]) -> Result<Terms, StoreError> {
+        let Some(row) = rows.first() else { return Ok(Terms::default()) };
+        Ok(Terms { edition: self.column(row, "edition")?, code: self.column(row, "code")? })
+    }
+
+    /// Pauses a consumer, unless another code of it is accepted by now: what an endpoint said to the old one says
+    /// nothing about the new one.
+    pub(crate) async fn pause(&self, consumer: &str, code: &str) -> Result<(), StoreError> {
+        let update = format!(
+            "UPDATE {} SET paused = $3 WHERE name = $1 AND coalesce(code, '') = $2",
+            self.consumers
+        );
+        let pause = Statement::new(update, params![consumer, code, true]);
+        self.run(vec![pause, Statement::signal(Topic::Workers)]).await.map(drop)
     }
 
     /// The statement that begins another edition of ids.
@@ -115,18 +145,20 @@ impl Tables {
         Statement::new(upsert, params![consumer])
     }
 
-    /// The query for the deliveries whose members are among these positions.
+    /// The query for the deliveries with members among these positions, and so many of them at least.
     pub(crate) fn groups(
         &self,
         consumer: &str,
         edition: i64,
         (from, to): (Position, Position),
+        at_least: i64,
     ) -> Statement {
         let select = format!(
-            "SELECT {COLUMNS} FROM {} WHERE consumer = $1 AND edition = $2 AND last >= $3 AND first <= $4",
+            "SELECT {COLUMNS} FROM {} WHERE consumer = $1 AND edition = $2 AND last >= $3 AND first <= $4 \
+             AND ($5 <= 1 OR first < last)",
             self.deliveries
         );
-        Statement::query(select, params![consumer, edition, from, to])
+        Statement::query(select, params![consumer, edition, from, to, at_least])
     }
 
     pub(crate) fn group_of(&self, row: &Row) -> Result<Group, StoreError> {
@@ -180,10 +212,16 @@ impl Tables {
         };
         // Without its schema, as the statement itself knows it.
         let own = self.deliveries.rsplit('.').next().unwrap_or_default();
-        let conflict = format!(
-            "DO UPDATE SET state = excluded.state, attempts = {own}.attempts + 1, status = excluded.status, \
-             took_us = excluded.took_us, answer = excluded.answer, at_us = excluded.at_us"
-        );
+        // What has arrived stays so: a failure may be that of a worker that has lost its slots, or of one more time
+        // that somebody asked for.
+        let set = |column| match state {
+            DeliveryState::Delivered => format!("{column} = excluded.{column}"),
+            _ => format!(
+                "{column} = CASE {own}.state WHEN 'delivered' THEN {own}.{column} ELSE excluded.{column} END"
+            ),
+        };
+        let set = ["state", "status", "took_us", "answer", "at_us"].map(set).join(", ");
+        let conflict = format!("DO UPDATE SET attempts = {own}.attempts + 1, {set}");
         self.rows(tried.iter().map(row).collect(), conflict)
     }
 
@@ -243,15 +281,31 @@ impl Tables {
         self.run(vec![Statement::rows(rows)]).await.map(drop)
     }
 
-    /// Removes what is older than the deliveries that are kept.
-    pub(crate) async fn prune(&self, consumer: &str) -> Result<(), StoreError> {
+    /// Removes what is older than the deliveries that are kept: so many that have arrived, and others for a while. What
+    /// holds events that are still to be handled stays, if it `needs_members`: what has arrived would be sent again, under
+    /// another id.
+    pub(crate) async fn prune(
+        &self,
+        consumer: &str,
+        kept: usize,
+        needs_members: bool,
+    ) -> Result<(), StoreError> {
         let (table, now) = (&self.deliveries, self.now);
+        let (cursors, parked) = (&self.cursors, &self.parked_events);
         let kept_us = i64::try_from(KEPT_FOR.as_micros()).unwrap_or(i64::MAX);
+        let before_last = i64::try_from(kept).unwrap_or(i64::MAX) - 1;
         let delete = format!(
-            "DELETE FROM {table} WHERE consumer = $1 AND (state = 'delivered' OR at_us < {now} - $2) AND at_us < \
-             (SELECT at_us FROM {table} WHERE consumer = $1 ORDER BY at_us DESC LIMIT 1 OFFSET {KEPT})"
+            "DELETE FROM {table} AS d WHERE d.consumer = $1 \
+             AND ((d.state = 'delivered' AND d.at_us < (SELECT at_us FROM {table} \
+                   WHERE consumer = $1 AND state = 'delivered' ORDER BY at_us DESC LIMIT 1 OFFSET $3)) \
+               OR (d.state <> 'delivered' AND d.at_us < {now} - $2)) \
+             AND ((d.first = d.last AND $4 = 0) \
+               OR d.last <= (SELECT min(position) FROM {cursors} WHERE consumer = $1)) \
+             AND NOT EXISTS (SELECT 1 FROM {parked} AS p WHERE p.consumer = d.consumer AND p.key = d.key \
+               AND p.position BETWEEN d.first AND d.last)"
         );
-        self.run(vec![Statement::new(delete, params![consumer, kept_us])]).await.map(drop)
+        let values = params![consumer, kept_us, before_last, i64::from(needs_members)];
+        self.run(vec![Statement::new(delete, values)]).await.map(drop)
     }
 
     /// The statements for a replay: what follows a position is to be delivered again, under its id if that is still

@@ -14,6 +14,8 @@ use thiserror::Error;
 
 /// How many keys are delivered at the same time, unless something else is said.
 const CONCURRENCY: usize = 16;
+/// How many deliveries that have arrived are kept.
+const KEPT: usize = 10_000;
 /// How many events a message may hold.
 pub const MAX_BATCH: usize = 1_000;
 
@@ -52,6 +54,7 @@ pub(crate) struct Hook {
     pub(crate) batch: usize,
     pub(crate) concurrency: usize,
     pub(crate) rate: Option<Rate>,
+    pub(crate) kept: usize,
     pub(crate) log: Log,
     pub(crate) tables: Tables,
 }
@@ -84,9 +87,19 @@ impl Webhook {
         let tables = Tables::of(&log.database());
         let (name, endpoint) = (name.into().into(), endpoint.connected());
         let (settings, log) = (Settings::default(), log.clone());
-        let (batch, concurrency, rate) = (1, CONCURRENCY, None);
-        let hook =
-            Hook { name, partition, settings, endpoint, batch, concurrency, rate, log, tables };
+        let (batch, concurrency, rate, kept) = (1, CONCURRENCY, None, KEPT);
+        let hook = Hook {
+            name,
+            partition,
+            settings,
+            endpoint,
+            batch,
+            concurrency,
+            rate,
+            kept,
+            log,
+            tables,
+        };
         Self { hook: Arc::new(hook) }
     }
 
@@ -119,6 +132,12 @@ impl Webhook {
             let (tables, name) = (hook.tables.clone(), Arc::clone(&hook.name));
             hook.rate = Some(Rate::new(tables, name, messages));
         })
+    }
+
+    /// How many deliveries that have arrived are kept, for tests. Default 10,000.
+    #[doc(hidden)]
+    pub fn kept(self, deliveries: usize) -> Self {
+        self.change(|hook| hook.kept = deliveries.max(1))
     }
 
     /// Sends a message that says that it is a test, and writes down nothing.
@@ -172,7 +191,8 @@ impl Hook {
         }
     }
 
-    /// The event at a position, if the log has it.
+    /// The event at a position, if the log has it. While an append that began before it is in flight, that cannot be
+    /// said.
     pub(crate) async fn event_at(&self, position: Position) -> Result<Option<Event>, StoreError> {
         let request = ReadRequest {
             scope: Scope::Log(Query::all()),
@@ -182,7 +202,12 @@ impl Hook {
             backwards: false,
             max_events: 1,
         };
-        Ok(self.log.store().read(request).await?.events.into_iter().next())
+        let page = self.log.store().read(request).await?;
+        if page.events.is_empty() && page.cursor < position.get() {
+            let (at, source) = (self.log.at().to_owned(), "an append is in flight".into());
+            return Err(StoreError::Busy { at, source });
+        }
+        Ok(page.events.into_iter().next())
     }
 }
 

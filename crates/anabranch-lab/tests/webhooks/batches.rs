@@ -16,6 +16,8 @@ on_both! {
     the_members_of_a_message_stay_the_same_after_a_crash,
     a_zombie_stores_no_members,
     an_event_that_is_skipped_is_in_no_message,
+    an_event_between_two_of_a_message_has_its_own,
+    a_message_that_was_begun_stays_whole_without_batches,
 }
 
 /// What each id has held: one and the same.
@@ -135,4 +137,47 @@ async fn an_event_that_is_skipped_is_in_no_message(db: Db) {
     assert_eq!(taken(&receiver)["Order:1"], [2, 3]);
     assert_eq!(taken(&receiver)["Order:0"], [1, 2, 3]);
     members(&receiver.received());
+}
+
+/// Events 1 and 3 of a key are delivered together; then event 2 is to be delivered as well, as after a wider scope.
+async fn an_event_between_two_of_a_message_has_its_own(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..1, 1..=3).await;
+    let receiver = always_taken().await;
+    set(hook(&log, &receiver).batch(10)).catch_up(&log).await.unwrap();
+    let deliveries = log.database().dialect().table("deliveries");
+    let cursors = log.database().dialect().table("cursors");
+    query(&log, &format!("UPDATE {deliveries} SET members = '[1,3]'"), vec![]).await;
+    query(&log, &format!("UPDATE {cursors} SET position = 0"), vec![]).await;
+    set(hook(&log, &receiver).batch(10)).catch_up(&log).await.unwrap();
+    let [all, own] = receiver.received().try_into().unwrap();
+    assert_ne!(all.header("webhook-id"), own.header("webhook-id"));
+    let events = own.events();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["version"], 2);
+}
+
+/// A message with several events is under way when `batch` becomes 1: it comes again as it was.
+async fn a_message_that_was_begun_stays_whole_without_batches(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..1, 1..=3).await;
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let receiver = receiver(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply { after: Duration::from_secs(600), ..Reply::default() },
+        _ => Reply::default(),
+    })
+    .await;
+    let first = start(&log, set(hook(&log, &receiver).batch(10)));
+    until("one is under way", async || (receiver.count() == 1).then_some(())).await;
+    first.crash();
+    fill(&log, 0..1, 4..=4).await;
+    let second = start(&db.log().await, set(hook(&log, &receiver)));
+    until_handled(&log).await;
+    second.stop().await;
+    let received = receiver.received();
+    assert_eq!(received.len(), 3);
+    assert_eq!(received[0].header("webhook-id"), received[1].header("webhook-id"));
+    assert_eq!(received[0].body, received[1].body);
+    assert_eq!(received[2].json()["version"], 4);
 }

@@ -264,7 +264,7 @@ async fn a_redirect_is_not_followed(db: Db) {
     let log = db.log().await;
     fill(&log, 0..1, 1..=1).await;
     let elsewhere = always_taken().await;
-    let to = elsewhere.url();
+    let to = format!("{}/services?token=hunter2", elsewhere.url());
     let receiver =
         receiver(move |_| Reply { header: Some(("location", to.clone())), ..Reply::status(307) })
             .await;
@@ -272,6 +272,7 @@ async fn a_redirect_is_not_followed(db: Db) {
     assert_eq!(elsewhere.count(), 0);
     let error = Consumers::new(&log).parked("crm").await.unwrap().remove(0).error;
     assert!(error.contains("307") && error.contains("not followed"), "{error}");
+    assert!(error.contains("/…") && !error.contains("hunter2"), "{error}");
 }
 
 async fn attempts_are_kept_up_to_a_bound(db: Db) {

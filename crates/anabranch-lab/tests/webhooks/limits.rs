@@ -10,6 +10,7 @@ use std::time::Duration;
 on_both! {
     no_more_are_under_way_than_the_limit,
     no_more_are_sent_in_a_second_than_the_limit,
+    so_many_are_sent_in_a_second_as_the_limit_allows,
     keys_go_side_by_side,
 }
 
@@ -57,6 +58,18 @@ async fn no_more_are_sent_in_a_second_than_the_limit(db: Db) {
     }
     let took = at[149].duration_since(at[0]);
     assert!(took >= Duration::from_millis(2_700), "{took:?}");
+}
+
+/// Deliveries that wait for a turn and are not begun leave it to others: else most of the turns would be lost.
+async fn so_many_are_sent_in_a_second_as_the_limit_allows(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..40, 1..=1).await;
+    let receiver = always_taken().await;
+    let began = std::time::Instant::now();
+    set(hook(&log, &receiver).max_per_second(10.0).concurrency(16)).catch_up(&log).await.unwrap();
+    let took = began.elapsed();
+    is_whole(&receiver, 40, 1);
+    assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(8), "{took:?}");
 }
 
 async fn keys_go_side_by_side(db: Db) {

@@ -183,6 +183,11 @@ impl Lane {
                 Err(Outcome::Failed { event: tx.current(), error: HandlerError::new(OLD_TABLES) })
             }
             Ok(()) => Ok(tx.handled(events.len())),
+            Err(error) if self.handler.tells_whose_fault() && is_of_database(&error) => {
+                self.handler.settled(false);
+                let (at, source) = (self.setup.tables.at().to_owned(), error.to_string().into());
+                Err(Outcome::Away(StoreError::Busy { at, source }))
+            }
             Err(error) => {
                 self.handler.settled(false);
                 let doing = Doing::Failing { error: Doing::cut(&error.to_string()) };
@@ -252,6 +257,12 @@ impl Lane {
             }
         }
     }
+}
+
+/// Whether a handler could not ask the database, beside its transaction: then that is waited for, and no event is to
+/// blame.
+fn is_of_database(error: &HandlerError) -> bool {
+    error.downcast_ref::<StoreError>().is_some_and(StoreError::is_worth_waiting)
 }
 
 /// Whether an error says that nothing was sent: there was no session to send it over.
