@@ -5,7 +5,8 @@ use crate::on_both;
 use crate::support::*;
 use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
-use anabranch::webhook::{Deliveries, DeliveryState, Filter, Secrets};
+use anabranch::webhook::{Deliveries, Delivery, DeliveryState, Filter, Secrets};
+use anabranch_lab::receiver::Reply;
 use std::collections::{HashMap, HashSet};
 
 on_both! {
@@ -14,6 +15,7 @@ on_both! {
     a_replay_sends_the_same_ids,
     a_replay_with_new_ids_sends_others,
     what_arrived_is_kept_up_to_a_bound,
+    what_arrived_is_bounded_however_short_the_runs_are,
 }
 
 async fn every_event_arrives_in_order_for_its_key(db: Db) {
@@ -117,21 +119,47 @@ async fn a_replay_with_new_ids_sends_others(db: Db) {
     }
 }
 
+async fn kept(log: &Log) -> Vec<Delivery> {
+    let filter = Filter { limit: 20_000, ..Filter::default() };
+    Deliveries::new(log).list(&filter).await.unwrap()
+}
+
 async fn what_arrived_is_kept_up_to_a_bound(db: Db) {
     let log = db.log().await;
-    fill(&log, 0..200, 1..=70).await;
+    fill(&log, 0..50, 1..=60).await;
     let receiver = always_taken().await;
-    set(hook(&log, &receiver)).catch_up(&log).await.unwrap();
-    assert_eq!(receiver.count(), 14_000);
-    let kept = async || {
-        let filter = Filter { limit: 20_000, ..Filter::default() };
-        Deliveries::new(&log).list(&filter).await.unwrap()
-    };
+    set(hook(&log, &receiver).kept(500)).catch_up(&log).await.unwrap();
+    assert_eq!(receiver.count(), 3_000);
     let kept =
-        until("fewer are kept", async || Some(kept().await).filter(|all| all.len() < 13_000)).await;
-    assert!(kept.len() >= 10_000, "{}", kept.len());
+        until("fewer are kept", async || Some(kept(&log).await).filter(|all| all.len() < 2_500))
+            .await;
+    assert!(kept.len() >= 500, "{}", kept.len());
     assert!(
         kept.iter().all(|one| one.state == DeliveryState::Delivered && one.status == Some(200))
     );
     assert!(kept.windows(2).all(|two| two[0].at >= two[1].at), "the newest come first");
+}
+
+/// Programs that are started often, and what never arrives, let nothing grow; and what did not arrive stays.
+async fn what_arrived_is_bounded_however_short_the_runs_are(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..30, 1..=2).await;
+    let receiver = receiver(|one| match stream(one).as_str() {
+        "Order:7" => Reply::status(400),
+        _ => Reply::default(),
+    })
+    .await;
+    let hook = || hook(&log, &receiver).kept(20);
+    left_by(set(hook()), &log).await;
+    assert_eq!(
+        kept(&log).await.len(),
+        59,
+        "58 that arrived, and the first of the key that did not"
+    );
+    fill(&log, 0..1, 3..=3).await;
+    left_by(set(hook()), &log).await;
+    until("fewer are kept", async || (kept(&log).await.len() == 22).then_some(())).await;
+    let failed = Filter { state: Some(DeliveryState::Failed), ..Filter::default() };
+    let failed = Deliveries::new(&log).list(&failed).await.unwrap();
+    assert_eq!(failed.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["Order:7"]);
 }
