@@ -20,4 +20,5 @@ def handle(event: Event, tx: Tx) -> None:
     )
 
 
-run(handle)
+if __name__ == "__main__":
+    run(handle)

@@ -162,8 +162,9 @@ fn planned(
             (Change::Code, format!("{}; {change}; it is accepted", what_changed(set, &name)), false)
         }
         ConsumerChange::Code(change) => {
+            let or_rebuild = if is_projection(set, &name) { ", or a rebuild" } else { "" };
             let says = format!(
-                "{}; {change}; it waits for --accept {name}, or a rebuild",
+                "{}; {change}; it waits for --accept {name}{or_rebuild}",
                 what_changed(set, &name)
             );
             (Change::Code, says, false)
@@ -191,7 +192,8 @@ fn planned(
     PlannedConsumer { name, set: None, change, says, refused }
 }
 
-fn is_projection(set: &Set, consumer: &str) -> bool {
+/// Only those can be built beside themselves.
+pub(crate) fn is_projection(set: &Set, consumer: &str) -> bool {
     set.projections.iter().any(|one| one.consumer.name.text == consumer)
 }
 
@@ -200,11 +202,11 @@ fn what_changed(set: &Set, consumer: &str) -> &'static str {
     let is_webhook = set.webhooks.iter().any(|one| one.consumer.name.text == consumer);
     let is_sent = |pool: &&Pool| pool.name.text == consumer && !matches!(pool.by, By::Program(_));
     if is_projection(set, consumer) {
-        "its SQL is not the accepted one"
+        "its SQL is not the accepted one (a `setup` is not executed again)"
     } else if is_webhook || set.pools.iter().any(|pool| is_sent(&pool)) {
         "where its messages go, or their form, is not the accepted one"
     } else {
-        "its command, its variables or its SQL is not the accepted one"
+        "its command, its variables or its SQL is not the accepted one (a `setup` is not executed again)"
     }
 }
 

@@ -39,7 +39,9 @@ pub(crate) fn endpoint(target: &Target, problems: &mut Vec<Problem>) -> Endpoint
         match Secrets::of([&secret]) {
             Ok(_) => keys.push(secret),
             Err(error) => {
-                problems.push(Problem::new(setting.span(), error.to_string()).secret());
+                let problem = Problem::new(setting.span(), error.to_string());
+                // The name of a variable is no secret.
+                problems.push(if setting.is_literal() { problem.secret() } else { problem });
             }
         }
     }

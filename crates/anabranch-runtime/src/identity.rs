@@ -53,7 +53,7 @@ pub(crate) enum Difference {
     #[error(
         "it was partitioned by {was} and now is by {is}; its cursors hold slots of the old keys, so \
          events would be lost and others handled twice: give it a new name and tables of its own, \
-         or raise its version and rebuild it (docs/changing-a-projection.md)"
+         or, if it is a projection, raise its version and rebuild it (docs/changing-a-projection.md)"
     )]
     Partition { was: String, is: String },
     #[error(

@@ -185,7 +185,7 @@ impl fmt::Display for Reason {
             Self::OtherCode { accepted, wanted, by } => write!(
                 f,
                 "{} has other code ({}) than the accepted one ({}) and runs nothing of it: `anabranch run FILE \
-                 --accept`, or rebuild it",
+                 --accept`, or rebuild it if it is a projection",
                 by.join(", "),
                 shortened(wanted),
                 shortened(accepted)

@@ -134,7 +134,7 @@ impl fmt::Display for ScopeChange {
         }
         write!(
             f,
-            "; {at_least}{no_longer} {} that match no more were handled, what it made of them stays, and their \
+            "; {at_least}{no_longer} {} that match no more were in its scope; what it made of them stays, and their \
              like are ignored from now on",
             events(*no_longer)
         )

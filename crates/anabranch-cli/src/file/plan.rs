@@ -62,7 +62,7 @@ pub(super) async fn accept(sets: &[MadeSet], log: &Log, accepts: &Accepts) -> an
                 && accepts.has(&name)
             {
                 consumers.accept_code(&change).await?;
-                say!("accepted for `{name}`: {change}");
+                say!("accepted for `{name}`: {change}, and a `setup` is not executed again");
             }
         }
     }

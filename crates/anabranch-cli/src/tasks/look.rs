@@ -99,6 +99,9 @@ impl List {
         if found.is_empty() {
             super::must_exist(&log, &self.pool).await?;
         }
+        if found.len() == self.limit {
+            say!("these are the first {}, and there may be more: --limit shows them", self.limit);
+        }
         if self.json {
             return found.iter().try_for_each(output::json);
         }

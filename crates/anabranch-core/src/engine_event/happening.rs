@@ -301,7 +301,7 @@ happenings! {
         error: String,
     }
     /// It is back.
-    OutageEnded outage_ended Severity::Info; {
+    OutageEnded outage_ended Severity::Warn; {
         /// What.
         of: OutageOf,
         /// How long it was away, if this process knows.

@@ -9,6 +9,7 @@ mod prepare;
 mod refusal;
 
 use crate::file::{By, Due, File, Problem, Problems, Set, suggest};
+use crate::plan::is_projection;
 use crate::program::Programs;
 use crate::running::command;
 use crate::sql::Compiler;
@@ -182,8 +183,12 @@ fn scope_changed(set: &Set, change: &ScopeChange) -> Problem {
 
 fn code_changed(set: &Set, change: &CodeChange) -> Problem {
     let span = set.name_of(&change.consumer).unwrap_or(&set.name).span.clone();
+    let or_rebuild = match is_projection(set, &change.consumer) {
+        true => ", or rebuild it",
+        false => "",
+    };
     let help = format!(
-        "`run` runs nothing of it until that is said to be meant: `anabranch run FILE --accept {}`, or rebuild it",
+        "`run` runs nothing of it until that is said to be meant: `anabranch run FILE --accept {}`{or_rebuild}",
         change.consumer
     );
     Problem::new(span, format!("`{}`: {change}", change.consumer)).help(help)
@@ -226,7 +231,7 @@ fn doubtful(file: &File, now: Timestamp) -> Vec<Problem> {
             for secret in target.secrets.iter().filter(|secret| secret.is_literal()) {
                 let said = "this secret stands in the file, where everybody who has it reads it";
                 let help = "take it from the environment: secret = { env = \"…\" }";
-                warnings.push(Problem::new(secret.span(), said).help(help));
+                warnings.push(Problem::new(secret.span(), said).help(help).secret());
             }
         }
     }

@@ -45,4 +45,4 @@ pub use shape::DATABASES;
 pub use tests::{Expectation, Given, Test};
 pub use text::Text;
 
-pub(crate) use validate::suggest;
+pub(crate) use validate::{is_nearly, suggest};

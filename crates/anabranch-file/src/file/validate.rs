@@ -57,6 +57,13 @@ pub(crate) fn suggest(word: &str, known: &[&str]) -> String {
     }
 }
 
+/// Whether a word is another one with a slip or two: `steam_id` is `stream_id`, and `note` is not `type`.
+pub(crate) fn is_nearly(word: &str, known: &str) -> bool {
+    let plain = |word: &str| word.replace(['_', '-'], "").to_lowercase();
+    let slips = strsim::damerau_levenshtein(&plain(word), &plain(known));
+    slips <= known.chars().count() / 4
+}
+
 /// The word that is meant, if one is near: `streamId` is `stream_id`.
 fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let plain = |word: &str| word.replace(['_', '-'], "").to_lowercase();

@@ -1,7 +1,7 @@
 //! A field of an event: which there are, and what its value is.
 
 use super::document::Wanted;
-use crate::file::suggest;
+use crate::file::{is_nearly, suggest};
 use crate::json_value;
 use anabranch::backend::database::Lexical;
 use anabranch::backend::named_values::{self, Segment};
@@ -204,7 +204,14 @@ impl Envelope {
 fn unknown(name: &str) -> FieldError {
     let mut known: Vec<&str> = ENVELOPE.iter().map(|(name, _)| *name).collect();
     known.extend(["data", "metadata", "tag"]);
-    FieldError { said: format!("an event has no field `{name}`"), help: suggest(name, &known) }
+    // Most often it is one of the data.
+    let help = match known.iter().any(|known| is_nearly(name, known)) {
+        true => suggest(name, &known),
+        false => {
+            format!("did you mean `data.{name}`? Around the data there are {}", known.join(", "))
+        }
+    };
+    FieldError { said: format!("an event has no field `{name}`"), help }
 }
 
 impl std::fmt::Display for Field {
