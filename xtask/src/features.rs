@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Every feature of the library, alone; and those that are of use only together.
-const SETS: [&str; 13] = [
+const SETS: [&str; 15] = [
     "",
     "sqlite",
     "postgres",
@@ -15,6 +15,8 @@ const SETS: [&str; 13] = [
     "workflow",
     "batch",
     "webhook",
+    "watch",
+    "otel",
     "chrono",
     "time",
     "rust_decimal",
@@ -32,6 +34,13 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         if !cargo.current_dir(root).status().context("cannot run cargo")?.success() {
             bail!("anabranch does not compile with these features alone: `{set}`");
         }
+    }
+    println!("features: the command without any of its own");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["clippy", "--quiet", "--locked", "-p", "anabranch-cli", "--all-targets"]);
+    cargo.args(["--", "-D", "warnings"]);
+    if !cargo.current_dir(root).status().context("cannot run cargo")?.success() {
+        bail!("the command does not compile without features of its own");
     }
     Ok(())
 }

@@ -7,6 +7,8 @@
 //! | `postgres` | a throwaway server |
 //! | `ladder` | where its programs come from |
 //! | `interpreters` | where Python and Node come from |
+//! | `prometheus` | where Prometheus and `promtool` come from |
+//! | `schemas` | where published schemas of Kubernetes come from |
 //! | `sim` | seeds of the simulation |
 //! | `deps` | licences, sources and known advisories of dependencies, offline |
 //! | `features` | each feature of the library alone, and the oldest Rust |
@@ -23,6 +25,8 @@ mod interpreters;
 mod ladder;
 mod package;
 mod postgres;
+mod prometheus;
+mod schemas;
 mod sim;
 mod test;
 mod tidy;
@@ -41,8 +45,8 @@ cargo xtask <task>
                   workers hit at random on both databases, and a proof; prints JSON.
   postgres [--postgres-from RUNG]
                   a throwaway PostgreSQL until Ctrl-C; prints its URL.
-  programs        where PostgreSQL's programs, PgBouncer, Python and Node are, for tests that start
-                  their own; they are installed if need be.
+  programs        where PostgreSQL's programs, PgBouncer, Python, Node, Prometheus and the schemas
+                  of Kubernetes are, for tests that need them; they are installed if need be.
   sim [--seeds N] [--seed N [--steps N]] [--mutant NAME]
                   seeds of the simulation: many, or one with every step.
   deps            licences, sources and known advisories of all dependencies, offline.
@@ -85,7 +89,10 @@ fn run() -> Result<()> {
             println!("{}", ladder::pooler()?.display());
             let python = interpreters::python(&cache)?;
             println!("{}", python.display());
-            println!("{}", interpreters::node(&python, &cache)?.display());
+            let node = interpreters::node(&python, &cache)?;
+            println!("{}", node.display());
+            println!("{}", prometheus::programs(&cache)?.display());
+            println!("{}", schemas::folder(&python, &node, &cache)?.display());
             Ok(())
         }
         "sim" => sim::run(&arguments),

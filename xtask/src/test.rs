@@ -3,30 +3,48 @@
 use crate::interpreters::{self, NODE_VARIABLE, PYTHON_VARIABLE};
 use crate::ladder::{self, POOLER_VARIABLE, PROGRAMS_VARIABLE, Rung, URL_VARIABLE};
 use crate::postgres::Server;
+use crate::prometheus::{self, PROMETHEUS_VARIABLE};
+use crate::schemas::{self, SCHEMAS_VARIABLE};
 use anyhow::{Result, bail};
 use std::process::{Command, Stdio};
 
 pub(crate) fn run(rungs: &[Rung], runner_arguments: &[String]) -> Result<()> {
     let server = Server::provide(rungs)?;
-    let mut tests = runner();
+    // Without a choice of targets, since tests start the examples as programs: Cargo builds those beside the tests
+    // only then. `--all-targets` builds the tests *of* the examples in their place.
+    let mut tests = runner(&["--workspace"]);
     tests.args(runner_arguments);
     cargo(&mut tests, &server)?;
     if runner_arguments.is_empty() {
-        cargo(Command::new("cargo").args(["test", "--workspace", "--doc"]), &server)?;
+        // With spans, which the command has only if it is built so.
+        let mut traces = runner(&["-p", "anabranch", "-p", "anabranch-cli", "--test", "traces"]);
+        traces.args(["--features", "anabranch/otel,anabranch-cli/otel"]);
+        cargo(&mut traces, &server)?;
+        cargo(
+            Command::new("cargo").args([
+                "test",
+                "--workspace",
+                "--doc",
+                "--features",
+                "anabranch/otel",
+            ]),
+            &server,
+        )?;
     }
     Ok(())
 }
 
 /// `cargo nextest` where it is installed, since it runs test binaries in parallel.
-fn runner() -> Command {
+fn runner(which: &[&str]) -> Command {
     let mut nextest = Command::new("cargo");
     nextest.args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut command = Command::new("cargo");
     if nextest.status().is_ok_and(|status| status.success()) {
-        command.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
+        command.args(["nextest", "run", "--no-fail-fast"]);
     } else {
-        command.args(["test", "--workspace", "--all-targets", "--no-fail-fast"]);
+        command.args(["test", "--no-fail-fast"]);
     }
+    command.args(which);
     command
 }
 
@@ -36,11 +54,19 @@ fn cargo(command: &mut Command, server: &Server) -> Result<()> {
     let cache = root.join("target/xtask");
     command.env(PROGRAMS_VARIABLE, ladder::programs(&cache)?);
     let python = interpreters::python(&cache)?;
-    command.env(NODE_VARIABLE, interpreters::node(&python, &cache)?).env(PYTHON_VARIABLE, python);
-    match ladder::pooler() {
-        Ok(pooler) => drop(command.env(POOLER_VARIABLE, pooler)),
-        // The tests that need it fail with the same words, and no others do.
-        Err(error) => eprintln!("{error:#}"),
+    let node = interpreters::node(&python, &cache)?;
+    // The tests that need one of these fail with the same words, and no others do.
+    let optional = [
+        (POOLER_VARIABLE, ladder::pooler()),
+        (PROMETHEUS_VARIABLE, prometheus::programs(&cache)),
+        (SCHEMAS_VARIABLE, schemas::folder(&python, &node, &cache)),
+    ];
+    command.env(NODE_VARIABLE, node).env(PYTHON_VARIABLE, python);
+    for (variable, found) in optional {
+        match found {
+            Ok(place) => drop(command.env(variable, place)),
+            Err(error) => eprintln!("{error:#}"),
+        }
     }
     command.current_dir(root).env(URL_VARIABLE, &server.url);
     let status = command.status()?;

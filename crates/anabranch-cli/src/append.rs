@@ -5,6 +5,7 @@ use crate::status::is_of_other_log;
 use crate::target::Target;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
+use anabranch::trace::TraceContext;
 use anabranch::{Append, Appended, Expected, Log, NewEvent, Position, StreamId};
 use anabranch_file::EventLine;
 use anabranch_terminal::{output, say};
@@ -21,8 +22,7 @@ use std::process::ExitCode;
 /// With --lines, each line of standard input is an object such as {"stream": "Order:ord-123",
 /// "type": "OrderPlaced", "data": {"total": 40}, "tags": ["show:7"]}, with the optional fields
 /// "id", "expected" ("any", "none" or a version), "schema_version", "metadata", "correlation", "causation",
-/// "tenant" and "customer". Lines
-/// with an id may be sent again after a failure.
+/// "tenant", "customer" and "traceparent". Lines with an id may be sent again after a failure.
 #[derive(Args)]
 pub(crate) struct AppendEvent {
     #[command(flatten)]
@@ -87,6 +87,11 @@ pub(crate) struct AppendEvent {
     /// What caused it
     #[arg(long, value_name = "ID")]
     causation: Option<String>,
+
+    /// Where the append stands in a trace: a W3C trace context, such as the header of that name of a request. With
+    /// --lines, of the lines that name none themselves
+    #[arg(long, value_name = "CONTEXT")]
+    traceparent: Option<TraceContext>,
 
     /// Print one JSON object a line
     #[arg(long)]
@@ -157,6 +162,9 @@ impl AppendEvent {
         if let Some(customer) = self.customer {
             event = event.with_customer(customer);
         }
+        if let Some(trace) = self.traceparent {
+            event = event.with_trace(trace);
+        }
         Ok((self.stream.context("there is no stream")?, event))
     }
 
@@ -173,7 +181,12 @@ impl AppendEvent {
                 Refusal::new(ErrorCode::InvalidJson, format!("line {last} is refused: {error}"))
             })?;
             let (stream, expected) = (line.stream.clone(), line.expected());
-            append = append.to(&stream, expected, [line.into_event()]);
+            let event = line.into_event();
+            let event = match self.traceparent.filter(|_| event.trace().is_none()) {
+                Some(trace) => event.with_trace(trace),
+                None => event,
+            };
+            append = append.to(&stream, expected, [event]);
             if append.event_count() == self.batch {
                 self.append_batch(log, std::mem::take(&mut append), last).await?;
             }

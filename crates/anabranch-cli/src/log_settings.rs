@@ -9,8 +9,11 @@ use std::fs::{File, OpenOptions};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 /// What is logged unless a flag or `RUST_LOG` says otherwise: failures, what programs of files say on standard error,
 /// and what `run` tells.
@@ -18,6 +21,9 @@ const LOGGED: &str = "warn,anabranch::program=info,anabranch::run=info";
 
 /// Levels, from few lines to many.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+/// The target of the spans of the engine.
+const SPANS: &str = "anabranch::trace";
 
 /// How this process logs.
 static FORMAT: OnceLock<Format> = OnceLock::new();
@@ -40,6 +46,10 @@ pub(crate) struct LogSettings {
     log_file: Option<PathBuf>,
 }
 
+/// What names a collector of spans.
+#[cfg(not(feature = "otel"))]
+const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
 /// How a line of the log looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -50,8 +60,9 @@ enum Format {
 }
 
 impl LogSettings {
-    /// Begins to log. A file that cannot be written is refused, before the command does anything.
-    pub(crate) fn begin(&self) -> anyhow::Result<()> {
+    /// Begins to log, and to export spans (`exports`), until the answer is dropped. A file that cannot be written is
+    /// refused, before the command does anything.
+    pub(crate) fn begin(&self, exports: bool) -> anyhow::Result<Spans> {
         let filter = match &self.log_level {
             Some(level) => EnvFilter::try_new(level)?,
             None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED)),
@@ -64,17 +75,22 @@ impl LogSettings {
             None => BoxMakeWriter::new(|| LogLines),
         };
         FORMAT.get_or_init(|| self.log_format);
-        let log = tracing_subscriber::fmt()
-            .with_env_filter(filter)
+        let lines = tracing_subscriber::fmt::layer()
             .with_writer(writer)
             .with_ansi(is_colourful)
             // It would say so on standard error, of all places, and panic.
             .log_internal_errors(false);
-        match self.log_format {
-            Format::Text => log.init(),
-            Format::Json => log.json().flatten_event(true).with_current_span(false).init(),
-        }
-        Ok(())
+        let lines: Box<dyn Layer<Registry> + Send + Sync> = match self.log_format {
+            Format::Text => Box::new(lines),
+            Format::Json => {
+                let lines = lines.json().flatten_event(true);
+                Box::new(lines.with_current_span(false).with_span_list(false))
+            }
+        };
+        // Each line says itself where something happens; spans would say it again, before it.
+        let filter = filter.and(filter_fn(|what| what.target() != SPANS));
+        let lines = tracing_subscriber::registry().with(lines.with_filter(filter));
+        Spans::begin(exports, lines)
     }
 
     fn file(&self) -> Result<Option<File>, Refusal> {
@@ -88,6 +104,47 @@ impl LogSettings {
             );
             Refusal::new(ErrorCode::InvalidArguments, said)
         })
+    }
+}
+
+/// The export of spans, until it is dropped.
+pub(crate) struct Spans {
+    #[cfg(feature = "otel")]
+    _export: Option<anabranch::trace::Export>,
+}
+
+impl Spans {
+    #[cfg(feature = "otel")]
+    fn begin<S>(exports: bool, lines: S) -> anyhow::Result<Self>
+    where
+        S: tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync + 'static,
+    {
+        use anabranch::trace::Export;
+        let export = match exports {
+            true => Export::from_environment("anabranch")
+                .map_err(|error| Refusal::new(ErrorCode::InvalidArguments, error.to_string()))?,
+            false => None,
+        };
+        // Log lines are no part of a span: they are in the log.
+        let ours = filter_fn(|what| what.is_span() && what.target() == SPANS);
+        lines.with(export.as_ref().map(|export| export.layer().with_filter(ours))).init();
+        Ok(Self { _export: export })
+    }
+
+    #[cfg(not(feature = "otel"))]
+    fn begin<S>(exports: bool, lines: S) -> anyhow::Result<Self>
+    where
+        S: tracing::Subscriber + for<'a> LookupSpan<'a> + Send + Sync + 'static,
+    {
+        lines.init();
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if let Some(name) = COLLECTOR.into_iter().find(|name| exports && is_set(*name)) {
+            tracing::warn!(
+                target: "anabranch::run",
+                "{name} is set, but this build exports no spans; build it with --features otel"
+            );
+        }
+        Ok(Self {})
     }
 }
 

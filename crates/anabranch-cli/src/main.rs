@@ -21,6 +21,7 @@
 //! | `pause` | pause and resume a consumer |
 //! | `replay` | begin again |
 //! | `accept_scope` | another scope than before is meant |
+//! | `audit` | proof that every event was handled once and in order |
 //! | `skip_to_head` | leave out what is not handled |
 //! | `deliveries` | what webhooks have sent: list, show, send again, try |
 //! | `parked` | keys that failed: list, show, retry, skip |
@@ -28,6 +29,7 @@
 //! | `batch` | rows of a table, each handled once by any number of instances |
 //! | `offsets` | how far a consumer is, partition by partition |
 //! | `rescale` | what going to another number of partitions moves |
+//! | `times` | times on the command line |
 //! | `log_lines` | lines of the log, beside the progress bar |
 //! | `launch` | a program of a file, started so that it ends with us |
 //! | `import_positions` | go on where other runners stopped |
@@ -41,6 +43,7 @@
 
 mod accept_scope;
 mod append;
+mod audit;
 mod batch;
 mod chosen;
 mod confirm;
@@ -49,6 +52,7 @@ mod event_line;
 mod file;
 mod forget;
 mod generations;
+mod health;
 mod import_positions;
 mod lag;
 mod launch;
@@ -71,6 +75,7 @@ mod status;
 mod tail;
 mod target;
 mod tasks;
+mod times;
 mod why;
 mod workers;
 
@@ -120,6 +125,7 @@ enum Command {
     Migrate(migrate::Migrate),
     Status(status::Status),
     Lag(lag::Lag),
+    Health(health::Health),
     Why(why::Why),
     Workers(workers::Workers),
     Generations(generations::Generations),
@@ -128,6 +134,7 @@ enum Command {
     Replay(replay::Replay),
     SkipToHead(skip_to_head::SkipToHead),
     AcceptScope(accept_scope::AcceptScope),
+    Audit(audit::Audit),
     Offsets(offsets::Offsets),
     Rescale(rescale::Rescale),
     ImportPositions(import_positions::ImportPositions),
@@ -156,10 +163,13 @@ enum Command {
 async fn main() -> ExitCode {
     let (arguments, matches) = parse().unwrap_or_else(|error| refuse(&error));
     let as_json = wants_json(&matches);
-    let ready = target::check_environment(&matches).and_then(|()| arguments.log.begin());
-    if let Err(error) = ready {
-        return failed(&error, as_json);
-    }
+    let exports = matches!(arguments.command, Command::Run(_));
+    let ready = target::check_environment(&matches).and_then(|()| arguments.log.begin(exports));
+    // What was not sent when the command ends is sent then.
+    let _spans = match ready {
+        Ok(spans) => spans,
+        Err(error) => return failed(&error, as_json),
+    };
     match Box::pin(run(arguments.command)).await {
         Ok(code) => code,
         Err(error) => failed(&error, as_json),
@@ -225,6 +235,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Migrate(migrate) => migrate.run().await,
         Command::Status(status) => status.run().await,
         Command::Lag(lag) => lag.run().await,
+        Command::Health(health) => health.run().await,
         Command::Why(why) => why.run().await,
         Command::Workers(workers) => workers.run().await,
         Command::Generations(generations) => generations.run().await,
@@ -233,6 +244,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Replay(replay) => replay.run().await,
         Command::SkipToHead(skip) => skip.run().await,
         Command::AcceptScope(accept) => accept.run().await,
+        Command::Audit(audit) => Box::pin(audit.run()).await,
         Command::Offsets(offsets) => offsets.run().await,
         Command::Rescale(rescale) => rescale.run().await,
         Command::ImportPositions(import) => import.run().await,
@@ -241,7 +253,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tasks(tasks) => tasks.run().await,
         Command::Batch(batch) => batch.run().await,
         Command::Partition(partition) => partition.run().await,
-        Command::Rebuild(rebuild) => rebuild.run().await,
+        Command::Rebuild(rebuild) => Box::pin(rebuild.run()).await,
         Command::Forget(forget) => forget.run().await,
         Command::Bench(bench) => bench.run().await,
         Command::Completions(completions) => completions.run(),

@@ -54,7 +54,8 @@ impl RebuildCommand {
             (Some(version), _) => version.run().await,
             (None, Some((file, consumer))) => {
                 let described = Described::new(file, self.url, self.namespace);
-                RebuildOfFile { described, consumer, confirm: self.confirm }.run().await
+                let rebuild = RebuildOfFile { described, consumer, confirm: self.confirm };
+                Box::pin(rebuild.run()).await
             }
             (None, None) => refuse!(InvalidArguments, "name a FILE and a CONSUMER of it"),
         }

@@ -43,6 +43,22 @@ fn decisions_are_measured_beside_their_limit() {
 }
 
 #[test]
+fn what_an_audit_costs_is_measured() {
+    let here = tempfile::tempdir().unwrap();
+    for handler in ["nothing", "upsert"] {
+        let small = ["audit", "--events", "500", "--streams", "50", "--pairs", "2", "--handler"];
+        let lines = bench(here.path(), &[&small[..], &[handler]].concat());
+        assert_eq!(lines.len(), 3, "two pairs and what comes of them");
+        for line in &lines[..2] {
+            // Of so few events the time may be too little to be measured.
+            assert!(line["proven"].as_f64().unwrap() > 0.0, "{line}");
+        }
+        assert_eq!(lines[2]["bench"], "audit");
+    }
+    assert_eq!(tables(here.path()), 0);
+}
+
+#[test]
 fn catching_up_is_measured_beside_its_limit() {
     let here = tempfile::tempdir().unwrap();
     let cases = "nothing,upsert,batch,view,commits";

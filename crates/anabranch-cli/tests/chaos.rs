@@ -32,6 +32,7 @@ fn comes_out_good(directory: &Path, arguments: &[&str]) -> Value {
     assert!(outcome["events"].as_u64().unwrap() > 1000, "{outcome}");
     assert_eq!(outcome["events"], outcome["handled"]);
     assert!(outcome["made"].as_u64().unwrap() > 0, "{outcome}");
+    assert!(outcome["audits"].as_u64().unwrap() > 0, "{outcome}");
     for none in ["lost", "doubled", "out_of_order"] {
         assert_eq!(outcome[none], 0, "{none}: {outcome}");
     }

@@ -39,6 +39,13 @@ const COMMANDS: &[(&str, &str, i32)] = &[
     ("why", "Order:1", 0),
     ("why", "Order:1 --consumer sums --json", 0),
     ("workers", "", 0),
+    ("health", "", 0),
+    ("audit", "sums --start", 0),
+    ("audit", "", 0),
+    ("audit", "--json", 0),
+    ("audit", "sums", 0),
+    ("audit", "sums --json", 0),
+    ("audit", "sums --stop --yes", 0),
     ("generations", "--json", 0),
     ("offsets", "sums", 0),
     ("rescale", "sums --from 2 --to 3", 0),
@@ -105,6 +112,7 @@ const COMMANDS: &[(&str, &str, i32)] = &[
     ("bench workpool", "--tasks 300 --keys 10 --repeats 1", 0),
     ("bench workflow", "--commands 50 --workflows 5 --events 100 --repeats 1", 0),
     ("bench observer", "--events 1000 --streams 50 --rounds 1 --pairs 1", 0),
+    ("bench audit", "--events 1000 --streams 50 --rounds 1 --pairs 1", 0),
     ("bench batch", "--waiting 10 --rows 200 --repeats 1", 0),
 ];
 

@@ -45,6 +45,14 @@ fn the_containers_start_a_worker() {
     let command = compose.lines().find_map(|line| line.trim().strip_prefix("command: ")).unwrap();
     let words: Vec<String> = serde_json::from_str(command).unwrap();
     is_taken(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let checks = compose.lines().filter_map(|line| line.trim().strip_prefix("test: "));
+    let checks: Vec<Vec<String>> = checks.map(|it| serde_json::from_str(it).unwrap()).collect();
+    let health = checks.iter().find(|words| words[1] == "anabranch").unwrap();
+    assert_eq!(health[0], "CMD");
+    let here = tempfile::tempdir().unwrap();
+    let words: Vec<&str> = health[2..].iter().map(String::as_str).collect();
+    let printed = stdout(&run(here.path(), &[&words, &["--help"][..]].concat()));
+    assert!(printed.contains("--live"), "it is `health`: {words:?}");
     let image = text("Dockerfile");
     for line in ["USER anabranch", "STOPSIGNAL SIGTERM", r#"ENTRYPOINT ["anabranch"]"#] {
         assert!(image.lines().any(|one| one == line), "{line}");

@@ -1,7 +1,7 @@
 //! What an append asks for, and what it answers.
 
 use crate::error::{InputError, InputProblem};
-use crate::{Limits, NewEvent, Position, Query, StreamId};
+use crate::{Limits, NewEvent, Position, Query, StreamId, TraceContext};
 use std::fmt;
 use uuid::Uuid;
 
@@ -119,6 +119,15 @@ impl Append {
             if !event.id_is_callers() {
                 event.set_id(id());
             }
+        }
+        self
+    }
+
+    /// Gives the events that have no trace context of their own this one.
+    pub fn within_trace(mut self, trace: Option<TraceContext>) -> Self {
+        if let Some(trace) = trace {
+            let events = self.parts.iter_mut().flat_map(|part| &mut part.events);
+            events.for_each(|event| event.carry(trace));
         }
         self
     }

@@ -250,6 +250,14 @@ codes! {
     ScopeChanged = "scope_changed", Conflict;
     /// The code that was to be replaced is not the accepted one any more.
     CodeChanged = "code_changed", Conflict;
+    /// An audit of what is not handled from the log.
+    AuditOfRows = "audit_of_rows", Conflict;
+    /// The consumer is not audited.
+    NotAudited = "not_audited", Conflict;
+    /// An audit of what has never run.
+    AuditBeforeFirstRun = "audit_before_first_run", Conflict;
+    /// Others change the record of an audit while it is read.
+    AuditDisturbed = "audit_disturbed", Conflict;
     /// Nobody asks for another scope.
     NoScopeChange = "no_scope_change", Conflict;
     /// Workers run what was to be removed.
@@ -270,6 +278,19 @@ codes! {
     ImportRefused = "import_refused", Conflict;
     /// A table of checkpoints that does not hold what it should.
     ImportTable = "import_table", Invalid;
+
+    /// The record of a consumer shows events that were not handled.
+    AuditGap = "audit_gap", Failed;
+    /// The record of a consumer shows events that were handled twice.
+    AuditDouble = "audit_double", Failed;
+    /// The record of a consumer shows events that were handled in another order.
+    AuditOrder = "audit_order", Failed;
+    /// The record of a consumer and the log do not fit together.
+    AuditMismatch = "audit_mismatch", Failed;
+    /// The record of a consumer contradicts itself or is not whole.
+    AuditRecord = "audit_record", Failed;
+    /// A cursor is not where the record says.
+    AuditCursor = "audit_cursor", Failed;
 
     /// There is no such pool.
     NoSuchPool = "no_such_pool", NotFound;

@@ -29,6 +29,9 @@ pub struct Cursor {
     pub owner: Option<String>,
     /// The last event of the log up to its position, where the log is on another server than the cursor.
     pub anchor: Option<Anchor>,
+    /// Where the consumer is audited: the last row that its commits wrote to the record. 0 while that row, a
+    /// [`Join`], is yet to be written.
+    pub record: Option<i64>,
 }
 
 impl Cursor {
@@ -36,7 +39,7 @@ impl Cursor {
     #[must_use]
     pub fn free(slots: SlotSet, at: impl Into<Point>) -> Self {
         let Point { position, anchor } = at.into();
-        Self { id: 0, slots, position, epoch: 0, owner: None, anchor }
+        Self { id: 0, slots, position, epoch: 0, owner: None, anchor, record: None }
     }
 
     /// Where it stands.
@@ -59,6 +62,9 @@ pub struct Change {
     /// Rows to write: one with id 0 is new, any other replaces the row with its id, whose epoch is
     /// lower.
     pub write: Vec<Cursor>,
+    /// Rows of the record that are written first, of an audited consumer: those cursors at the join's point
+    /// whose record is 0 go on from it.
+    pub joins: Vec<Join>,
 }
 
 impl Change {
@@ -67,6 +73,17 @@ impl Change {
     pub fn is_empty(&self) -> bool {
         self.delete.is_empty() && self.write.is_empty()
     }
+}
+
+/// Audited cursors at one point that are divided anew: in the record, several rows become one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// The last rows of the record of those cursors, ascending.
+    pub parents: Vec<i64>,
+    /// All their slots.
+    pub slots: SlotSet,
+    /// Where they are.
+    pub point: Point,
 }
 
 /// Slots that a worker wants and a living one still holds.
@@ -179,14 +196,35 @@ fn divide_at(
             None => parts.push((rest, None)),
         }
     }
+    let record = joined(point, &rows, change);
     // One epoch above all of them: then it does not matter which part gets which row.
     let epoch = rows.iter().map(|row| row.epoch).max().unwrap_or(0) + 1;
     let mut ids = rows.iter().map(|row| row.id).filter(|id| *id != 0);
     for (slots, owner) in parts {
         let id = ids.next().unwrap_or(0);
-        change.write.push(Cursor { id, epoch, owner, ..Cursor::free(slots, point) });
+        change.write.push(Cursor { id, epoch, owner, record, ..Cursor::free(slots, point) });
     }
     change.delete.extend(ids);
+}
+
+/// The record from which the parts of some rows go on: theirs if all have the same, else that of a join.
+fn joined(point: Point, rows: &[&Cursor], change: &mut Change) -> Option<i64> {
+    let mut parents: Vec<i64> = rows.iter().filter_map(|row| row.record).collect();
+    let is_audited = !parents.is_empty();
+    let has_all = parents.len() == rows.len();
+    parents.sort_unstable();
+    parents.dedup();
+    match parents[..] {
+        // A row without a record beside others with one is what a program wrote that knows nothing of audits: in the
+        // join its slots have no parent, and the audit finds that.
+        [only] if has_all => Some(only),
+        _ if is_audited => {
+            let slots = union(rows.iter().map(|row| &row.slots));
+            change.joins.push(Join { parents, slots, point });
+            Some(0)
+        }
+        _ => None,
+    }
 }
 
 /// Law 1: the cursors' slots are disjoint and together are `all`.

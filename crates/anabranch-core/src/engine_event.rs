@@ -48,6 +48,9 @@ pub struct EngineEvent {
     /// The lane of that consumer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lane: Option<usize>,
+    /// The generation of the set that the worker follows. What is about a generation says that one itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// What has happened.
     #[serde(flatten)]
     pub what: Happening,
@@ -57,7 +60,8 @@ impl EngineEvent {
     /// Something that has happened, nobody knows where.
     #[must_use]
     pub fn new(time: Timestamp, what: Happening) -> Self {
-        Self { time, set: None, worker: None, consumer: None, lane: None, what }
+        let (set, worker, consumer, lane, generation) = (None, None, None, None, None);
+        Self { time, set, worker, consumer, lane, generation, what }
     }
 }
 
@@ -109,6 +113,41 @@ pub enum OutageOf {
 }
 
 impl OutageOf {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Handler,
+        Self::Lane,
+        Self::Feed,
+        Self::Permits,
+        Self::Start,
+        Self::Join,
+        Self::Connections,
+        Self::Subscription,
+        Self::Listener,
+        Self::Peers,
+        Self::Batch,
+        Self::BatchWorker,
+    ];
+
+    /// Its name, as in its JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Handler => "handler",
+            Self::Lane => "lane",
+            Self::Feed => "feed",
+            Self::Permits => "permits",
+            Self::Start => "start",
+            Self::Join => "join",
+            Self::Connections => "connections",
+            Self::Subscription => "subscription",
+            Self::Listener => "listener",
+            Self::Peers => "peers",
+            Self::Batch => "batch",
+            Self::BatchWorker => "batch_worker",
+        }
+    }
+
     /// Whether nobody reads a log for its end.
     fn ends_quietly(self) -> bool {
         matches!(self, Self::Subscription | Self::Batch | Self::BatchWorker)

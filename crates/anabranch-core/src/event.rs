@@ -1,7 +1,7 @@
 //! The recorded event: what the log hands back.
 
 use crate::json;
-use crate::{DecodeError, Json, NewEvent, Position, Slots, StreamId};
+use crate::{DecodeError, Json, NewEvent, Position, Slots, StreamId, TraceContext};
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::value::RawValue;
@@ -144,9 +144,10 @@ enum Part {
     Causation,
     Tenant,
     Customer,
+    Trace,
 }
 
-const PARTS: usize = 10;
+const PARTS: usize = 11;
 
 impl Event {
     /// An event from the columns of a row. For backends.
@@ -159,6 +160,21 @@ impl Event {
         slots: Slots,
         body: &Body<'_>,
     ) -> Self {
+        Self::from_traced_row(position, version, id, recorded_us, slots, body, None)
+    }
+
+    /// The same with the trace context of its append, which is beside the body: a repeated append in another span is
+    /// the same append.
+    #[must_use]
+    pub fn from_traced_row(
+        position: Position,
+        version: u64,
+        id: Uuid,
+        recorded_us: i64,
+        slots: Slots,
+        body: &Body<'_>,
+        trace: Option<&str>,
+    ) -> Self {
         let parts: [Option<&str>; PARTS] = [
             Some(body.category),
             Some(body.stream_id),
@@ -170,6 +186,7 @@ impl Event {
             body.causation,
             body.tenant,
             body.customer,
+            trace,
         ];
         let mut text = String::with_capacity(parts.iter().flatten().map(|part| part.len()).sum());
         let mut ends = [0; PARTS];
@@ -294,6 +311,12 @@ impl Event {
         self.optional(Part::Customer)
     }
 
+    /// Where it was appended in a trace: the context of the first append, if that had one. What is no context is none.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.optional(Part::Trace)?.parse().ok()
+    }
+
     /// Its tags, in the order in which they were given.
     pub fn tags(&self) -> impl Iterator<Item = &str> + Clone {
         let tags = self.part(Part::Tags);
@@ -356,7 +379,9 @@ impl Serialize for Event {
     /// The envelope as one JSON object, with the data in it as it was appended.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let raw = |text| serde_json::from_str::<&RawValue>(text).map_err(serde::ser::Error::custom);
-        let mut envelope = serializer.serialize_struct("Event", 14)?;
+        let trace = self.trace();
+        let mut envelope =
+            serializer.serialize_struct("Event", 14 + usize::from(trace.is_some()))?;
         envelope.serialize_field("position", &self.position)?;
         envelope
             .serialize_field("stream", &format_args!("{}:{}", self.category(), self.stream_id()))?;
@@ -372,6 +397,9 @@ impl Serialize for Event {
         envelope.serialize_field("customer", &self.customer())?;
         envelope.serialize_field("tags", &self.tags().collect::<Vec<_>>())?;
         envelope.serialize_field("recorded_at", &self.recorded_at().to_string())?;
+        if let Some(trace) = trace {
+            envelope.serialize_field("traceparent", &trace)?;
+        }
         envelope.end()
     }
 }

@@ -14,6 +14,7 @@
 //! | [`position`] | global positions |
 //! | [`query`] | queries by type and tag |
 //! | [`append`] | what an append asks for and what it answers |
+//! | [`audit`] | the record of an audited consumer, and its proof |
 //! | [`decide`] | which appends of a batch are accepted |
 //! | [`slot`] | hash rules and the 5040 slots |
 //! | [`slot_set`] | sets of slots |
@@ -25,6 +26,7 @@
 //! | [`rescale`] | what going from N fixed partitions to M moves |
 //! | [`retry`] | when a failed event is tried again |
 //! | [`task_state`] | how a task stands, and what is stored for it |
+//! | [`trace_context`] | where something stands in a trace |
 //! | [`time`] | microseconds of a database as a [`jiff::Timestamp`] |
 //! | [`cron`] | when something is due again, in local time |
 //! | [`schema`] | typed events and upcasters |
@@ -35,6 +37,7 @@
 //! | [`code`] | the stable code of each error |
 
 pub mod append;
+pub mod audit;
 pub mod code;
 pub mod cron;
 pub mod cursor;
@@ -62,6 +65,7 @@ pub mod store_error;
 pub mod stream;
 pub mod task_state;
 pub mod time;
+pub mod trace_context;
 
 pub use append::{Append, Appended, Condition, Expected, Recorded};
 pub use code::{ErrorCode, ErrorKind};
@@ -87,3 +91,4 @@ pub use slot_set::SlotSet;
 pub use store_error::{OtherLog, StoreError};
 pub use stream::StreamId;
 pub use task_state::{TaskState, TaskStates, UnknownTaskState};
+pub use trace_context::{BadTraceContext, TraceContext};

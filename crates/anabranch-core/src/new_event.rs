@@ -2,7 +2,7 @@
 
 use crate::error::{InputError, InputProblem};
 use crate::limits::{self, Limits, MAX_NAME_BYTES, MAX_TAGS};
-use crate::{Event, Json};
+use crate::{Event, Json, TraceContext};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -31,6 +31,7 @@ pub struct NewEvent {
     tenant: Option<String>,
     customer: Option<String>,
     tags: Vec<String>,
+    trace: Option<TraceContext>,
 }
 
 impl NewEvent {
@@ -57,6 +58,7 @@ impl NewEvent {
             tenant: None,
             customer: None,
             tags: Vec::new(),
+            trace: None,
         }
     }
 
@@ -128,6 +130,18 @@ impl NewEvent {
     pub fn with_customer(mut self, customer: impl Into<String>) -> Self {
         self.customer = Some(customer.into());
         self
+    }
+
+    /// Where the append stands in a trace, if that is not the span in which it happens. It is kept beside the event, not
+    /// in it: a repeated append in another span is the same append, and the first one's context stays.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
+    pub(crate) fn carry(&mut self, trace: TraceContext) {
+        self.trace.get_or_insert(trace);
     }
 
     /// One more tag. A tag that is there already is not added again.
@@ -204,6 +218,12 @@ impl NewEvent {
     #[must_use]
     pub fn customer(&self) -> Option<&str> {
         self.customer.as_deref()
+    }
+
+    /// Where its append stands in a trace.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.trace
     }
 
     /// Its tags.

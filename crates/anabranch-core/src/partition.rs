@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 mod classify;
+mod stored;
 mod strategy;
 
 pub use classify::{Answers, Recommendation, classify};

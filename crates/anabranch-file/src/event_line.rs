@@ -1,5 +1,6 @@
 //! An event as a line or a table writes it: the same keys in programs, in files and in `anabranch append --lines`.
 
+use anabranch::trace::TraceContext;
 use anabranch::{Expected, NewEvent, StreamId};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -38,6 +39,8 @@ pub struct EventLine {
     pub tenant: Option<String>,
     /// The customer.
     pub customer: Option<String>,
+    /// Where its append stands in a trace, if that is not where the code that appends it runs.
+    pub traceparent: Option<TraceContext>,
     /// Its tags.
     #[serde(default, deserialize_with = "or_none")]
     pub tags: Vec<String>,
@@ -91,6 +94,9 @@ impl EventLine {
         }
         if let Some(id) = self.id {
             event = event.with_id(id);
+        }
+        if let Some(trace) = self.traceparent {
+            event = event.with_trace(trace);
         }
         type Set = fn(NewEvent, String) -> NewEvent;
         let texts: [(Option<String>, Set); 4] = [

@@ -86,7 +86,8 @@ impl Next {
     /// Tasks of one key are run in order, so schedules have keys of their own: none waits for another.
     fn task(&self) -> NewTask {
         let key = format!("{} {}", self.name, self.cron);
-        NewTask::new(key.clone(), self).unique(key)
+        // Each time begins a trace: one that goes on with the time before would never end.
+        NewTask::new(key.clone(), self).unique(key).without_trace()
     }
 }
 

@@ -268,7 +268,7 @@ impl Appending {
         session: Session<'_>,
         decision: &Decision<'_>,
     ) -> Result<Vec<Position>, Error> {
-        let rows = Insert::of(&decision.rows, self.rule);
+        let rows = Insert::of(&decision.rows, self.rule, self.sql.keeps_traces);
         let sql = rows.sql(&self.sql, &self.inserts);
         let insert = session.ready(&sql).await?;
         let values = rows.values();

@@ -58,6 +58,10 @@ impl Dialect for PostgresDialect {
         format!("\"{}\".{name}", self.namespace)
     }
 
+    fn last_id(&self, table: &str) -> String {
+        format!("currval('{}')", self.table(&format!("{table}_ids")))
+    }
+
     fn now_us(&self) -> &'static str {
         "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     }
@@ -123,6 +127,7 @@ impl Dialect for PostgresDialect {
             Hint::PageByKey => &["enable_hashjoin", "enable_mergejoin", "enable_material", "jit"],
             Hint::RowsByKey => &["enable_seqscan", "enable_hashjoin", "enable_mergejoin"],
             Hint::WholeTables => &["enable_nestloop", "jit"],
+            Hint::Figures => &["jit"],
             Hint::LightCommit => &["synchronous_commit"],
         };
         let off = settings.iter().map(|name| format!("set_config('{name}', 'off', true)"));

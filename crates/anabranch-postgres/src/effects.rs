@@ -19,8 +19,8 @@ use anabranch_store::Emitter;
 use anabranch_store::Row;
 use anabranch_store::control::ONLY_READS;
 use anabranch_store::database::{
-    Blocked, Catalogue, Database, Dialect, End, Failed, LifeSign, Reason, RowWatch, Session,
-    Shortage, Statement, Topic, Who,
+    Blocked, Catalogue, Database, Dialect, End, Failed, LifeSign, OpenSessions, Reason, RowWatch,
+    Session, Shortage, Statement, Topic, Who,
 };
 use anabranch_store::migration::Schema;
 use futures_util::future::BoxFuture;
@@ -170,6 +170,10 @@ impl Database for Effects {
         let (open, failure) = self.transactions.sessions().shortage(SHORT_FOR)?;
         let error = failure.at(self.at()).to_string();
         Some(Shortage { open, wanted: self.sessions, error })
+    }
+
+    fn open_sessions(&self) -> OpenSessions {
+        OpenSessions { pool: Arc::as_ptr(&self.shared).addr(), by_use: self.shared.open() }
     }
 
     fn hears(&self) -> bool {

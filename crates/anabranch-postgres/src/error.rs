@@ -164,6 +164,11 @@ impl Failure {
         self.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
+    /// Whether the server ended the statement because it waited for those who waited for it.
+    pub(crate) fn is_deadlock(&self) -> bool {
+        self.code() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+    }
+
     /// Whether a prepared statement no longer fits its tables.
     pub(crate) fn is_stale_plan(&self) -> bool {
         let Self::Query(error) = self else { return false };

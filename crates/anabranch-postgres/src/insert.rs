@@ -53,10 +53,10 @@ const STREAM_NUMBER: &str = "stream_number";
 
 impl<'a> Insert<'a> {
     /// Rows at versions that are known.
-    pub(crate) fn of(rows: &[Row<'a>], rule: HashRule) -> Self {
+    pub(crate) fn of(rows: &[Row<'a>], rule: HashRule, keeps_traces: bool) -> Self {
         let mut insert = Self { columns: Vec::new(), many: rows.len() > 1 };
         insert.all("version", Type::INT8, rows.iter().map(|row| row.version as i64));
-        insert.rest(rows, rule);
+        insert.rest(rows, rule, keeps_traces);
         insert
     }
 
@@ -65,6 +65,7 @@ impl<'a> Insert<'a> {
     pub(crate) fn relative(
         rows: &[Row<'a>],
         rule: HashRule,
+        keeps_traces: bool,
         stream: impl Fn(&Row<'a>) -> (u64, usize),
     ) -> Self {
         let mut insert = Self { columns: Vec::new(), many: rows.len() > 1 };
@@ -74,11 +75,11 @@ impl<'a> Insert<'a> {
         insert.all("version", Type::INT8, versions);
         let numbers = streams.iter().map(|(_, number)| *number as i32 + 1);
         insert.often_same(STREAM_NUMBER, Type::INT4, numbers);
-        insert.rest(rows, rule);
+        insert.rest(rows, rule, keeps_traces);
         insert
     }
 
-    fn rest(&mut self, rows: &[Row<'a>], rule: HashRule) {
+    fn rest(&mut self, rows: &[Row<'a>], rule: HashRule, keeps_traces: bool) {
         let slots = |row: &Row<'_>| {
             Slots::from_keys(rule, row.stream.id(), row.event.customer(), row.event.correlation())
         };
@@ -109,6 +110,8 @@ impl<'a> Insert<'a> {
             tags => Some(tags.join(&separator)),
         };
         self.some("tags", Type::TEXT, rows.iter().map(tags));
+        let traces = rows.iter().map(|row| row.event.trace().map(|trace| trace.to_string()));
+        self.some("trace", Type::TEXT, traces.map(|trace| trace.filter(|_| keeps_traces)));
     }
 
     /// A column that every row has.
@@ -278,8 +281,8 @@ mod tests {
         let sql = |events: &[&NewEvent]| {
             let row = |event| Row { stream: &stream, version: 1, event };
             let rows: Vec<Row<'_>> = events.iter().copied().map(row).collect();
-            Insert::of(&rows, HashRule::Fnv1a)
-                .sql(&Sql::of(&Namespace::default()), &Texts::default())
+            Insert::of(&rows, HashRule::Fnv1a, true)
+                .sql(&Sql::of(&Namespace::default(), u32::MAX), &Texts::default())
         };
         assert!(!sql(&[&bare]).contains("unnest"));
         assert!(sql(&[&bare, &full]).contains("unnest($1::_int8, $2::_uuid, $4::_int2"));

@@ -105,6 +105,11 @@ impl Watcher {
         self.inner.changed.notify_one();
     }
 
+    /// Whether the session is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.inner.now.borrow().is_open
+    }
+
     /// Waits until the session is open, if it is to stay.
     pub(crate) async fn ready(&self) -> Result<(), Failure> {
         self.start();

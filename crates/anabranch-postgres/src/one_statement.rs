@@ -183,7 +183,9 @@ impl Appending {
             (&guess.tags, Type::TEXT_ARRAY),
             (&guess.afters, Type::INT8_ARRAY),
         ];
-        let insert = Insert::relative(&decision.rows, self.rule, |row| guess.stream(row.stream));
+        let insert = Insert::relative(&decision.rows, self.rule, self.sql.keeps_traces, |row| {
+            guess.stream(row.stream)
+        });
         let sql = insert.admitted_sql(&self.sql, &self.inserts);
         let statement = session.kept(&sql).await?;
         let mut values = Vec::from(admission);

@@ -61,15 +61,29 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct State {
     idle: Vec<(Arc<Connection>, Instant)>,
-    /// What is on loan, to whom and since when.
-    lent: BTreeMap<u64, (String, Instant)>,
+    /// What is on loan.
+    lent: BTreeMap<u64, Loan>,
     /// Being opened.
     opening: usize,
     loans: u64,
-    /// Who waits, and where to hand a session to; nothing is handed over to look again.
-    waiting: VecDeque<(String, oneshot::Sender<Option<Given>>)>,
+    waiting: VecDeque<Waiting>,
     /// When the server last had no connection left for one more, and what it said.
     refused: Option<(Instant, Failure)>,
+}
+
+/// To whom a session is lent, for what and since when.
+struct Loan {
+    to: String,
+    purpose: Purpose,
+    since: Instant,
+}
+
+/// Somebody who waits for a session.
+struct Waiting {
+    who: String,
+    purpose: Purpose,
+    /// Where to hand a session to; nothing is handed over to look again.
+    place: oneshot::Sender<Option<Given>>,
 }
 
 impl State {
@@ -77,9 +91,10 @@ impl State {
         self.idle.len() + self.lent.len() + self.opening
     }
 
-    fn lend(&mut self, to: &str) -> u64 {
+    fn lend(&mut self, to: &str, purpose: Purpose) -> u64 {
         self.loans += 1;
-        self.lent.insert(self.loans, (to.to_owned(), Instant::now()));
+        let loan = Loan { to: to.to_owned(), purpose, since: Instant::now() };
+        self.lent.insert(self.loans, loan);
         self.loans
     }
 
@@ -95,8 +110,8 @@ impl State {
 
     /// Tells the first who waits to look again.
     fn wake_one(&mut self) {
-        while let Some((_, waiting)) = self.waiting.pop_front() {
-            if waiting.send(None).is_ok() {
+        while let Some(waiting) = self.waiting.pop_front() {
+            if waiting.place.send(None).is_ok() {
                 return;
             }
         }
@@ -150,10 +165,17 @@ impl Sessions {
         (at.elapsed() < recently).then(|| (open, failure.clone()))
     }
 
+    /// What each open session is lent for, or was lent for last.
+    pub(crate) fn purposes(&self) -> Vec<Purpose> {
+        let state = lock(&self.state);
+        let idle = state.idle.iter().filter(|(connection, _)| !connection.is_closed());
+        let idle = idle.map(|(connection, _)| connection.purpose());
+        state.lent.values().map(|loan| loan.purpose).chain(idle).collect()
+    }
+
     fn holders(&self) -> String {
         let state = lock(&self.state);
-        let holder =
-            |(who, since): &(String, Instant)| format!("{who} for {:.1?}", since.elapsed());
+        let holder = |loan: &Loan| format!("{} for {:.1?}", loan.to, loan.since.elapsed());
         let holders: Vec<String> = state.lent.values().take(5).map(holder).collect();
         match holders.is_empty() {
             true => "others that took turns".to_owned(),
@@ -171,9 +193,9 @@ impl Lender for Sessions {
             return;
         }
         let mut connection = connection;
-        while let Some((who, waiting)) = state.waiting.pop_front() {
-            let (loan, home) = (state.lend(&who), self.me.clone());
-            match waiting.send(Some(Given { connection: Some(connection), loan, home })) {
+        while let Some(Waiting { who, purpose, place }) = state.waiting.pop_front() {
+            let (loan, home) = (state.lend(&who, purpose), self.me.clone());
+            match place.send(Some(Given { connection: Some(connection), loan, home })) {
                 Ok(()) => return,
                 // Nobody waits there any more.
                 Err(back) => {
@@ -293,7 +315,7 @@ impl Pool {
                     match opened {
                         Ok(connection) => {
                             state.refused = None;
-                            let loan = state.lend(who);
+                            let loan = state.lend(who, self.how.purpose);
                             drop(state);
                             drop(opening);
                             return Ok((Arc::new(connection), loan));
@@ -350,7 +372,7 @@ impl Pool {
     ) -> Next {
         let mut state = lock(&self.sessions.state);
         if let Some(connection) = state.idle(self.how.purpose) {
-            let loan = state.lend(who);
+            let loan = state.lend(who, self.how.purpose);
             return Next::Take(connection, loan);
         }
         let refused = state.refused.as_ref();
@@ -366,9 +388,10 @@ impl Pool {
         }
         if place.is_none() {
             let (given, receiver) = oneshot::channel();
+            let waiting = Waiting { who: who.to_owned(), purpose: self.how.purpose, place: given };
             match has_waited {
-                true => state.waiting.push_front((who.to_owned(), given)),
-                false => state.waiting.push_back((who.to_owned(), given)),
+                true => state.waiting.push_front(waiting),
+                false => state.waiting.push_back(waiting),
             }
             *place = Some(receiver);
         }

@@ -31,7 +31,8 @@ pub(crate) fn event_of_row(row: &Row) -> Result<Event, tokio_postgres::Error> {
     let position = Position::from_i64(row.try_get(0)?);
     let version = row.try_get::<_, i64>(1)?.unsigned_abs();
     let Micros(recorded_us) = row.try_get(3)?;
-    Ok(Event::from_row(position, version, row.try_get(2)?, recorded_us, slots, &body))
+    let (id, trace) = (row.try_get(2)?, row.try_get(18)?);
+    Ok(Event::from_traced_row(position, version, id, recorded_us, slots, &body, trace))
 }
 
 /// The text of a `json` column, which the driver would only hand out parsed.

@@ -6,8 +6,9 @@ use crate::session::Connection;
 use anabranch_core::Happening;
 use anabranch_core::{HashRule, StoreError};
 use anabranch_store::Emitter;
-use anabranch_store::migration::{Migration, Migrations, Schema};
+use anabranch_store::migration::{Migration, Migrations, Schema, since};
 use anabranch_store::{Namespace, Options};
+use std::time::Duration;
 use tokio_postgres::{Client, Error};
 
 /// The schema of the PostgreSQL backend, step by step.
@@ -73,6 +74,24 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0010_deliveries.sql"),
             admits: 5,
         },
+        Migration {
+            version: 11,
+            name: "traces",
+            sql: include_str!("../migrations/0011_traces.sql"),
+            admits: 5,
+        },
+        Migration {
+            version: 12,
+            name: "audit",
+            sql: include_str!("../migrations/0012_audit.sql"),
+            admits: 5,
+        },
+        Migration {
+            version: 13,
+            name: "watching",
+            sql: include_str!("../migrations/0013_watching.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
     reads_from: 5,
@@ -81,6 +100,8 @@ pub const MIGRATIONS: Migrations = Migrations {
 /// The statements of one log, with its namespace filled in.
 #[derive(Debug)]
 pub(crate) struct Sql {
+    /// Whether there is room for the traces of events.
+    pub(crate) keeps_traces: bool,
     pub(crate) admit: String,
     pub(crate) first_matches: String,
     pub(crate) try_lock: String,
@@ -98,9 +119,13 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    pub(crate) fn of(namespace: &Namespace) -> Self {
-        let fill = |text: &str| text.replace("{ns}", namespace.as_str());
+    /// Those for a log of this schema version.
+    pub(crate) fn of(namespace: &Namespace, version: u32) -> Self {
+        let keeps_traces = version >= since::TRACES;
+        let column = if keeps_traces { ", trace" } else { ", CAST(NULL AS text) AS trace" };
+        let fill = |text: &str| text.replace("{ns}", namespace.as_str()).replace(", trace", column);
         Self {
+            keeps_traces,
             admit: fill("\"{ns}\".admit"),
             first_matches: fill(include_str!("../queries/first_matches.sql")),
             try_lock: fill(include_str!("../queries/try_lock.sql")),
@@ -165,33 +190,86 @@ pub(crate) async fn may_admit(session: &Connection, namespace: &Namespace) -> Re
     Ok(session.query_one(may, &[&name, &events]).await?.get(0))
 }
 
+/// How long a migration waits for a lock before it lets go of those that it has. It is shorter than the server's
+/// `deadlock_timeout`, so that the migration gives way, and not a worker.
+const LOCK_WAIT: Duration = Duration::from_millis(500);
+/// How long those go first for whom it gave way.
+const GIVE_WAY: Duration = Duration::from_millis(100);
+
 /// Applies what is missing, in one transaction. Processes that start together wait for one
 /// another's lock, and all but the first find nothing left to do.
+///
+/// Those who work on the log meanwhile use its tables in any order, so they may wait for the migration while it waits
+/// for them. It then rolls back and begins anew, for as long as that happens.
 async fn migrate(
     at: &str,
     session: &Connection,
     options: &Options,
     events: &Emitter,
 ) -> Result<Schema, StoreError> {
+    let (before, found) = loop {
+        match apply(at, session, options).await {
+            Ok(applied) => break applied,
+            Err(Stopped::InTheWay) => {
+                let failed = |error| Failure::from(error).at(at);
+                session.batch_execute("ROLLBACK").await.map_err(failed)?;
+                tokio::time::sleep(GIVE_WAY).await;
+            }
+            // The session is given up, and the server rolls back.
+            Err(Stopped::Failed(error)) => return Err(error),
+        }
+    };
+    for migration in MIGRATIONS.after(before.version) {
+        let (at, namespace) = (at.to_owned(), options.namespace.to_string());
+        events.emit(Happening::migration_applied(at, namespace, migration.version));
+    }
+    Ok(found)
+}
+
+/// Why a migration was not applied.
+enum Stopped {
+    /// It waited for those who may wait for it.
+    InTheWay,
+    Failed(StoreError),
+}
+
+/// Returns the schema as it was and as it is.
+async fn apply(
+    at: &str,
+    session: &Connection,
+    options: &Options,
+) -> Result<(Schema, Schema), Stopped> {
     let (namespace, rule) = (&options.namespace, options.hash_rule.unwrap_or_default());
-    let failed = |error| Failure::from(error).at(at);
+    let failed = |error| Stopped::Failed(Failure::from(error).at(at));
     // Each statement must see what was committed before it, whatever the user's default is.
-    // After a failure the session is given up, and the server rolls back.
     session.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(failed)?;
     let class = Classes::of(namespace).migration;
     session.execute("SELECT pg_advisory_xact_lock($1, 0)", &[&class]).await.map_err(failed)?;
     let found = schema(session, namespace).await.map_err(failed)?;
     // A newer program may have been the first.
-    MIGRATIONS.needed(at, options, found)?;
+    MIGRATIONS.needed(at, options, found).map_err(Stopped::Failed)?;
+    let failed = |error| {
+        let failure = Failure::from(error);
+        match failure.is_lock_timeout() || failure.is_deadlock() {
+            true => Stopped::InTheWay,
+            false => Stopped::Failed(failure.at(at)),
+        }
+    };
+    let wait = format!("SET LOCAL lock_timeout = {}", LOCK_WAIT.as_millis());
+    session.batch_execute(&wait).await.map_err(failed)?;
+    if found.version > 0 && found.version < MIGRATIONS.newest() {
+        // Everybody uses this table. A step that locks it for writers, before one that locks it for all, would meet a
+        // reader who goes on to write each time.
+        let lock = format!("LOCK TABLE \"{namespace}\".events IN ACCESS EXCLUSIVE MODE");
+        session.batch_execute(&lock).await.map_err(failed)?;
+    }
     for migration in MIGRATIONS.after(found.version) {
         session.batch_execute(&migration.sql_for(namespace)).await.map_err(failed)?;
-        let (at, namespace) = (at.to_owned(), namespace.to_string());
-        events.emit(Happening::migration_applied(at, namespace, migration.version));
     }
     session.batch_execute(&MIGRATIONS.keep_rule(namespace, rule)).await.map_err(failed)?;
-    let found = schema(session, namespace).await.map_err(failed)?;
+    let now = schema(session, namespace).await.map_err(failed)?;
     session.batch_execute("COMMIT").await.map_err(failed)?;
-    Ok(found)
+    Ok((found, now))
 }
 
 /// The log's schema; version 0 when there is no log.

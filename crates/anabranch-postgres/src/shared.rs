@@ -22,7 +22,7 @@ use crate::session::{Purpose, lock};
 use crate::wake::Wake;
 use anabranch_core::StoreError;
 use anabranch_store::{Durability, Namespace};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Id};
@@ -187,6 +187,21 @@ impl Shared {
         self.work.keep(0);
         self.close_idle(Duration::ZERO);
         self.link.rest();
+    }
+
+    /// How many sessions are open, by what they are for.
+    pub(crate) fn open(&self) -> BTreeMap<&'static str, usize> {
+        let lanes: Vec<_> = lock(&self.lanes).iter().filter_map(Weak::upgrade).collect();
+        let work = self.work.purposes();
+        let appends = work.iter().filter(|purpose| **purpose == Purpose::Append).count();
+        BTreeMap::from([
+            ("link", usize::from(self.link.is_open())),
+            ("control", self.control.purposes().len()),
+            ("watch", usize::from(self.watcher.is_open())),
+            ("reads", work.len() - appends),
+            ("appends", appends),
+            ("lanes", lanes.iter().map(|lanes| lanes.purposes().len()).sum()),
+        ])
     }
 
     /// Closes what has been idle for so long, in all pools.

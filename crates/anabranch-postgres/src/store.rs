@@ -91,7 +91,7 @@ impl Postgres {
         let at_once = AtomicBool::new(at_once.map_err(|error| failed(error.into()))?);
         lease.give_back();
         let namespace = options.namespace.clone();
-        let sql = Sql::of(&namespace);
+        let sql = Sql::of(&namespace, found.version);
         let dialect = PostgresDialect { namespace: namespace.clone() };
         let wake = shared.wake(&namespace);
         let waiting =
@@ -152,6 +152,7 @@ impl Postgres {
         append: Append,
     ) -> Result<Appended, AppendError> {
         append.validate(&self.inner.appending.limits)?;
+        let append = append.within_trace(anabranch_store::trace::current());
         let failed = |error| Failure::from(error).at(&self.inner.server.at);
         let isolation = "SELECT current_setting('transaction_isolation')";
         let isolation = tx.query_typed(isolation, &[]).await.map_err(failed)?;

@@ -10,6 +10,7 @@ use crate::tables::consumers::Registered;
 use crate::tables::generations::Generation;
 use crate::tables::parked::{Asked, ParkedKey};
 use crate::tx::{Ended, Tx};
+use anabranch_core::audit::RecordKind;
 use anabranch_core::{Cursor, Event, Position, Query, Slot, StoreError, time};
 use anabranch_store::database::{End, Statement, Topic};
 use anabranch_store::{Log, WoundBack};
@@ -175,7 +176,8 @@ impl Consumers {
         let furthest = standing.map(Cursor::point).max().filter(|at| at.position > head.position);
         let head = furthest.unwrap_or(head);
         let (cursors, slots) = (&locked.cursors, &locked.slots);
-        let mut restart = self.tables.restart_at(name, cursors, slots, head, Position::START);
+        let mut restart =
+            self.tables.restart_at(name, cursors, slots, head, Position::START, RecordKind::Jump);
         restart.extend(is_other.map(|(_, log)| self.tables.belongs_to(name, log)));
         match tx.commit(restart).await {
             Ended::Committed => Ok(head.position),

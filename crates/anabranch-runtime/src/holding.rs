@@ -270,7 +270,7 @@ impl Holding {
         let moves = self.parts.moves(&numbers, self.parts.reached(&numbers), Some(&keep));
         let name = &self.setup.consumer.name;
         let mut fence: Vec<Statement> =
-            moves.iter().flat_map(|step| tables.move_cursor(name, step)).collect();
+            moves.iter().flat_map(|step| tables.move_cursor(name, step, None)).collect();
         let is_moved = |part: &usize| moves.iter().any(|step| step.part == *part);
         let held: Vec<usize> = numbers.into_iter().filter(|part| !is_moved(part)).collect();
         fence.extend(self.parts.holds(&held).map(|(id, epoch)| tables.hold(id, epoch)));

@@ -211,7 +211,8 @@ impl Import {
             return Err(ImportError::Refused { consumer, refusals });
         }
         let old = found.map(|found| found.cursors).unwrap_or_default();
-        let mut statements = tables.import(name, &strategy, &slots, &old, cursors);
+        let is_audited = tables.is_audited_in(session.as_mut(), name).await?;
+        let mut statements = tables.import(name, (&strategy, &slots), &old, cursors, is_audited);
         statements.push(tables.belongs_to(name, log_identity));
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| tables.error(failed))?;

@@ -1,7 +1,8 @@
 //! The code of an error whose type is not known where it is printed.
 
 use crate::{
-    ImportError, MissingEvents, OperateError, RebuildError, ReplayError, RunError, TuningError,
+    AuditError, ImportError, MissingEvents, OperateError, RebuildError, ReplayError, RunError,
+    TuningError,
 };
 use anabranch_core::{ErrorCode, code_among};
 use anabranch_store::value::{ColumnError, ValueError};
@@ -15,7 +16,7 @@ pub fn code_of_runtime(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
         code_among!(
             error;
             RunError, OperateError, ReplayError, MissingEvents, RebuildError, ImportError, ColumnError,
-            ValueError, TuningError,
+            ValueError, TuningError, AuditError,
         )
     };
     ErrorCode::of_core(error).or_else(here)

@@ -7,6 +7,7 @@
 //! | `shed` | slots that others should own: let go |
 //! | `transact` | one transaction: handler, parked events, fence |
 //! | `aside` | the keys that are set aside, in memory |
+//! | `asked` | what somebody asks for of such a key |
 //! | `parking` | keys that failed: set aside, tried again, parked, let go |
 //! | `strict` | an event that must not be passed: tried a few times where it stands |
 //! | `room` | how many events one transaction has room for |
@@ -16,6 +17,7 @@
 //! | `stats` | what others may see of a lane |
 
 mod aside;
+mod asked;
 mod batch;
 mod halt;
 mod parking;
@@ -28,7 +30,9 @@ mod strict;
 mod transact;
 mod words;
 
+pub(crate) use batch::key_or_stream;
 pub(crate) use halt::OVERLOAD;
+pub(crate) use parking::parked_event;
 pub(crate) use stats::LaneStats;
 pub(crate) use streak::{FEW, Streak};
 pub(crate) use words::{Halt, Order, Probed, Report, Reporter, Said};
@@ -62,7 +66,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc, watch};
-use transact::Outcome;
+use transact::{Extra, Outcome};
 
 /// How soon a lane without events of its own writes down how far it has looked.
 const WATERMARK: Duration = Duration::from_secs(1);
@@ -149,6 +153,8 @@ pub(crate) struct Lane {
     sampler: Sampler,
     /// How long the handler took with what is to be committed.
     handling: Duration,
+    /// What is being handled, as a trace has it, until its commit.
+    traced: Option<anabranch_store::trace::Work>,
 }
 
 impl Lane {
@@ -179,6 +185,7 @@ impl Lane {
             too_busy: TooBusy::default(),
             sampler: Sampler::of(&setup.consumer.partition),
             handling: Duration::ZERO,
+            traced: None,
             setup,
         }
     }
@@ -325,7 +332,7 @@ impl Lane {
     async fn write_watermark(&mut self) -> Result<(), RunError> {
         for part in self.parts.dirty() {
             let batch = self.nothing_of(part);
-            match self.transact(&batch, 0, Vec::new()).await {
+            match self.transact(&batch, 0, Extra::default()).await {
                 Outcome::Committed { .. } => {}
                 Outcome::Fenced => {
                     self.lost();

@@ -29,6 +29,7 @@
 //! | [`operate_error`] | [`OperateError`]: why a request of an operator was not carried out |
 //! | [`replay`] | beginning again: from where, and from where it can |
 //! | [`status`] | how the consumers stand |
+//! | [`gauges`] | [`Gauges`]: what metrics show, by one cheap statement |
 //! | [`reason`] | [`Reason`]: why a cursor does not advance |
 //! | [`unrun_pools`] | [`UnrunPool`]: pools with tasks that no worker has ever run |
 //! | [`offsets`] | [`Offsets`]: how far each partition is, and what a rescale moves |
@@ -37,6 +38,7 @@
 //! | [`incomplete`] | [`Incomplete`]: what a catch-up has left behind |
 //! | `interference` | what a test does to handlers |
 //! | `known_codes` | the code of an error of any type |
+//! | [`audit`] | [`Proof`]: every event once and in order, proven on a live system |
 //! | `backlog` | what a consumer has not handled |
 //! | `worker` | the process: lease, claims, start and stop |
 //! | `feed` | one reader for all lanes of a consumer |
@@ -46,6 +48,7 @@
 //!
 //! This crate never names a database: it writes the same statements on all of them.
 
+pub mod audit;
 mod backlog;
 pub mod code_change;
 mod consumer;
@@ -54,6 +57,7 @@ pub mod consumers;
 pub mod courier;
 mod feed;
 mod fold;
+pub mod gauges;
 pub mod handler;
 pub mod holding;
 mod identity;
@@ -94,10 +98,12 @@ pub mod unrun_pools;
 pub mod view;
 mod worker;
 
+pub use audit::{AuditError, AuditProgress, AuditStatus, Proof};
 pub use code_change::CodeChange;
 pub use consumers::{Consumers, KeyState, Parked};
 #[doc(hidden)]
 pub use courier::{Courier, CourierLane};
+pub use gauges::{ConsumerGauges, Gauges, GaugesOf, SetGauges, TaskGauge};
 pub use handler::{HandlerError, HandlerResult};
 pub use holding::{Commit, Holding};
 pub use import::{CheckpointTable, Import, ImportError, ImportPlan, Refusal};

@@ -120,6 +120,17 @@ pub enum Obstacle {
         /// The code that was accepted.
         accepted: String,
     },
+    /// It was to be audited, and its work is in a table and not in the log.
+    NotOfLog {
+        /// What it is.
+        kind: String,
+    },
+    /// It is not audited, so there is nothing to prove.
+    NotAudited,
+    /// It was to be audited and has never run, so nobody knows which events are in its slots.
+    NeverRun,
+    /// Somebody else prunes or begins its record again and again while it is read.
+    RecordChanges,
 }
 
 impl Obstacle {
@@ -136,6 +147,10 @@ impl Obstacle {
             Self::OldWorkers { .. } => ErrorCode::OldWorkers,
             Self::ScopeChanged { .. } => ErrorCode::ScopeChanged,
             Self::CodeChanged { .. } => ErrorCode::CodeChanged,
+            Self::NotOfLog { .. } => ErrorCode::AuditOfRows,
+            Self::NotAudited => ErrorCode::NotAudited,
+            Self::NeverRun => ErrorCode::AuditBeforeFirstRun,
+            Self::RecordChanges => ErrorCode::AuditDisturbed,
         }
     }
 
@@ -173,6 +188,23 @@ impl Obstacle {
             Self::CodeChanged { accepted } => format!(
                 "the accepted code of `{name}` is no longer {}, which was to be replaced; look again",
                 shortened(accepted)
+            ),
+            Self::NotOfLog { kind } => format!(
+                "consumer `{name}` is a {kind}: its work is in a table and not in the log, so there is nothing \
+                 to compare a record with; `anabranch tasks` shows what became of tasks, and `anabranch batch \
+                 verify` proves batch records"
+            ),
+            Self::NotAudited => format!(
+                "consumer `{name}` is not audited, so nothing is recorded that could be proven; \
+                 `anabranch audit {name} --start` begins with what is handled from then on"
+            ),
+            Self::NeverRun => format!(
+                "consumer `{name}` has never run, so it is not known which events are in its slots; start its \
+                 program once"
+            ),
+            Self::RecordChanges => format!(
+                "the record of `{name}` was pruned or begun anew by others while it was read, several times; \
+                 run one audit of a consumer at a time"
             ),
         }
     }

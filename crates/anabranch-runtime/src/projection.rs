@@ -6,6 +6,7 @@ use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
+use anabranch_store::trace::{self, Work};
 use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::sync::Arc;
@@ -86,7 +87,8 @@ pub trait Projection: Send + Sync + 'static {
             let started = Instant::now();
             for (number, event) in events.iter().enumerate() {
                 tx.for_event(number);
-                self.handle(event, tx).await?;
+                let traced = Work::one_of(events, event);
+                trace::run(traced.as_ref(), self.handle(event, tx)).await?;
                 if started.elapsed() > MAX_HANDLING || tx.is_full() {
                     tx.cut(number + 1);
                     break;

@@ -188,6 +188,11 @@ impl Consumers {
         // From here on nobody moves a cursor, so that what is passed is known.
         let locked = self.tables.lock(session.as_mut(), name).await?;
         let mut statements = vec![self.tables.accept_scope(name, &change.wanted)];
+        if self.tables.is_audited_in(session.as_mut(), name).await? {
+            // What was recorded was handled by the old scope, and is compared by the stored one.
+            let cursors = &locked.cursors;
+            statements.extend(self.tables.begin_record(session.as_mut(), name, cursors).await?);
+        }
         statements.extend(self.tables.fence_all(name));
         statements.push(Statement::signal(Topic::Workers));
         match session.run(statements, End::Commit).await {

@@ -25,6 +25,7 @@ pub struct Settings {
     pub(crate) version: u32,
     pub(crate) start: Start,
     pub(crate) code: Option<String>,
+    pub(crate) audit: bool,
 }
 
 impl Default for Settings {
@@ -36,6 +37,7 @@ impl Default for Settings {
             version: FIRST_VERSION,
             start: Start::Beginning,
             code: None,
+            audit: false,
         }
     }
 }
@@ -84,6 +86,20 @@ impl Settings {
     /// ```
     pub fn code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
+        self
+    }
+
+    /// Audits it: each commit also records what its handler received, so that `anabranch audit` can prove that it was
+    /// every event once and in order ([`Consumers::audit`](crate::Consumers::audit)). Default: `false`, which leaves
+    /// an audit as it is that somebody has [started](crate::Consumers::start_audit).
+    ///
+    /// ```
+    /// use anabranch_runtime::Settings;
+    /// let settings = Settings::default().audit(true);
+    /// # drop(settings);
+    /// ```
+    pub fn audit(mut self, audit: bool) -> Self {
+        self.audit = audit;
         self
     }
 

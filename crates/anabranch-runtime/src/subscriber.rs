@@ -6,6 +6,7 @@ use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
+use anabranch_store::trace::{self, Work};
 use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::sync::Arc;
@@ -144,7 +145,8 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
             let started = Instant::now();
             for (number, event) in events.iter().enumerate() {
                 tx.for_event(number);
-                self.deliver(event).await?;
+                let traced = Work::one_of(events, event);
+                trace::run(traced.as_ref(), self.deliver(event)).await?;
                 if started.elapsed() > MAX_DELIVERING {
                     tx.cut(number + 1);
                     break;
@@ -169,7 +171,8 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
                 return failed;
             }
             for event in events {
-                if let Err(error) = self.deliver(event).await {
+                let traced = Work::send([event]);
+                if let Err(error) = trace::run(traced.as_ref(), self.deliver(event)).await {
                     failed.push((event.position(), error));
                 }
             }

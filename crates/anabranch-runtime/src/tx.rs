@@ -43,6 +43,7 @@ pub struct Tx {
     blame: Vec<Option<usize>>,
     queued_bytes: usize,
     appends: appends::Appends,
+    traces: appends::Traces,
     /// The event that is being handled, by its place in the batch.
     current: Option<usize>,
     failure: Option<Failure>,
@@ -104,6 +105,7 @@ impl Tx {
             blame: Vec::new(),
             queued_bytes: 0,
             appends: appends::Appends::default(),
+            traces: appends::Traces::default(),
             current: None,
             failure: None,
             open_since: None,

@@ -110,6 +110,7 @@ pub(crate) async fn run(
     let mut tables = Tables::of(log.database().apart()?);
     tables.events = log.events().with(std::mem::take(&mut plan.events)).in_set(&plan.name);
     let events = tables.events.clone();
+    events.emit(Happening::run_began());
     let ended = run_on(log, tables, plan, stop).await;
     let error = ended.as_ref().err();
     let (said, code) = (error.map(ToString::to_string), error.map(RunError::code));
@@ -433,6 +434,8 @@ impl Keeper {
     fn renew_worker(&mut self) -> Worker {
         let new = new_worker(&self.plan);
         self.tables.events = self.tables.events.clone().by_worker(&new.id);
+        // It follows none yet.
+        self.tables.events.follows(0);
         std::mem::replace(&mut self.worker, new)
     }
 }

@@ -199,6 +199,7 @@ fn insert(
         slots.entity.get(),
         slots.customer.map(|slot| slot.get()),
         slots.saga.map(|slot| slot.get()),
+        row.event.trace().map(|trace| trace.to_string()),
     ])
 }
 
@@ -220,7 +221,7 @@ mod tests {
         let mut connection = place.open().unwrap();
         let (options, events) = (Options::default(), Emitter::new(false));
         let (rule, _) = schema::prepare(&mut connection, &place, &options, &events).unwrap();
-        let sql = Sql::of(&Namespace::default());
+        let sql = Sql::of(&Namespace::default(), schema::MIGRATIONS.newest());
         let to = Appending::new(sql, rule, options.limits, Clock::machine());
         (connection, place, to)
     }

@@ -46,6 +46,10 @@ impl Dialect for SqliteDialect {
         format!("{}_{name}", self.namespace)
     }
 
+    fn last_id(&self, table: &str) -> String {
+        format!("(SELECT seq FROM sqlite_sequence WHERE name = '{}_{table}')", self.namespace)
+    }
+
     fn now_us(&self) -> &'static str {
         match self.is_by_hand {
             true => NOW_BY_HAND,
@@ -120,6 +124,7 @@ impl Dialect for SqliteDialect {
             | Hint::PageByKey
             | Hint::RowsByKey
             | Hint::WholeTables
+            | Hint::Figures
             | Hint::LightCommit => None,
         }
     }

@@ -13,13 +13,14 @@ use crate::transaction::{Shared, SqliteSession, run};
 use crate::watch::Signals;
 use anabranch_core::{Limits, StoreError};
 use anabranch_store::database::{
-    Blocked, Catalogue, Database, Dialect, Failed, LifeSign, RowWatch, Session, Statement, Topic,
-    Who,
+    Blocked, Catalogue, Database, Dialect, Failed, LifeSign, OpenSessions, RowWatch, Session,
+    Statement, Topic, Who,
 };
 use anabranch_store::migration::Schema;
 use anabranch_store::{Clock, Emitter, Row};
 use futures_util::future::BoxFuture;
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -100,6 +101,12 @@ impl Database for Effects {
     fn apart(&self) -> Result<Arc<dyn Database>, StoreError> {
         // There is one writer for all callers.
         Ok(Arc::new(self.clone()))
+    }
+
+    fn open_sessions(&self) -> OpenSessions {
+        // A database in memory has one connection, which also reads.
+        let by_use = BTreeMap::from([("writes", 1), ("reads", self.readers.open())]);
+        OpenSessions { pool: Arc::as_ptr(&self.appending).addr(), by_use }
     }
 
     fn signals(&self, topic: Topic) -> watch::Receiver<u64> {

@@ -262,7 +262,8 @@ pub(crate) fn event_of_row(row: &Row<'_>) -> rusqlite::Result<Event> {
     let entity = at(15, slot_of(number(15)?))?;
     let slots = Slots { entity, customer: slot(16)?, saga: slot(17)? };
     let (position, version) = (Position::from_i64(number(0)?), number(1)? as u64);
-    Ok(Event::from_row(position, version, id, number(3)?, slots, &body))
+    let recorded_us = number(3)?;
+    Ok(Event::from_traced_row(position, version, id, recorded_us, slots, &body, optional(18)?))
 }
 
 fn slot_of(number: i64) -> FromSqlResult<Slot> {

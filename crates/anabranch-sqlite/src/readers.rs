@@ -35,6 +35,14 @@ impl Readers {
         Self::Pool(Arc::new(Pool(Arc::new(queue))))
     }
 
+    /// How many connections only read. One that is to be opened again is counted.
+    pub(crate) fn open(&self) -> usize {
+        match self {
+            Self::Writer(_) => 0,
+            Self::Pool(pool) => pool.0.state().threads,
+        }
+    }
+
     /// Runs a job on a connection that nobody else uses meanwhile.
     pub(crate) async fn run<T: Send + 'static>(
         &self,

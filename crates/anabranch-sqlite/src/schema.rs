@@ -6,7 +6,7 @@ use anabranch_core::Happening;
 use anabranch_core::{HashRule, StoreError};
 use anabranch_store::Emitter;
 use anabranch_store::database::Topic;
-use anabranch_store::migration::{Migration, Migrations, Schema};
+use anabranch_store::migration::{Migration, Migrations, Schema, since};
 use anabranch_store::{Namespace, Options};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
@@ -73,6 +73,24 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0010_deliveries.sql"),
             admits: 5,
         },
+        Migration {
+            version: 11,
+            name: "traces",
+            sql: include_str!("../migrations/0011_traces.sql"),
+            admits: 5,
+        },
+        Migration {
+            version: 12,
+            name: "audit",
+            sql: include_str!("../migrations/0012_audit.sql"),
+            admits: 5,
+        },
+        Migration {
+            version: 13,
+            name: "watching",
+            sql: include_str!("../migrations/0013_watching.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
     reads_from: 5,
@@ -96,15 +114,24 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    pub(crate) fn of(namespace: &Namespace) -> Self {
+    /// Those for a log of this schema version.
+    pub(crate) fn of(namespace: &Namespace, version: u32) -> Self {
+        let column = if version < since::TRACES { ", NULL AS trace" } else { ", trace" };
         let fill = |text: &str| text.replace("{ns}", namespace.as_str());
         Self {
-            insert_event: fill(include_str!("../queries/insert_event.sql")),
+            // An older log has no room for a trace; the value goes nowhere.
+            insert_event: match version < since::TRACES {
+                false => fill(include_str!("../queries/insert_event.sql")),
+                true => fill(include_str!("../queries/insert_event.sql"))
+                    .replace(", trace", "")
+                    .replace("?18, ?19)", "?18 + 0 * coalesce(length(?19), 0))"),
+            },
             insert_tag: format!("INSERT INTO {namespace}_event_tags VALUES (?1, ?2)"),
             version: format!(
                 "SELECT max(version) FROM {namespace}_events WHERE category = +?1 AND stream_id = +?2"
             ),
-            event_columns: fill(include_str!("../queries/event_columns.sql")),
+            event_columns: fill(include_str!("../queries/event_columns.sql"))
+                .replace(", trace", column),
             events: format!("{namespace}_events"),
             identity: format!("SELECT value FROM {namespace}_settings WHERE name = 'identity'"),
             tags: format!("{namespace}_event_tags"),

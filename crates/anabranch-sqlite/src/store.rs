@@ -97,7 +97,7 @@ impl Sqlite {
         };
         let writer = Writer::start(connection).map_err(no_thread)?;
         let readers = Readers::new(&place, options.readers, &writer, &files);
-        let sql = Sql::of(&options.namespace);
+        let sql = Sql::of(&options.namespace, found.version);
         let appending = Arc::new(Appending::new(sql, rule, options.limits, place.clock.clone()));
         let dialect = SqliteDialect {
             namespace: options.namespace.clone(),
@@ -153,6 +153,7 @@ impl Sqlite {
     ) -> Result<Appended, AppendError> {
         let Shared { at, appending, .. } = self.shared.as_ref();
         append.validate(&appending.limits)?;
+        let append = append.within_trace(anabranch_store::trace::current());
         let mut answers = append::append_in(tx, appending, &[&append], Ids::All)
             .map_err(|error| store_error(at, error))?;
         answers.remove(0)

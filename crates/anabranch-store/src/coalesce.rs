@@ -9,7 +9,7 @@
 
 use crate::home::Home;
 use crate::log_store::{Locked, LogStore, Ticket};
-use anabranch_core::{Append, AppendError, Appended, StoreError};
+use anabranch_core::{Append, AppendError, Appended, Happening, StoreError};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{HashMap, VecDeque};
@@ -64,6 +64,7 @@ impl Appender {
 }
 
 async fn run(store: Arc<dyn LogStore>, mut waiting: mpsc::Receiver<Ticket>) {
+    let events = store.database().events();
     let mut line = Line::default();
     let mut under_way = FuturesUnordered::new();
     let (mut tickets, mut is_closed) = (Vec::new(), false);
@@ -72,6 +73,7 @@ async fn run(store: Arc<dyn LogStore>, mut waiting: mpsc::Receiver<Ticket>) {
             biased;
             Some(batch) = under_way.next() => {
                 line.is_done(&batch);
+                events.emit(Happening::appends_answered(batch.appends, batch.events));
                 // The callers that were just answered often append again at once: let them, so that the
                 // next batch is theirs together and not the first one's alone. Who was alone and leaves nobody
                 // behind has nobody to wait for.
@@ -114,6 +116,7 @@ struct Waiting {
 /// A batch that is under way.
 struct Batch {
     appends: usize,
+    events: usize,
     locks: Vec<Locked>,
 }
 
@@ -145,7 +148,7 @@ impl Line {
             _ => return None,
         };
         let (mut size, mut tickets) = (Size::default(), Vec::new());
-        let mut batch = Batch { appends: 0, locks: Vec::new() };
+        let mut batch = Batch { appends: 0, events: 0, locks: Vec::new() };
         // Who has to wait is not overtaken by others that need the same.
         let (mut held, mut left) = (Taken::default(), VecDeque::new());
         while let Some(next) = self.waiting.pop_front() {
@@ -168,7 +171,7 @@ impl Line {
         if tickets.is_empty() {
             return None;
         }
-        batch.appends = tickets.len();
+        (batch.appends, batch.events) = (tickets.len(), size.events);
         self.taken.take(&batch.locks);
         self.under_way += 1;
         Some((tickets, batch))

@@ -26,6 +26,7 @@ use crate::value::{Row, Value};
 use anabranch_core::{Append, AppendError, Appended, HashRule, Limits, StoreError};
 use futures_util::future::BoxFuture;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -79,6 +80,11 @@ pub trait Database: Send + Sync {
     /// What a worker is short of, if the database had no connection left for it a moment ago.
     fn shortage(&self) -> Option<Shortage> {
         None
+    }
+
+    /// The sessions that this process has open there, of all logs that share them. The database is not asked.
+    fn open_sessions(&self) -> OpenSessions {
+        OpenSessions::default()
     }
 
     /// Changes when somebody, here or in another process, has committed a [`Work::Signal`] on this
@@ -219,6 +225,15 @@ impl Who {
         let end: String = worker.chars().rev().take(12).collect();
         format!("anabranch/{}/", end.chars().rev().collect::<String>())
     }
+}
+
+/// Sessions that a process has open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenSessions {
+    /// Which they are: two databases that share theirs say the same.
+    pub pool: usize,
+    /// How many, by what they are for.
+    pub by_use: BTreeMap<&'static str, usize>,
 }
 
 /// A worker has fewer connections than it could use.

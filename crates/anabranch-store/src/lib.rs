@@ -21,6 +21,7 @@
 //! | [`backoff`] | waits for a database that is away |
 //! | [`migration`] | versioned SQL, printable |
 //! | [`observe`] | observers of what happens, and how it reaches them |
+//! | [`trace`] | where code runs in a trace, and how that travels |
 //! | [`sql`] | the one query that both SQL backends share |
 //! | `contract` | the suite that every backend runs (feature `contract`) |
 //!
@@ -47,6 +48,7 @@ pub mod read;
 pub mod sql;
 pub mod sql_lexer;
 pub mod sql_text;
+pub mod trace;
 mod two_servers;
 pub mod value;
 

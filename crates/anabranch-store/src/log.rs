@@ -8,15 +8,18 @@ use crate::log_store::LogStore;
 use crate::observe::{Emitter, Observer};
 use crate::read::{ReadLog, ReadStream};
 use crate::sql_text::Sql;
+use crate::trace::{self, Work};
 use crate::two_servers::Apart;
 use crate::value::{Row, Value};
 use anabranch_core::{
-    Append, AppendError, Appended, Event, Expected, HashRule, Limits, NewEvent, Position, Query,
-    StoreError, StreamId,
+    Append, AppendError, Appended, Event, Expected, Happening, HashRule, Limits, NewEvent,
+    Position, Query, StoreError, StreamId,
 };
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use uuid::Uuid;
 
 /// A log of events: ordered, append-only, in streams. Cheap to clone; clones share connections and
@@ -124,6 +127,27 @@ impl Log {
         self.home.is_some()
     }
 
+    /// How many sessions this process has open at its databases, by what they are for; of all logs that share them. No
+    /// database is asked.
+    ///
+    /// ```
+    /// # fn f(log: anabranch_store::Log) {
+    /// println!("{:?}", log.open_sessions()); // {"control": 1, "lanes": 4, "link": 1, "reads": 1, …}
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn open_sessions(&self) -> BTreeMap<&'static str, usize> {
+        let (here, other) =
+            (self.database().open_sessions(), self.store.database().open_sessions());
+        let mut open = here.by_use;
+        if other.pool != here.pool {
+            for (of, sessions) in other.by_use {
+                *open.entry(of).or_default() += sessions;
+            }
+        }
+        open
+    }
+
     /// Which log it is: a random number that it got when it was made, or when it was upgraded to the version
     /// that knows it. A copy of a log has the same.
     pub async fn identity(&self) -> Result<Uuid, StoreError> {
@@ -171,7 +195,20 @@ impl Log {
     /// ```
     pub async fn append_all(&self, append: Append) -> Result<Appended, AppendError> {
         append.validate(&self.store.limits())?;
-        self.appender.append(append).await
+        let (events, began) = (append.events().count(), Instant::now());
+        let answer = match Work::append() {
+            None => self.appender.append(append.within_trace(trace::current())).await,
+            Some(work) => {
+                let append = append.within_trace(work.context());
+                work.run(self.appender.append(append)).await
+            }
+        };
+        match &answer {
+            Ok(_) => self.events.emit(Happening::appended(events, began.elapsed())),
+            Err(error) if error.is_conflict() => self.events.emit(Happening::append_conflicted()),
+            Err(_) => {}
+        }
+        answer
     }
 
     /// Reads one stream, from its first event on unless said otherwise.

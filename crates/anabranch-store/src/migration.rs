@@ -19,6 +19,12 @@ pub mod since {
     pub const CODE: u32 = 10;
     /// Deliveries of webhooks.
     pub const DELIVERIES: u32 = 10;
+    /// The trace contexts of events and tasks.
+    pub const TRACES: u32 = 11;
+    /// The record of audited consumers.
+    pub const AUDIT: u32 = 12;
+    /// The view `lag`, and counters of tasks.
+    pub const WATCHING: u32 = 13;
 }
 
 /// One step of a backend's schema. Steps are never changed once released, only added, and they only

@@ -5,15 +5,19 @@
 //! | `delivery` | the queue of one observer, and the thread that delivers |
 //! | `logging` | the observer that writes to `tracing` |
 //! | `lines` | what it writes |
+//! | `spans` | spans of what the engine does, with the feature `otel` |
 //!
 //! Whatever happens is emitted by an [`Emitter`]: that of a log, of a replica set, or of a backend. It goes to the
 //! queue of each observer, and whoever emits goes on at once. The log is the one exception: a line of `tracing` is
 //! written where it happens, since it belongs to the subscriber and the span of that thread, comes in order with the
-//! lines of the program itself, and must not be lost when the program ends right after it.
+//! lines of the program itself, and must not be lost when the program ends right after it. An observer that only counts
+//! may ask for the same ([`Observer::at_once`]): what it counts is then all that happened.
 
 mod delivery;
 mod lines;
 mod logging;
+#[cfg(feature = "otel")]
+pub(crate) mod spans;
 
 pub use logging::TracingObserver;
 
@@ -23,6 +27,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -59,6 +64,12 @@ const FLUSH: Duration = Duration::from_secs(1);
 pub trait Observer: Send + Sync + 'static {
     /// Something has happened.
     fn observe(&self, event: &EngineEvent);
+
+    /// Whether it is called where it happens, by whoever makes it happen, and not on a thread of its own: then it misses
+    /// nothing, and the engine waits for it. For counters, which add up and return; never for what may block.
+    fn at_once(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fn(&EngineEvent) + Send + Sync + 'static> Observer for F {
@@ -70,6 +81,10 @@ impl<F: Fn(&EngineEvent) + Send + Sync + 'static> Observer for F {
 impl<O: Observer + ?Sized> Observer for Arc<O> {
     fn observe(&self, event: &EngineEvent) {
         (**self).observe(event);
+    }
+
+    fn at_once(&self) -> bool {
+        (**self).at_once()
     }
 }
 
@@ -97,12 +112,16 @@ pub struct Emitter {
     worker: Option<Arc<str>>,
     consumer: Option<Arc<str>>,
     lane: Option<usize>,
+    /// The generation that the worker of the set follows; 0 before the first.
+    generation: Option<Arc<AtomicI64>>,
 }
 
 /// What all who use one backend share.
 struct Hub {
     /// Whether lines are written by `tracing`.
     logs: bool,
+    /// How many events did not fit into the queues of observers.
+    dropped: Arc<AtomicU64>,
     /// The observers of all handles: a backend does not know for which of them it works.
     all: Mutex<Vec<Weak<Delivery>>>,
 }
@@ -131,9 +150,9 @@ impl Emitter {
     /// `tracing`: [`Options::tracing`](crate::Options::tracing).
     #[must_use]
     pub fn new(logs: bool) -> Self {
-        let hub = Arc::new(Hub { logs, all: Mutex::default() });
-        let (set, worker, consumer) = (None, None, None);
-        Self { hub, home: None, to: To::All, set, worker, consumer, lane: None }
+        let hub = Arc::new(Hub { logs, dropped: Arc::default(), all: Mutex::default() });
+        let (set, worker, consumer, lane, generation) = (None, None, None, None, None);
+        Self { hub, home: None, to: To::All, set, worker, consumer, lane, generation }
     }
 
     /// That of a handle on the backend, which reaches the observers of that handle.
@@ -147,7 +166,7 @@ impl Emitter {
     pub fn with(&self, observers: impl IntoIterator<Item = Arc<dyn Observer>>) -> Self {
         let new: Vec<Arc<Delivery>> = observers
             .into_iter()
-            .map(|observer| Arc::new(Delivery::start(observer, self.hub.logs)))
+            .map(|observer| Arc::new(Delivery::start(observer, self.hub.logs, &self.hub.dropped)))
             .collect();
         if new.is_empty() {
             return self.clone();
@@ -181,13 +200,20 @@ impl Emitter {
     /// The same for what happens in a replica set.
     #[must_use]
     pub fn in_set(self, set: &str) -> Self {
-        Self { set: Some(set.into()), ..self }
+        Self { set: Some(set.into()), generation: Some(Arc::default()), ..self }
     }
 
     /// The same for what a worker does.
     #[must_use]
     pub fn by_worker(self, worker: &str) -> Self {
         Self { worker: Some(worker.into()), ..self }
+    }
+
+    /// From now on what happens in the set is of this generation, whoever says it.
+    pub fn follows(&self, generation: i64) {
+        if let Some(followed) = &self.generation {
+            followed.store(generation, Ordering::Relaxed);
+        }
     }
 
     /// The same for what a consumer does, or a pool, or a batch job.
@@ -218,6 +244,10 @@ impl Emitter {
         event.worker.clone_from(&self.worker);
         event.consumer.clone_from(&self.consumer);
         event.lane = self.lane;
+        if event.what.generation().is_none() {
+            let followed = self.generation.as_ref().map(|it| it.load(Ordering::Relaxed));
+            event.generation = followed.filter(|generation| *generation > 0);
+        }
         if logs {
             logging::say(&event);
         }
@@ -245,6 +275,12 @@ impl Emitter {
         if let Some(away) = backoff.end() {
             self.emit(Happening::outage_ended(of, Some(away)));
         }
+    }
+
+    /// How many events did not fit into the queues of observers, of all handles on the backend.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.hub.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits until its observers have seen all that happened so far, though not for ever: at the end of a set.

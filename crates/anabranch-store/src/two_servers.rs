@@ -1,8 +1,8 @@
 //! The database of a log's consumers where the events are on another server: all that it can do, but append.
 
 use crate::database::{
-    Answer, Blocked, Catalogue, Database, Described, Dialect, End, Failed, LifeSign, RowWatch,
-    Session, Shortage, Statement, Topic, Who, Work,
+    Answer, Blocked, Catalogue, Database, Described, Dialect, End, Failed, LifeSign, OpenSessions,
+    RowWatch, Session, Shortage, Statement, Topic, Who, Work,
 };
 use crate::value::Row;
 use crate::{Clock, Emitter};
@@ -100,6 +100,10 @@ impl Database for Apart {
 
     fn shortage(&self) -> Option<Shortage> {
         self.inner.shortage()
+    }
+
+    fn open_sessions(&self) -> OpenSessions {
+        self.inner.open_sessions()
     }
 
     fn signals(&self, topic: Topic) -> watch::Receiver<u64> {

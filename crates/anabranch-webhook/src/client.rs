@@ -112,11 +112,31 @@ impl Client {
         body: Bytes,
         (timeout, max_answer): (Duration, usize),
     ) -> Result<Reply, NoReply> {
-        let mut request = Request::new(Full::new(body));
+        let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri.clone();
         *request.headers_mut() = headers;
-        let until = Instant::now() + timeout;
+        self.request(request, timeout, max_answer).await
+    }
+
+    /// Sends a request as it is, and reads so many bytes of the answer, all within this time.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let request = hyper::Request::post("http://localhost:4318/v1/traces").body("{}".into())?;
+    /// let client = anabranch_webhook::Client::new(true);
+    /// let reply = client.request(request, Duration::from_secs(10), 1_000).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn request(
+        &self,
+        request: Request<Bytes>,
+        timeout: Duration,
+        max_answer: usize,
+    ) -> Result<Reply, NoReply> {
+        let (request, until) = (request.map(Full::new), Instant::now() + timeout);
         match tokio::time::timeout_at(until, self.pool.request(request)).await {
             Ok(Ok(response)) => reply(response, max_answer, (timeout, until)).await,
             Ok(Err(error)) => Err(no_reply(&error)),

@@ -3,7 +3,9 @@
 use crate::client::{Client, NoReply, Reply};
 use crate::connect::CONNECT;
 use crate::secret::Secrets;
+use anabranch_core::Event;
 use anabranch_runtime::HandlerError;
+use anabranch_store::trace::{self, Work};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode, Uri};
@@ -16,6 +18,16 @@ use thiserror::Error;
 /// How much of an answer is read, and how much of it is kept.
 const READ: usize = 64 * 1024;
 const KEPT: usize = 500;
+/// Headers that are not to be set. A context of a trace that stands in a file would be the same for all messages.
+const OURS: [&str; 7] = [
+    "content-type",
+    "content-length",
+    "host",
+    "transfer-encoding",
+    "connection",
+    "traceparent",
+    "tracestate",
+];
 /// How long an answer may take, unless something else is said.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -111,9 +123,7 @@ impl Endpoint {
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, EndpointError> {
         let wrong = || EndpointError::Header(name.to_owned());
         let lower = name.to_ascii_lowercase();
-        let is_ours = lower.starts_with("webhook-")
-            || ["content-type", "content-length", "host", "transfer-encoding", "connection"]
-                .contains(&lower.as_str());
+        let is_ours = lower.starts_with("webhook-") || OURS.contains(&lower.as_str());
         if is_ours {
             return Err(EndpointError::Reserved(lower));
         }
@@ -173,7 +183,23 @@ impl Endpoint {
         Client::within(self.allows_private, CONNECT.min(self.timeout / 2))
     }
 
-    /// Sends a message once, under an id that the receiver may know it by.
+    /// The same for a message that holds these events: it goes on with their trace.
+    pub(crate) async fn send_for<'a>(
+        &self,
+        id: &str,
+        body: Bytes,
+        events: impl IntoIterator<Item = &'a Event>,
+    ) -> Attempt {
+        let traced = Work::send(events);
+        let attempt = trace::run(traced.as_ref(), self.send(id, body)).await;
+        if let Some(traced) = traced.filter(|_| attempt.verdict != Verdict::Arrived) {
+            traced.failed(&attempt.said());
+        }
+        attempt
+    }
+
+    /// Sends a message once, under an id that the receiver may know it by. The code that sends it runs in a trace
+    /// ([`trace::current`]), if there is one: the header `traceparent` says so.
     pub async fn send(&self, id: &str, body: impl Into<Bytes>) -> Attempt {
         let (at, began, body) = (Timestamp::now(), Instant::now(), body.into());
         let client = match &self.transport {
@@ -200,6 +226,10 @@ impl Endpoint {
         let signature = self.secrets.as_ref().map(|secrets| secrets.sign(id, timestamp, &body));
         if let Some(Ok(signature)) = signature.map(|signature| HeaderValue::from_str(&signature)) {
             headers.insert("webhook-signature", signature);
+        }
+        let trace = trace::current().map(|trace| HeaderValue::from_str(&trace.to_string()));
+        if let Some(Ok(trace)) = trace {
+            headers.insert("traceparent", trace);
         }
         let replied = client.send(&self.uri, headers, body, (self.timeout, READ)).await;
         Attempt::of(at, began.elapsed(), replied)
@@ -246,6 +276,20 @@ pub enum Verdict {
     Gone,
     /// Nothing was sent, since there is no connection.
     Unreachable,
+}
+
+impl Verdict {
+    /// Its name, for those who count.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Arrived => "delivered",
+            Self::Failed { .. } => "failed",
+            Self::Strained { .. } => "strained",
+            Self::Busy { .. } => "busy",
+            Self::Gone => "gone",
+            Self::Unreachable => "unreachable",
+        }
+    }
 }
 
 impl Attempt {
@@ -374,6 +418,8 @@ mod tests {
         assert_eq!(Endpoint::new("http://example.com").unwrap().address(), "http://example.com");
         let reserved = endpoint.clone().header("Webhook-Id", "1").unwrap_err();
         assert_eq!(reserved, EndpointError::Reserved("webhook-id".to_owned()));
+        let trace = endpoint.clone().header("Traceparent", "1").unwrap_err();
+        assert_eq!(trace, EndpointError::Reserved("traceparent".to_owned()));
         assert!(matches!(endpoint.clone().header("a b", "1"), Err(EndpointError::Header(_))));
         let secret = endpoint.header("Authorization", "Bearer 42").unwrap();
         assert!(!format!("{secret:?}").contains("42"));

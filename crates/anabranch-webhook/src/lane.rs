@@ -210,6 +210,11 @@ impl Hook {
         let events = self.tables.database.events().of(&self.name);
         events.emit(Happening::failed(notice, error));
     }
+
+    pub(crate) fn tried(&self, attempt: &Attempt) {
+        let events = self.tables.database.events().of(&self.name);
+        events.emit(Happening::delivery_tried(attempt.verdict.name(), attempt.took));
+    }
 }
 
 impl CourierLane for Lane {

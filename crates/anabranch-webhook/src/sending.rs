@@ -79,6 +79,7 @@ impl Lane {
                     continue;
                 }
             };
+            self.hook.tried(&attempt);
             let (has_arrived, is_about_endpoint) =
                 (attempt.verdict == Verdict::Arrived, attempt.is_about_endpoint());
             self.ended(&unit, events, attempt).await;
@@ -142,7 +143,7 @@ impl Hook {
         }
         let members: Vec<&Event> = members.iter().map(AsRef::as_ref).collect();
         match self.body(&unit.group.key, &members) {
-            Ok(body) => Ok(self.endpoint.send(&unit.group.id, body).await),
+            Ok(body) => Ok(self.endpoint.send_for(&unit.group.id, body, members).await),
             Err(error) => Ok(not_sent(format!("it cannot be written as JSON: {error}"))),
         }
     }

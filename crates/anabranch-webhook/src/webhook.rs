@@ -168,7 +168,7 @@ impl Webhook {
         if let Some(rate) = &hook.rate {
             rate.turn().await?;
         }
-        let attempt = hook.endpoint.send(&id, body).await;
+        let attempt = hook.endpoint.send_for(&id, body, &events).await;
         let (key, members) = (delivery.key.clone(), delivery.members.clone());
         // No delivery of the lanes is of this edition, so that they do not take it for one of theirs.
         let edition = if new_id { -1 } else { 0 };

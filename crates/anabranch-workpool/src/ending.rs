@@ -11,6 +11,7 @@ use anabranch_store::Emitter;
 use anabranch_store::Log;
 use anabranch_store::backoff::random;
 use anabranch_store::database::Statement;
+use anabranch_store::trace::Work;
 use std::fmt;
 use std::time::Duration;
 
@@ -20,6 +21,22 @@ pub(crate) struct Done {
     pub(crate) task: Task,
     pub(crate) result: String,
     pub(crate) then: Vec<(String, NewTask)>,
+    /// It lasts until the end is stored.
+    pub(crate) traced: Option<Work>,
+}
+
+impl Done {
+    /// What was run, in what is traced of it.
+    pub(crate) fn new(mut task: Task, result: String, traced: Option<Work>) -> Self {
+        // What follows goes on from here.
+        task.trace = traced.as_ref().and_then(Work::context);
+        Self { task, result, then: Vec::new(), traced }
+    }
+}
+
+/// The commit of the ends of some tasks.
+pub(crate) fn commit(done: &[Done]) -> Option<Work> {
+    Work::commit_of(done.iter().filter_map(|done| done.traced.as_ref()))
 }
 
 /// The statements that store the end of tasks that were run.
@@ -44,7 +61,8 @@ fn enqueue(tables: &Tables, rule: HashRule, tasks: &[(String, NewTask)]) -> Vec<
     }
     let tasks: Vec<(&str, &NewTask)> =
         tasks.iter().map(|(pool, task)| (pool.as_str(), task)).collect();
-    tables.enqueue(rule, &tasks, There::Perhaps)
+    // Each has settled where it stands in a trace.
+    tables.enqueue(rule, &tasks, There::Perhaps, None)
 }
 
 /// Refuses tasks that could not be enqueued: found out now, they fail the task that wants them.
@@ -113,7 +131,8 @@ pub(crate) fn failed(
         let dead = tables.dead(task.id, attempts, error, None);
         return (verdict, vec![dead, tables.hold(pool, &task.key, task.slot, Why::Dead)]);
     }
-    let mut follow = then;
+    let mut follow: Vec<(String, NewTask)> =
+        then.into_iter().map(|(pool, then)| (pool, then.carried_by(task.trace))).collect();
     follow.extend(task.follower(Outcome::Dead, None, Some(error)));
     let instead: Vec<TaskRef> = follow.iter().map(|(pool, task)| TaskRef::to(pool, task)).collect();
     let mut statements = vec![tables.dead(task.id, attempts, error, Some(&instead))];

@@ -9,6 +9,7 @@ use crate::turns::Turns;
 use anabranch_core::{ErrorCode, Happening, Notice, Retry, SlotSet, StoreError};
 use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError, Tx};
 use anabranch_store::database::{End, column};
+use anabranch_store::trace::{self, Work};
 use futures_util::FutureExt;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -211,10 +212,13 @@ impl<P: Pool> Lane<'_, P> {
         let mut done = Vec::with_capacity(tasks.len());
         for (number, task) in tasks.iter().enumerate() {
             tx.for_event(number);
+            let began = Instant::now();
             let run = async { json(&self.inside.pool.run(task, &mut tx).await?) };
             let ran = calls.around(task.item(), run);
-            let ran = AssertUnwindSafe(ran).catch_unwind().await;
+            let traced = Work::task(task.trace, self.holding.events());
+            let ran = AssertUnwindSafe(trace::run(traced.as_ref(), ran)).catch_unwind().await;
             let result = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
+            self.holding.events().emit(Happening::task_ran(began.elapsed()));
             match self.holding.refusal(&mut tx) {
                 Some(Commit::Away(error)) => return (tx, Got::Away(error)),
                 Some(Commit::Refused { item, error }) => {
@@ -223,8 +227,11 @@ impl<P: Pool> Lane<'_, P> {
                 _ => {}
             }
             match result {
-                Ok(result) => done.push(Done { task: task.clone(), result, then: Vec::new() }),
-                Err(error) => return (tx, Got::Failed { task: Some(number), error }),
+                Ok(result) => done.push(Done::new(task.clone(), result, traced)),
+                Err(error) => {
+                    traced.iter().for_each(|traced| traced.failed(&error));
+                    return (tx, Got::Failed { task: Some(number), error });
+                }
             }
             let is_open =
                 tx.open_limit().is_some() && !self.inside.pool.begins_in_open_transaction();
@@ -250,7 +257,9 @@ impl<P: Pool> Lane<'_, P> {
             }
         }
         let of = done.iter().map(|done| done.task.slot).collect();
-        self.holding.commit(tx, &of, busy).await
+        let traced = ending::commit(done);
+        let commit = Box::pin(self.holding.commit(tx, &of, busy));
+        trace::run(traced.as_ref(), commit).await
     }
 
     /// What it has read may be somebody else's.
@@ -424,6 +433,10 @@ pub(crate) async fn open(
 pub(crate) async fn prune(reader: &Reader, holding: &Holding, settings: &PoolSettings) -> Instant {
     let mut pause = PRUNE;
     if holding.slots().contains(anabranch_core::Slot::ZERO) {
+        // If it cannot be done there are more rows to add up until the next time, and no harm is done.
+        if let Some(fold) = reader.tables.fold_counts() {
+            let _ = holding.database().begin().run(vec![fold], End::Commit).await;
+        }
         let prune = reader.tables.prune(&reader.pool, settings.keep, PRUNED);
         match holding.database().begin().run(vec![prune], End::Commit).await {
             Ok(answers) if answers.iter().any(|answer| answer.changed >= PRUNED as u64) => {

@@ -1,7 +1,7 @@
 //! The task to enqueue.
 
 use anabranch_core::limits::{self, MAX_NAME_BYTES};
-use anabranch_core::{InputError, InputProblem, Json};
+use anabranch_core::{InputError, InputProblem, Json, TraceContext};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -29,6 +29,16 @@ pub struct NewTask {
     pub(crate) due: Due,
     pub(crate) unique: Option<String>,
     pub(crate) then: Option<Then>,
+    trace: Carried,
+}
+
+/// The trace that a task goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carried {
+    /// That of the code that enqueues it.
+    Current,
+    /// This one, or none.
+    Chosen(Option<TraceContext>),
 }
 
 /// When a task is to be run.
@@ -88,6 +98,7 @@ impl NewTask {
             due: Due::Now,
             unique: None,
             then: None,
+            trace: Carried::Current,
         }
     }
 
@@ -115,6 +126,43 @@ impl NewTask {
     pub fn unique(mut self, key: impl Into<String>) -> Self {
         self.unique = Some(key.into());
         self
+    }
+
+    /// Goes on with this trace, in the place of that of the code that enqueues it. It is kept beside the task: one that
+    /// is there already, under its id or its unique key, keeps the first.
+    ///
+    /// ```
+    /// use anabranch_workpool::NewTask;
+    /// // From the header `traceparent` of a request, say.
+    /// let of_request = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse()?;
+    /// let mail = NewTask::new("cust-7", &"welcome").with_trace(of_request);
+    /// # Ok::<(), anabranch_core::BadTraceContext>(())
+    /// ```
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Carried::Chosen(Some(trace));
+        self
+    }
+
+    /// Goes on with no trace. For what comes again and again, such as the next time of a schedule: the trace would
+    /// never end.
+    pub fn without_trace(mut self) -> Self {
+        self.trace = Carried::Chosen(None);
+        self
+    }
+
+    /// Settles that it goes on with this trace, unless something else was chosen.
+    #[doc(hidden)]
+    pub fn carried_by(mut self, current: Option<TraceContext>) -> Self {
+        self.trace = Carried::Chosen(self.trace(current));
+        self
+    }
+
+    /// The trace that it goes on with, if it is enqueued in this one.
+    pub(crate) fn trace(&self, current: Option<TraceContext>) -> Option<TraceContext> {
+        match self.trace {
+            Carried::Current => current,
+            Carried::Chosen(trace) => trace,
+        }
     }
 
     /// Enqueues another task in the transaction that ends this one: when it is done, when it is

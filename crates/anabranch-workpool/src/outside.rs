@@ -10,8 +10,8 @@ use crate::run::{Run, Save};
 use crate::task::Task;
 use crate::turns::{Turn, Turns};
 use anabranch_core::{Happening, Notice, Retry, SlotSet};
-use anabranch_runtime::interference::Calls;
 use anabranch_runtime::{Commit, HandlerError, Holding, RawTx, RowConsumer, RunError};
+use anabranch_store::trace::{self, Work};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -73,6 +73,7 @@ struct Ended {
     task: Task,
     run: Run,
     outcome: Result<String, HandlerError>,
+    traced: Option<Work>,
 }
 
 struct Lane<'a, P> {
@@ -159,23 +160,30 @@ impl<P: OutsidePool> Lane<'_, P> {
             false => self.queue.take(1),
         };
         if let Some(task) = taken.pop() {
-            self.spawn(task, turn, holding.calls(), limit);
+            self.spawn(task, turn, holding, limit);
         }
     }
 
-    fn spawn(&mut self, task: Task, turn: Turn, calls: Calls, limit: usize) {
+    fn spawn(&mut self, task: Task, turn: Turn, holding: &Holding, limit: usize) {
+        let (calls, events) = (holding.calls(), holding.events().clone());
         let pool = Arc::clone(&self.outside.pool);
         let (checkpoint, saves) = (task.checkpoint.clone(), self.saver.clone());
         let mut run = Run { task: task.id, checkpoint, saves, then: Vec::new() };
         self.running.spawn(async move {
             calls.begin(std::iter::once(task.item())).await;
+            let began = Instant::now();
             let ran = async { json(&pool.run(&task, &mut run).await?) };
             let ran = calls.around(task.item(), ran);
-            let ran = AssertUnwindSafe(ran).catch_unwind().await;
+            let traced = Work::task(task.trace, &events);
+            let ran = AssertUnwindSafe(trace::run(traced.as_ref(), ran)).catch_unwind().await;
             let ran = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
             let result = ran.and_then(|json| Ok(ending::check(&run.then, limit).map(|()| json)?));
             drop(turn);
-            Ended { task, run, outcome: result }
+            events.emit(Happening::task_ran(began.elapsed()));
+            if let (Some(traced), Err(error)) = (&traced, &result) {
+                traced.failed(error);
+            }
+            Ended { task, run, outcome: result, traced }
         });
     }
 
@@ -190,9 +198,11 @@ impl<P: OutsidePool> Lane<'_, P> {
     /// Stores the ends of tasks, and checkpoints.
     async fn store(&mut self, holding: &mut Holding, mut saves: Vec<Save>) -> Result<(), RunError> {
         let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for Ended { mut task, run, outcome } in self.ended.drain(..) {
+        for Ended { mut task, run, outcome, traced } in self.ended.drain(..) {
             match outcome {
-                Ok(result) => done.push(Done { task, result, then: run.then }),
+                Ok(result) => {
+                    done.push(Done { then: run.then, ..Done::new(task, result, traced) });
+                }
                 Err(error) => {
                     // The next attempt begins where this one came to.
                     task.checkpoint = run.checkpoint;
@@ -219,7 +229,9 @@ impl<P: OutsidePool> Lane<'_, P> {
                 }
             }
             let of: SlotSet = done[..count].iter().map(|done| done.task.slot).collect();
-            match holding.commit(tx, &of, &self.queue.busy()).await? {
+            let (busy, traced) = (self.queue.busy(), ending::commit(&done[..count]));
+            let commit = Box::pin(holding.commit(tx, &of, &busy));
+            match trace::run(traced.as_ref(), commit).await? {
                 Commit::Done => {
                     if count > 0 {
                         holding.events().emit(Happening::tasks_done(count));

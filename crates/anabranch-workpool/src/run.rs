@@ -3,6 +3,7 @@
 use crate::new_task::NewTask;
 use anabranch_core::ErrorCode;
 use anabranch_runtime::{HandlerError, HandlerResult};
+use anabranch_store::trace;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
@@ -59,6 +60,6 @@ impl Run {
 
     /// Enqueues a task of some pool in the transaction that stores the end of this one, if it succeeds.
     pub fn then(&mut self, pool: impl Into<String>, task: NewTask) {
-        self.then.push((pool.into(), task));
+        self.then.push((pool.into(), task.carried_by(trace::current())));
     }
 }

@@ -2,6 +2,7 @@
 //! here too.
 
 mod asked;
+mod counts;
 mod dead;
 mod enqueue;
 
@@ -22,7 +23,9 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// What a lane reads of a task.
-const COLUMNS: &str = "id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run";
+const COLUMNS: &str = "id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run, trace";
+const COLUMNS_BEFORE_TRACES: &str =
+    "id, seq, key, slot, attempts, due_us, payload, checkpoint, then_run, NULL AS trace";
 
 // What statements write for states: a code after `state =`, a range of them after `state`.
 const READY: i64 = TaskState::Ready.code();
@@ -53,6 +56,8 @@ pub(crate) struct Tables {
     for_update: &'static str,
     /// Whether it is kept what was done about a dead task: older logs have no room for it.
     keeps_instead: bool,
+    /// Whether it is kept where in a trace a task was enqueued.
+    keeps_traces: bool,
 }
 
 /// A key of which nothing is run, and why.
@@ -82,7 +87,12 @@ impl Tables {
             now: dialect.now_us(),
             for_update: dialect.for_update(),
             keeps_instead: database.schema() >= since::FLEET,
+            keeps_traces: database.schema() >= since::TRACES,
         }
+    }
+
+    fn columns(&self) -> &'static str {
+        if self.keeps_traces { COLUMNS } else { COLUMNS_BEFORE_TRACES }
     }
 
     fn dialect(&self) -> &dyn Dialect {
@@ -116,9 +126,11 @@ impl Tables {
     pub(crate) fn ready(&self, look: &Look<'_>) -> Statement {
         let (slots, known, apart) = (self.of_slots(6), self.not_known(5), self.not_apart(7));
         let select = format!(
-            "SELECT {COLUMNS}, {} AS now_us FROM {} WHERE pool = $1 AND state = {READY} \
+            "SELECT {}, {} AS now_us FROM {} WHERE pool = $1 AND state = {READY} \
              AND seq > $2 AND seq <= $3{known}{slots}{apart} ORDER BY seq LIMIT $4",
-            self.now, self.tasks
+            self.columns(),
+            self.now,
+            self.tasks
         );
         let mut values = params![look.pool, look.after, look.up_to, look.limit];
         values.extend([look.known(), self.slots(look.slots), look.apart()]);
@@ -136,10 +148,10 @@ impl Tables {
 
     /// Tasks whose time has come, and the next one whose time will.
     pub(crate) fn scheduled(&self, look: &Look<'_>) -> [Statement; 2] {
-        let (tasks, now) = (&self.tasks, self.now);
+        let (tasks, now, columns) = (&self.tasks, self.now, self.columns());
         let (slots, known, apart) = (self.of_slots(4), self.not_known(3), self.not_apart(5));
         let due = format!(
-            "SELECT {COLUMNS}, {now} AS now_us FROM {tasks} WHERE pool = $1 \
+            "SELECT {columns}, {now} AS now_us FROM {tasks} WHERE pool = $1 \
              AND state = {SCHEDULED} AND due_us <= {now}{known}{slots}{apart} ORDER BY due_us LIMIT $2"
         );
         let mut values = params![look.pool, look.limit];
@@ -157,7 +169,8 @@ impl Tables {
     /// it so, and one that does not know them must not run what stands behind them: all of them, always.
     pub(crate) fn hurried(&self, look: &Look<'_>) -> Statement {
         let select = format!(
-            "SELECT {COLUMNS}, {} AS now_us FROM {} WHERE pool = $1 AND {HURRIED}{}",
+            "SELECT {}, {} AS now_us FROM {} WHERE pool = $1 AND {HURRIED}{}",
+            self.columns(),
             self.now,
             self.tasks,
             self.of_slots(2)
@@ -185,9 +198,9 @@ impl Tables {
 
     /// The first tasks of one key that are to be run.
     pub(crate) fn ready_of(&self, pool: &str, key: &str, limit: usize) -> Statement {
-        let now = self.now;
+        let (now, columns) = (self.now, self.columns());
         let select = format!(
-            "SELECT {COLUMNS}, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 \
+            "SELECT {columns}, {now} AS now_us FROM {} WHERE pool = $1 AND key = $2 \
              AND state {UNFINISHED} AND (state = {READY} OR (state = {SCHEDULED} AND due_us <= {now})) \
              ORDER BY seq LIMIT $3",
             self.tasks
@@ -200,6 +213,7 @@ impl Tables {
         let (due, now): (i64, i64) = (row.get("due_us")?, row.get("now_us")?);
         let slot: u16 = row.get("slot")?;
         let then: Option<String> = row.get("then_run")?;
+        let trace: Option<String> = row.get("trace")?;
         let wait = u64::try_from(due - now).ok().filter(|wait| *wait > 0);
         Ok(Task {
             id: row.get("id")?,
@@ -210,6 +224,7 @@ impl Tables {
             payload: row.get("payload")?,
             checkpoint: row.get("checkpoint")?,
             then: then.and_then(|json| serde_json::from_str(&json).ok()),
+            trace: trace.and_then(|trace| trace.parse().ok()),
             wait: wait.map(|wait| self.database.clock().wait(Duration::from_micros(wait))),
             late: u64::try_from(now - due).ok().filter(|_| due > 0).map(Duration::from_micros),
         })

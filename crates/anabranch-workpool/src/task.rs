@@ -1,7 +1,7 @@
 //! A task as it is run, and as others see it.
 
 use crate::new_task::{Completed, NewTask, Outcome, Then};
-use anabranch_core::{ErrorCode, Slot, TaskState};
+use anabranch_core::{ErrorCode, Slot, TaskState, TraceContext};
 use anabranch_runtime::HandlerError;
 use anabranch_runtime::interference::Item;
 use jiff::Timestamp;
@@ -25,6 +25,8 @@ pub struct Task {
     pub(crate) payload: String,
     pub(crate) checkpoint: Option<String>,
     pub(crate) then: Option<Then>,
+    /// Where it was enqueued in a trace; once it was run, where that stands.
+    pub(crate) trace: Option<TraceContext>,
     /// How long it still has to wait for its next attempt.
     pub(crate) wait: Option<Duration>,
     /// How long after its time it was read.
@@ -83,6 +85,12 @@ impl Task {
         format!("task:{}", self.id)
     }
 
+    /// Where it was enqueued in a trace, if that was in one. Its handler runs in that trace.
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.trace
+    }
+
     /// What follows it, now that it has ended so.
     pub(crate) fn follower(
         &self,
@@ -98,7 +106,7 @@ impl Task {
             error: error.map(str::to_owned),
             payload,
         };
-        Some((pool, NewTask::new(key, &completed)))
+        Some((pool, NewTask::new(key, &completed).carried_by(self.trace)))
     }
 }
 

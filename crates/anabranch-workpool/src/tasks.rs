@@ -5,10 +5,12 @@ use crate::new_task::{NewTask, Outcome};
 use crate::tables::{self, Tables, There, Why, corrupt};
 use crate::task::TaskStatus;
 use crate::task_error::TaskError;
-use anabranch_core::{Happening, InputError, Notice, StoreError, TaskState, TaskStates};
+use anabranch_core::{
+    Happening, InputError, Notice, StoreError, TaskState, TaskStates, TraceContext,
+};
 use anabranch_runtime::{HandlerError, RawTx, Tx};
 use anabranch_store::database::{Answer, End, Failed, Reason, Session, Statement, Topic, column};
-use anabranch_store::{Database, Log, Row};
+use anabranch_store::{Database, Log, Row, trace};
 use jiff::Timestamp;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -140,8 +142,9 @@ impl Tasks {
     }
 
     async fn try_enqueue(&self, tasks: &[NewTask]) -> Result<Option<Vec<Enqueued>>, TaskError> {
+        let current = trace::current();
         let enqueueing = |there| {
-            let pages = tasks.chunks(PAGE).map(|page| self.enqueueing(page, there));
+            let pages = tasks.chunks(PAGE).map(|page| self.enqueueing(page, there, current));
             let pages = pages.collect::<Result<Vec<_>, InputError>>()?;
             Ok::<Vec<Statement>, InputError>(pages.into_iter().flatten().collect())
         };
@@ -219,7 +222,8 @@ impl Tasks {
         error: &str,
         wait: Duration,
     ) -> Result<Uuid, TaskError> {
-        let mut statements = self.enqueueing(std::slice::from_ref(&task), There::Perhaps)?;
+        let tasks = std::slice::from_ref(&task);
+        let mut statements = self.enqueueing(tasks, There::Perhaps, trace::current())?;
         statements.push(self.tables.failed(task.id, 1, error, wait));
         self.run(statements).await?;
         Ok(task.id)
@@ -228,7 +232,7 @@ impl Tasks {
     /// Enqueues tasks in the transaction of a handler: they are there if and when it commits.
     pub async fn enqueue_in(&self, tx: &mut Tx, tasks: &[NewTask]) -> Result<(), HandlerError> {
         tx.must_be_in(self.database.as_ref())?;
-        for statement in self.enqueueing(tasks, There::Perhaps)? {
+        for statement in self.enqueueing(tasks, There::Perhaps, tx.trace())? {
             tx.push(statement).await?;
         }
         Ok(())
@@ -245,17 +249,22 @@ impl Tasks {
             let what = "to enqueue tasks in the transaction of an append";
             return Err(StoreError::TwoServers { at, log, what, remedy: ENQUEUE_REMEDY }.into());
         }
-        Ok(self.enqueueing(tasks, There::Perhaps)?)
+        Ok(self.enqueueing(tasks, There::Perhaps, trace::current())?)
     }
 
-    fn enqueueing(&self, tasks: &[NewTask], there: There) -> Result<Vec<Statement>, InputError> {
+    fn enqueueing(
+        &self,
+        tasks: &[NewTask],
+        there: There,
+        current: Option<TraceContext>,
+    ) -> Result<Vec<Statement>, InputError> {
         let limit = self.log.limits().data_bytes;
         tasks.iter().try_for_each(|task| task.check(&self.pool, limit))?;
         let tasks: Vec<(&str, &NewTask)> =
             tasks.iter().map(|task| (self.pool.as_str(), task)).collect();
         Ok(match tasks.is_empty() {
             true => Vec::new(),
-            false => self.tables.enqueue(self.log.hash_rule(), &tasks, there),
+            false => self.tables.enqueue(self.log.hash_rule(), &tasks, there, current),
         })
     }
 
@@ -356,7 +365,9 @@ impl Tasks {
         let follower = ended.follower(Outcome::Cancelled, None, error.as_deref());
         if let Some((pool, task)) = follower.filter(|_| !went_on) {
             let tasks = [(pool.as_str(), &task)];
-            statements.extend(self.tables.enqueue(self.log.hash_rule(), &tasks, There::Perhaps));
+            let rule = self.log.hash_rule();
+            // It has settled where it stands in a trace.
+            statements.extend(self.tables.enqueue(rule, &tasks, There::Perhaps, None));
         }
         if dead == Some(TaskState::Dead) {
             let pool: String = column(at, row, "pool")?;

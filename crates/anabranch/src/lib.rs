@@ -202,6 +202,8 @@
 //! | `batch` | rows of a table, each handled once: [`batch`] |
 //!
 //! `webhook` is off by default: events delivered over HTTP (`anabranch::webhook`), which needs an HTTP client.
+//! `watch` is off by default: metrics for Prometheus and health for probes (`anabranch::watch`).
+//! `otel` is off by default: spans of what the engine does, and their export by OTLP (`anabranch::trace::Export`).
 //! `chrono`, `time` and `rust_decimal` are off by default: types of these crates in [`params!`] and [`Row::get`].
 //! Those of jiff, such as [`Timestamp`], need none.
 //!
@@ -231,6 +233,7 @@ pub mod partitioning;
 pub mod prelude;
 pub mod running;
 pub mod testing;
+pub mod trace;
 
 pub use anabranch_core::cron;
 pub use anabranch_core::{
@@ -248,6 +251,8 @@ pub use jiff::Timestamp;
 
 #[cfg(feature = "batch")]
 pub use anabranch_batch as batch;
+#[cfg(feature = "watch")]
+pub use anabranch_watch as watch;
 #[cfg(feature = "webhook")]
 pub use anabranch_webhook as webhook;
 #[cfg(feature = "workflow")]
@@ -265,7 +270,9 @@ pub use anabranch_sqlite as sqlite;
     feature = "sqlite",
     feature = "postgres",
     feature = "workflow",
-    feature = "batch"
+    feature = "batch",
+    feature = "otel",
+    feature = "watch"
 ))]
 mod pages;
 

@@ -17,14 +17,18 @@
 //! | what runs, how far it is, what waits, pause and resume, parked keys, replay | [`Consumers`] |
 //! | a new version of a projection beside the old one | [`Rebuild`] |
 //! | positions of runners that were there before | [`Import`] |
+//! | that the handler received every event once and in order | [`Consumers::audit`], [`Proof`] |
 //! | how far each fixed partition is, and what another number of them would move | [`Offsets`], [`Rescale`] |
 
+pub use anabranch_core::audit::{Proven, Violation};
+pub use anabranch_runtime::host;
 pub use anabranch_runtime::import::{Before, ImportedPartition};
 pub use anabranch_runtime::{
-    ChangedColumn, CheckpointTable, CodeChange, ColumnDifference, ConsumerStatus, Consumers,
-    CursorStatus, Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState,
-    LimitStatus, MissingEvents, NextEvent, Obstacle, Offset, Offsets, OperateError, Outage, Owner,
-    Parked, Reason, Rebuild, RebuildError, Refusal, ReplayError, ReplayFrom, Rescale, Runner,
-    RunnerStatus, ScopeChange, SwitchPreview, TableColumn, TableDifference, UnableWorker,
-    Unlimited, Unmatched, UnrunPool, VersionState, WorkerStatus,
+    AuditError, AuditProgress, AuditStatus, ChangedColumn, CheckpointTable, CodeChange,
+    ColumnDifference, ConsumerGauges, ConsumerStatus, Consumers, CursorStatus, Gauges, GaugesOf,
+    Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
+    MissingEvents, NextEvent, Obstacle, Offset, Offsets, OperateError, Outage, Owner, Parked,
+    Proof, Reason, Rebuild, RebuildError, Refusal, ReplayError, ReplayFrom, Rescale, Runner,
+    RunnerStatus, ScopeChange, SetGauges, SwitchPreview, TableColumn, TableDifference, TaskGauge,
+    UnableWorker, Unlimited, Unmatched, UnrunPool, VersionState, WorkerStatus,
 };

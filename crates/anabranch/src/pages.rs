@@ -10,6 +10,7 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
+    audit: "docs/audit.md",
     batch_records: "docs/batch-records.md",
     changing_a_projection: "docs/changing-a-projection.md",
     effects_outside: "docs/effects-outside.md",
@@ -17,9 +18,11 @@ pages! {
     events_from_events: "docs/events-from-events.md",
     events_of_the_engine: "docs/events-of-the-engine.md",
     how_scaling_works: "docs/how-scaling-works.md",
+    metrics: "docs/metrics.md",
     moving_from_hand_run_partitions: "docs/moving-from-hand-run-partitions.md",
     rollups: "docs/rollups.md",
     testing: "docs/testing.md",
+    traces: "docs/traces.md",
     two_servers: "docs/two-servers.md",
     values: "docs/values.md",
     when_a_handler_fails: "docs/when-a-handler-fails.md",

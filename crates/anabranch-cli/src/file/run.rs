@@ -10,6 +10,7 @@ use super::{Described, programs, refused};
 use crate::log_settings::{tell, tell_failure};
 use crate::refusal::{Printed, refuse};
 use anabranch::running::Progress;
+use anabranch::watch::{Server, Watch};
 use anabranch::{Log, RunError, shutdown_signal};
 use anabranch_file::file::{File, Problems};
 use anabranch_file::{MadeSet, Sets};
@@ -17,6 +18,7 @@ use anabranch_terminal::output;
 use clap::Args;
 use std::convert::Infallible;
 use std::io::IsTerminal;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -65,6 +67,12 @@ pub(crate) struct Run {
     #[command(flatten)]
     partition: PartitionFlags,
 
+    /// Serve metrics for Prometheus and health for probes there: /metrics, /livez and /readyz (docs/metrics.md)
+    ///
+    /// Whoever reaches the address may read them: the names of consumers, pools and sets, and counts; no event, no key.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plan", value_parser = address)]
+    metrics: Option<SocketAddr>,
+
     #[command(flatten)]
     narration: Narration,
 
@@ -89,7 +97,9 @@ impl Run {
         let mut reloads = Reloads::new(&file, self.watch, !self.catch_up);
         let partition = self.partition.partition()?;
         let target = self.described.target(&file)?;
-        let log = target.create_for_consumers().await?;
+        // Before anything is made in the database.
+        let listener = self.listener()?;
+        let (log, _server) = watched(target.create_for_consumers().await?, listener)?;
         let programs = programs();
         let made = Sets { programs: programs.clone(), ..Sets::default() };
         let sets = as_partition(made.of(&file, &log)?, partition);
@@ -123,6 +133,17 @@ impl Run {
             false => {}
         }
         Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Where metrics are served, if they are asked for.
+    fn listener(&self) -> anyhow::Result<Option<TcpListener>> {
+        let Some(address) = self.metrics else { return Ok(None) };
+        match TcpListener::bind(address) {
+            Ok(listener) => Ok(Some(listener)),
+            Err(error) => {
+                refuse!(InvalidArguments, "cannot serve metrics on {address}: {error}")
+            }
+        }
     }
 
     /// The file with the sets that are wanted of it.
@@ -267,6 +288,25 @@ impl Run {
         *file = new;
         Ok(said)
     }
+}
+
+/// The log with metrics, if they are asked for, and their server.
+fn watched(log: Log, listener: Option<TcpListener>) -> anyhow::Result<(Log, Option<Server>)> {
+    let Some(listener) = listener else { return Ok((log, None)) };
+    let watch = Watch::new(log);
+    let server = watch.serve(listener)?;
+    let at = server.address();
+    tell(&format!("metrics and health at http://{at}/metrics, /livez and /readyz"));
+    Ok((watch.log(), Some(server)))
+}
+
+/// `127.0.0.1:9090`, or with a name in place of the address.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| {
+        "write an address of this machine and a port, as 127.0.0.1:9090; 0.0.0.0 is all of them"
+            .to_owned()
+    })
 }
 
 /// What is said of a set that has ended with an error, while others go on.

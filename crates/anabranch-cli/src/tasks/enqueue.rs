@@ -2,13 +2,14 @@
 
 use crate::refusal::Refusal;
 use crate::target::Target;
+use crate::times::duration;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::workpool::{NewTask, Tasks};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::time::Duration;
@@ -85,10 +86,4 @@ impl Enqueue {
         }
         Ok(())
     }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: Result<SignedDuration, _> = text.parse();
-    let parsed = parsed.map_err(|_| "use a time such as 5s, 10m or 1h30m".to_owned())?;
-    Duration::try_from(parsed).map_err(|_| "it must not be negative".to_owned())
 }

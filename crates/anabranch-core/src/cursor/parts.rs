@@ -40,6 +40,8 @@ struct Part {
     merged_into: Option<usize>,
     /// Cursors that it has taken in and that are still stored.
     absorbed: Vec<Cursor>,
+    /// The last row of its record has the slots of its cursor.
+    has_recorded_slots: bool,
     /// All its slots were let go.
     is_gone: bool,
 }
@@ -70,6 +72,8 @@ pub struct Move {
     pub freed: Option<Cursor>,
     /// Whether all slots are let go, so that the row itself becomes free.
     pub frees_all: bool,
+    /// Whether the last row of its record has its slots, so that the next one need not repeat them.
+    pub has_recorded_slots: bool,
 }
 
 impl Move {
@@ -77,6 +81,23 @@ impl Move {
     #[must_use]
     pub fn lets_go(&self) -> bool {
         self.freed.is_some() || self.frees_all
+    }
+
+    /// Whether it adds a row to the record of an audited consumer. To let go of slots where they are only hands on
+    /// what is recorded.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.cursor.record.is_some()
+            && (self.cursor.position > self.from.0 || !self.absorbed.is_empty())
+    }
+
+    /// The slots whose events it passes: those that it lets go among them.
+    #[must_use]
+    pub fn slots(&self) -> SlotSet {
+        match &self.freed {
+            Some(freed) => self.cursor.slots.union(&freed.slots),
+            None => self.cursor.slots.clone(),
+        }
     }
 }
 
@@ -154,7 +175,9 @@ impl Parts {
     pub fn add(&mut self, cursor: Cursor) -> usize {
         let reached = cursor.point();
         let (merged_into, absorbed) = (None, Vec::new());
-        self.parts.push(Part { cursor, reached, merged_into, absorbed, is_gone: false });
+        let (has_recorded_slots, is_gone) = (false, false);
+        let part = Part { cursor, reached, merged_into, absorbed, has_recorded_slots, is_gone };
+        self.parts.push(part);
         self.parts.len() - 1
     }
 
@@ -235,11 +258,13 @@ impl Parts {
                 (cursor.owner, frees_all) = (None, true);
             } else {
                 let slots = cursor.slots.difference(keep);
-                freed = Some(Cursor { epoch, ..Cursor::free(slots, to) });
+                let record = cursor.record;
+                freed = Some(Cursor { epoch, record, ..Cursor::free(slots, to) });
                 cursor.slots = kept;
             }
         }
-        Move { part, from, cursor, absorbed, freed, frees_all }
+        let has_recorded_slots = held.has_recorded_slots && absorbed.is_empty();
+        Move { part, from, cursor, absorbed, freed, frees_all, has_recorded_slots }
     }
 
     /// The rows of these parts, to make sure of them where none is moved.
@@ -256,6 +281,8 @@ impl Parts {
             let part = &mut self.parts[step.part];
             part.cursor = step.cursor.clone();
             part.go_to(step.cursor.point());
+            part.has_recorded_slots =
+                step.freed.is_none() && (step.is_recorded() || part.has_recorded_slots);
             // The id of a deleted row is never given out again.
             self.gone.extend(part.absorbed.drain(..).map(|cursor| (cursor.id, i64::MAX)));
             if step.frees_all {

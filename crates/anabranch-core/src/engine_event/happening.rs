@@ -67,12 +67,21 @@ happenings! {
     }
     /// A worker has given back what it had, and is a member no more.
     WorkerLeft worker_left Severity::Debug; {}
+    /// A run of the set begins in this process.
+    RunBegan run_began Severity::Debug; {}
     /// A run of the set has ended in this process: stopped, caught up, or with the error that its caller gets.
     RunEnded run_ended Severity::Debug; {
         /// Why, if it failed.
         error: Option<String>,
         /// The stable code of that error.
         code: Option<ErrorCode>,
+    }
+    /// A worker begins to run a consumer, or begins anew: its lanes are there, and wait for slots.
+    ConsumerStarted consumer_started Severity::Debug; {
+        /// What it is: `projection`, `view`, `rollup`, `subscriber`, `webhook`, `pool` or `schedules`.
+        kind: &'static str,
+        /// Whether it handles events of the log; else rows of a table of its own.
+        follows_log: bool,
     }
     /// Another worker is dead: its lease is over, or its process is gone. The worker that found out says so.
     WorkerDied worker_died Severity::Debug; {
@@ -136,8 +145,31 @@ happenings! {
         /// Whether the same was said a moment ago.
         is_repeated: bool,
     }
+    /// A sign of life is stored: the lease of the worker is good from then on.
+    HeartbeatStored heartbeat_stored Severity::Trace; {
+        /// How often the worker shows life.
+        #[serde(serialize_with = "seconds")]
+        interval: Duration,
+    }
     /// Signs of life are stored again.
     HeartbeatRecovered heartbeat_recovered Severity::Info; {}
+    /// An append of this process is stored, or was there already.
+    Appended appended Severity::Trace; {
+        /// How many events it has.
+        events: usize,
+        /// How long its caller waited.
+        #[serde(serialize_with = "seconds")]
+        took: Duration,
+    }
+    /// An append of this process was refused, since a stream or a query does not stand where its caller expected.
+    AppendConflicted append_conflicted Severity::Trace; {}
+    /// Appends of this process that came at the same time were sent as one batch, and are answered.
+    AppendsAnswered appends_answered Severity::Trace; {
+        /// How many appends.
+        appends: usize,
+        /// How many events they have together.
+        events: usize,
+    }
     /// A transaction of a lane with events, or with rows of a batch job, is committed.
     BatchHandled batch_handled Severity::Trace; {
         /// How many. All of them together are what this process has handled.
@@ -225,6 +257,12 @@ happenings! {
         /// How many.
         tasks: usize,
     }
+    /// The function of a task has returned, or panicked: what becomes of the task is stored after that.
+    TaskRan task_ran Severity::Trace; {
+        /// How long it took.
+        #[serde(serialize_with = "seconds")]
+        took: Duration,
+    }
     /// A task has failed.
     TaskFailed task_failed Severity::Warn; {
         /// Its key.
@@ -251,6 +289,14 @@ happenings! {
         error: String,
         /// Whether its key is held until somebody retries or discards it.
         is_held: bool,
+    }
+    /// A webhook has tried to deliver a message.
+    DeliveryTried delivery_tried Severity::Trace; {
+        /// What came of it: `delivered`, `failed`, `strained`, `busy`, `gone` or `unreachable`.
+        outcome: &'static str,
+        /// How long it took.
+        #[serde(serialize_with = "seconds")]
+        took: Duration,
     }
     /// A row of a batch job has failed, and is tried again.
     RowRetried row_retried Severity::Warn; {
@@ -362,5 +408,15 @@ impl Happening {
     #[must_use]
     pub fn noticed(kind: Notice, detail: impl Into<Option<String>>) -> Self {
         Self::notice(kind, None, detail.into())
+    }
+
+    /// The generation that it is about, if it is about one.
+    #[must_use]
+    pub fn generation(&self) -> Option<i64> {
+        match self {
+            Self::GenerationMade { generation, .. }
+            | Self::CoordinationTimedOut { generation, .. } => Some(*generation),
+            _ => None,
+        }
     }
 }

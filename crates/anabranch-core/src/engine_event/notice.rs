@@ -78,6 +78,9 @@ notices! {
         still to come, all is well"
     EventsLost Error "runtime::consumer::register"
         "the log has lost events"
+    AuditNotBegun Warn "runtime::consumer::register"
+        "it is to be audited, and workers of an older version run it that record nothing: {}; begin with \
+        `anabranch audit NAME --start` when they are gone, or start this program again"
     ReleaseUnknown Info "runtime::lane::transact"
         "it is unknown whether slots were released"
     ReleasedByLease Debug "runtime::lane::shed"

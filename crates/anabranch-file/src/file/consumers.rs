@@ -203,6 +203,9 @@ pub(super) fn consumer(
     }
     let version = fields.number("version").unwrap_or(1);
     settings = settings.version(version);
+    if let Some(audit) = fields.truth("audit") {
+        settings = settings.audit(audit);
+    }
     if fields.word("start") == Some("head") {
         settings = settings.start(Start::Head);
     }

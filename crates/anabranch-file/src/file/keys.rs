@@ -41,6 +41,12 @@ const START: Key = key(
     "Where it begins the first time that it runs: with the first event of the log, or with what is appended \
      from now on; default beginning",
 );
+const AUDIT: Key = key(
+    "audit",
+    Kind::Truth,
+    "Whether each commit records what it handed over, so that `anabranch audit` can prove that it was every event once \
+     and in order; default false",
+);
 const SETUP: Key = key(
     "setup",
     Kind::Statements,
@@ -214,6 +220,7 @@ const PROJECTION: Table = Table {
         BATCH_SIZE,
         VERSION,
         START,
+        AUDIT,
     ],
     later: &[],
 };
@@ -239,6 +246,7 @@ const PROGRAM: Table = Table {
         BATCH_SIZE,
         VERSION,
         START,
+        AUDIT,
     ],
     later: &[],
 };
@@ -290,6 +298,7 @@ const WEBHOOK: Table = Table {
         RETRY,
         BATCH_SIZE,
         START,
+        AUDIT,
     ],
     later: &[],
 };

@@ -1,5 +1,6 @@
 //! What a program is sent: batches of events, tasks, rows.
 
+use anabranch::trace::{self, TraceContext};
 use anabranch::workpool::Task;
 use anabranch::{Event, HandlerError, HandlerResult, Row, Value};
 use serde::Serialize;
@@ -37,6 +38,9 @@ struct TaskOf<'a> {
     attempt: u32,
     idempotency_key: String,
     checkpoint: Option<&'a RawValue>,
+    /// Where it is run in a trace. Left out if there is none, as programs know it since before there were traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<TraceContext>,
 }
 
 /// A task.
@@ -53,6 +57,7 @@ pub(super) fn task(
         attempt: task.attempt(),
         idempotency_key: task.idempotency_key(),
         checkpoint: checkpoint.map(serde_json::from_str).transpose()?,
+        traceparent: trace::current(),
     };
     serde_json::to_writer(out, &TaskLine { batch, tasks: [task] })?;
     Ok(())

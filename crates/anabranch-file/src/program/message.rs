@@ -2,6 +2,7 @@
 
 use crate::event_line::EventLine;
 use crate::json_value::value_of;
+use anabranch::trace::TraceContext;
 use anabranch::workpool::NewTask;
 use anabranch::{HandlerError, Timestamp, Value};
 use serde::{Deserialize, Deserializer};
@@ -45,6 +46,7 @@ pub(super) struct Enqueue<'a> {
     at: Option<Timestamp>,
     unique: Option<String>,
     id: Option<Uuid>,
+    traceparent: Option<TraceContext>,
 }
 
 impl Enqueue<'_> {
@@ -61,8 +63,12 @@ impl Enqueue<'_> {
             (None, Some(delay)) => task.run_after(delay),
             (None, None) => task,
         };
-        match self.unique {
+        let task = match self.unique {
             Some(unique) => task.unique(unique),
+            None => task,
+        };
+        match self.traceparent {
+            Some(trace) => task.with_trace(trace),
             None => task,
         }
     }

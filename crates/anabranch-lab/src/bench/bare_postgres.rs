@@ -109,7 +109,8 @@ impl BarePostgres {
         match with_tags {
             true => format!(
                 "WITH stored AS ({insert} RETURNING position, tags) \
-                 INSERT INTO {namespace}.event_tags SELECT tags[1], position FROM stored"
+                 INSERT INTO {namespace}.event_tags (tag, position) \
+                 SELECT tags[1], position FROM stored"
             ),
             false => insert,
         }
@@ -161,6 +162,11 @@ impl BarePostgres {
         let sql = "SELECT (xact_commit + xact_rollback)::int8 FROM pg_stat_database \
                    WHERE datname = current_database()";
         Ok(self.client.query_one(sql, &[]).await?.try_get(0)?)
+    }
+
+    /// The process of the server that serves this connection.
+    pub(crate) async fn process(&self) -> anyhow::Result<i32> {
+        Ok(self.client.query_one("SELECT pg_backend_pid()", &[]).await?.get(0))
     }
 
     pub(crate) async fn drop_log(&self) -> anyhow::Result<()> {

@@ -60,12 +60,13 @@ impl BareSqlite {
 
     pub(crate) fn insert(&mut self, rows: &[BareRow]) -> anyhow::Result<()> {
         let namespace = &self.namespace;
+        // The columns are named: a migration may add some.
         let sql = format!(
-            "INSERT INTO {namespace}_events VALUES \
-             (NULL, ?1, 'Order', ?2, ?3, 'OrderPlaced', 1, ?4, NULL, NULL, NULL, NULL, ?5, ?6, \
-              0, 17, 18, NULL)"
+            "INSERT INTO {namespace}_events (id, category, stream_id, version, type, \
+             schema_version, data, customer, tags, recorded_us, entity_slot, customer_slot) \
+             VALUES (?1, 'Order', ?2, ?3, 'OrderPlaced', 1, ?4, ?5, ?6, 0, 17, 18)"
         );
-        let tag = format!("INSERT INTO {namespace}_event_tags VALUES (?1, ?2)");
+        let tag = format!("INSERT INTO {namespace}_event_tags (tag, position) VALUES (?1, ?2)");
         let tx = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (mut insert, mut insert_tag) = (tx.prepare_cached(&sql)?, tx.prepare_cached(&tag)?);
         for row in rows {
@@ -112,13 +113,15 @@ impl BareSqlite {
     }
 
     pub(crate) fn drop_log(&self) -> anyhow::Result<()> {
-        let tables = "SELECT name FROM sqlite_schema \
-                      WHERE type = 'table' AND substr(name, 1, length(?1)) = ?1";
-        let mut tables = self.connection.prepare(tables)?;
+        // Views first: they read the tables.
+        let ours = "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') \
+                    AND substr(name, 1, length(?1)) = ?1 ORDER BY type DESC";
+        let mut ours = self.connection.prepare(ours)?;
         let prefix = format!("{}_", self.namespace);
-        let names = tables.query_map([prefix], |row| row.get::<_, String>(0))?;
-        for name in names.collect::<Result<Vec<_>, _>>()? {
-            self.connection.execute(&format!("DROP TABLE {name}"), ())?;
+        let named = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+        let found = ours.query_map([prefix], named)?;
+        for (kind, name) in found.collect::<Result<Vec<_>, _>>()? {
+            self.connection.execute(&format!("DROP {kind} {name}"), ())?;
         }
         Ok(())
     }

@@ -56,6 +56,34 @@ impl Projection for Nothing {
     }
 }
 
+/// A projection with other settings.
+pub(crate) struct With<P> {
+    pub(crate) projection: P,
+    pub(crate) settings: Settings,
+}
+
+impl<P: Projection> Projection for With<P> {
+    fn name(&self) -> &str {
+        self.projection.name()
+    }
+
+    fn partition(&self) -> Partition {
+        self.projection.partition()
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    async fn handle(&self, event: &Event, tx: &mut Tx) -> HandlerResult {
+        self.projection.handle(event, tx).await
+    }
+
+    async fn set_up(&self, tx: &mut Tx) -> HandlerResult {
+        self.projection.set_up(tx).await
+    }
+}
+
 /// One upsert for each event.
 pub(crate) struct Upsert {
     name: String,

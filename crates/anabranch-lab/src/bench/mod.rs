@@ -17,6 +17,8 @@
 //! | `workpool` | tasks, from being enqueued to being done |
 //! | `workflow` | commands, from being sent to their actions |
 //! | `observer` | what an observer costs, in CPU time |
+//! | `audit` | what an audit costs, in CPU time |
+//! | `cpu` | CPU time of this process and of the server |
 //! | `batch` | rows of a table, by one instance and by three |
 //! | `events` | the events that are appended |
 //! | `own_log` | a log of a benchmark's own |
@@ -29,10 +31,12 @@
 //! | `report` | what is printed |
 
 mod appenders;
+mod audit;
 pub(crate) mod bare;
 mod bare_postgres;
 mod bare_sqlite;
 mod batch;
+mod cpu;
 mod dcb;
 mod events;
 mod handlers;
@@ -150,6 +154,7 @@ enum What {
     Workflow(workflow::BenchWorkflow),
     Batch(batch::BenchBatch),
     Observer(observer::BenchObserver),
+    Audit(audit::BenchAudit),
     #[command(hide = true)]
     Appender(appenders::Appender),
     #[command(hide = true)]
@@ -172,6 +177,7 @@ impl Bench {
             What::Workpool(bench) => bench.run().await,
             What::Workflow(bench) => bench.run().await,
             What::Batch(bench) => bench.run().await,
+            What::Audit(bench) => bench.run().await,
             What::Observer(bench) => bench.run().await,
             What::Appender(appender) => appender.run().await,
             What::PoolWorker(worker) => worker.run().await,

@@ -2,6 +2,7 @@
 //!
 //! Time by the clock is noisier here than the cost. CPU time of the process is not: what others do is not in it.
 
+use super::cpu::cpu_seconds;
 use super::handlers::Nothing;
 use super::own_log::OwnLog;
 use super::report;
@@ -15,9 +16,6 @@ use serde::Serialize;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Ticks of CPU time in a second, as Linux shows them to programs.
-const TICKS: f64 = 100.0;
 
 /// What an observer costs, in CPU time
 ///
@@ -166,14 +164,4 @@ fn count_to(counted: &Arc<AtomicU64>) -> impl Fn(&EngineEvent) + use<> {
             counted.fetch_add(events as u64, Ordering::Relaxed);
         }
     }
-}
-
-/// What this process has used so far, by all its threads.
-fn cpu_seconds() -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name of the program may hold anything but ends with the last parenthesis.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let used: Vec<f64> = fields.skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
-    anyhow::ensure!(used.len() == 2, "cannot read /proc/self/stat");
-    Ok(used.iter().sum::<f64>() / TICKS)
 }

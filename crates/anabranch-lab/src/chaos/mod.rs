@@ -10,10 +10,12 @@
 //! | `ledger` | what they write: a row for each event |
 //! | `load` | the events |
 //! | `proof` | what the rows say |
+//! | `audits` | what the engine proves of itself meanwhile |
 //! | `pauses` | how long events waited because of a fault |
 //! | `deaths` | who was taken for dead, and whether that was so |
 //! | `report` | what is printed |
 
+mod audits;
 pub(crate) mod crew;
 mod deaths;
 mod faults;
@@ -32,6 +34,7 @@ use anabranch_terminal::cut_short::unless_signalled;
 use anabranch_terminal::output;
 use anabranch_terminal::say;
 use anyhow::Context;
+use audits::Audits;
 use clap::Args;
 use crew::Crew;
 use deaths::Deaths;
@@ -60,7 +63,7 @@ const GENERATIONS: usize = 1000;
 /// Worker processes keep a ledger of every event that they handle. They are killed (kill -9), stopped
 /// past their lease (SIGSTOP, some in the middle of a transaction), joined and left by others, cut off
 /// by the server (PostgreSQL), and the server is restarted if you say how. Then the ledger is held
-/// against the log. Of every fourth event of a key they make another, appended in the same transaction;
+/// against the log, and the workers are audited (`anabranch audit`) meanwhile and at the end. Of every fourth event of a key they make another, appended in the same transaction;
 /// these are counted too. The exit code is 1 if an event was lost, doubled or out of order, if not all
 /// was handled in the end, or if a worker ended by itself.
 ///
@@ -172,8 +175,9 @@ impl Chaos {
             restart_command: self.restart_command.clone(),
             script: Script::default(),
         };
+        let audits = Audits::start(log);
         play.run(Duration::from_secs_f64(self.seconds)).await?;
-        self.conclude(seed, play, log).await
+        self.conclude(seed, play, audits, log).await
     }
 
     fn work(&self) -> Work {
@@ -188,11 +192,18 @@ impl Chaos {
     }
 
     /// Lets the rest be handled, and looks at what there is then.
-    async fn conclude(&self, seed: u64, mut play: Play, log: &Log) -> anyhow::Result<Outcome> {
+    async fn conclude(
+        &self,
+        seed: u64,
+        mut play: Play,
+        audits: Audits,
+        log: &Log,
+    ) -> anyhow::Result<Outcome> {
         let appended = play.load.finish().await?;
         let limit = play.lease + DRAIN;
         let is_drained = play.wait_until_counted(appended, limit).await?;
         play.dismiss().await?;
+        let audits = audits.finish().await;
         let logged = logged(log).await?;
         let entries = play.ledger.entries().await?;
         let proof = proof::prove(&logged, &entries);
@@ -211,10 +222,17 @@ impl Chaos {
         }
         problems
             .extend(made.examples.into_iter().map(|what| format!("events made of others: {what}")));
+        problems.extend(audits.violations);
+        let is_sound = proof.is_good() && problems.is_empty();
+        if is_sound && audits.is_whole && audits.events != handled {
+            let events = audits.events;
+            problems
+                .push(format!("audits have proven {events} events, where {handled} were handled"));
+        }
         let generations = Consumers::new(log).generations(None, GENERATIONS).await?;
         let deaths = Deaths::count(&generations, &incidents, |number| play.crew.process(number));
         let pauses = pauses::measure(&entries, &incidents, &quiet);
-        let proofs = (proof, made.events);
+        let proofs = (proof, made.events, audits.proofs);
         Ok(Outcome::new((seed, self.seconds), proofs, (pauses, deaths), counts, problems))
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Outcome {
     pub(crate) handled: u64,
     /// Of how many events another was to be made; what is wrong with those is in `violations`.
     pub(crate) made: u64,
+    /// How often all that was handled until then was proven from the record.
+    pub(crate) audits: u64,
     pub(crate) lost: u64,
     pub(crate) doubled: u64,
     pub(crate) out_of_order: u64,
@@ -36,7 +38,7 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn new(
         (seed, seconds): (u64, f64),
-        (proof, made): (Proof, u64),
+        (proof, made, audits): (Proof, u64, u64),
         (pauses, deaths): (Pauses, Deaths),
         faults: FaultCounts,
         mut violations: Vec<String>,
@@ -48,6 +50,7 @@ impl Outcome {
             events: proof.events,
             handled: proof.handled,
             made,
+            audits,
             lost: proof.lost,
             doubled: proof.doubled,
             out_of_order: proof.out_of_order,
@@ -73,6 +76,7 @@ impl fmt::Display for Outcome {
         writeln!(f, "events        {:>9}", self.events)?;
         writeln!(f, "handled       {:>9}", self.handled)?;
         writeln!(f, "made of them  {:>9}", self.made)?;
+        writeln!(f, "audits        {:>9}", self.audits)?;
         writeln!(f, "lost          {:>9}", self.lost)?;
         writeln!(f, "doubled       {:>9}", self.doubled)?;
         writeln!(f, "out of order  {:>9}", self.out_of_order)?;

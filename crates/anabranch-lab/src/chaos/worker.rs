@@ -1,5 +1,6 @@
 //! What one worker process runs: a projection that keeps the ledger.
 
+use super::audits::CONSUMER;
 use super::ledger::Statements;
 use crate::throwaway;
 use crate::worker_process;
@@ -167,7 +168,7 @@ struct Held {
 
 impl Projection for Keeper {
     fn name(&self) -> &str {
-        "ledger"
+        CONSUMER
     }
 
     fn partition(&self) -> Partition {
@@ -175,7 +176,8 @@ impl Projection for Keeper {
     }
 
     fn settings(&self) -> Settings {
-        let settings = Settings::default();
+        // Where it is about times alone, nothing else is done.
+        let settings = Settings::default().audit(!self.work.entries_only);
         self.work.batch_size.into_iter().fold(settings, Settings::batch_size)
     }
 

@@ -5,6 +5,7 @@ use crate::on_both;
 use crate::support::*;
 use anabranch::operate::{Consumers, ReplayFrom};
 use anabranch::prelude::*;
+use anabranch::trace::{TraceContext, within};
 use anabranch::webhook::{Deliveries, Delivery, DeliveryState, Filter, Secrets};
 use anabranch_lab::receiver::Reply;
 use std::collections::{HashMap, HashSet};
@@ -14,6 +15,7 @@ on_both! {
     others_verify_what_is_sent,
     a_replay_sends_the_same_ids,
     a_replay_with_new_ids_sends_others,
+    the_trace_of_its_events_goes_on,
     what_arrived_is_kept_up_to_a_bound,
     what_arrived_is_bounded_however_short_the_runs_are,
 }
@@ -162,4 +164,39 @@ async fn what_arrived_is_bounded_however_short_the_runs_are(db: Db) {
     let failed = Filter { state: Some(DeliveryState::Failed), ..Filter::default() };
     let failed = Deliveries::new(&log).list(&failed).await.unwrap();
     assert_eq!(failed.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["Order:7"]);
+}
+
+/// One cause is named; several are none, without spans, and neither is what nobody traced.
+async fn the_trace_of_its_events_goes_on(db: Db) {
+    let log = db.log().await;
+    let context = |number: u8| TraceContext::new([number; 16], [number; 8], 1).unwrap();
+    // Of each order the traces of its events; 0 is none.
+    let orders: [(&str, &[u8]); 5] =
+        [("one", &[1]), ("same", &[2, 2]), ("two", &[3, 4]), ("half", &[5, 0]), ("none", &[0])];
+    for (order, traces) in orders {
+        let stream = StreamId::new("Order", order).unwrap();
+        for (place, number) in (1..).zip(traces) {
+            let append = log.append(&stream, Expected::Any, [numbered(place)]);
+            match number {
+                0 => append.await.unwrap(),
+                number => within(context(*number), append).await.unwrap(),
+            };
+        }
+    }
+    let receiver = always_taken().await;
+    set(hook(&log, &receiver).batch(10)).catch_up(&log).await.unwrap();
+    let received = receiver.received();
+    let header = |order: &str| {
+        let is_it = |one: &&anabranch_lab::receiver::Received| one.json()["key"] == order;
+        received.iter().find(is_it).unwrap().header("traceparent").to_owned()
+    };
+    assert_eq!(received.len(), 5);
+    assert_eq!(header("Order:one"), context(1).to_string());
+    assert_eq!(header("Order:same"), context(2).to_string());
+    for order in ["Order:two", "Order:half", "Order:none"] {
+        assert_eq!(header(order), "", "{order}");
+    }
+    // What nobody can choose for all messages.
+    let refused = endpoint(&receiver).header("TraceParent", &context(9).to_string()).unwrap_err();
+    assert!(refused.to_string().contains("traceparent"), "{refused}");
 }

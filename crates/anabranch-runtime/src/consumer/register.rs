@@ -13,7 +13,8 @@ use crate::tables::consumers::Registered;
 use crate::tables::cursors::Locked;
 use crate::tx::{Ended, Tx};
 use crate::unmatched::Unmatched;
-use anabranch_core::{Event, HashRule, Position, Query, StoreError};
+use anabranch_core::audit::RecordKind;
+use anabranch_core::{Cursor, Event, HashRule, Position, Query, StoreError};
 use anabranch_core::{Happening, Notice};
 use anabranch_store::database::Statement;
 use anabranch_store::{Filter, Log, PageEnd, ReadRequest, Scope};
@@ -95,13 +96,28 @@ impl Consumer {
         }
         let failed = |error: String| self.failed("set-up", &error);
         self.work.hooks().set_up(&mut tx).await.map_err(|error| failed(error.to_string()))?;
+        let is_audited = self.is_to_be_audited(tables, &mut tx).await?;
         let mut begin: Vec<Statement> = match is_new {
-            true => tables.restart_at(&self.name, &[], &slots, start, start.position),
-            // Its cursors were imported: they stay where they stand.
-            false => vec![tables.is_set_up(&wanted)],
+            true => {
+                let record = is_audited.then_some(0);
+                let fresh = Cursor { record, ..Cursor::free(slots.clone(), start) };
+                let begin = RecordKind::Begin;
+                tables.restart_with(&self.name, &[], vec![fresh], start.position, begin)
+            }
+            // Its cursors were imported: they stay where they stand, and a record begins there.
+            false => {
+                let mut statements = vec![tables.is_set_up(&wanted)];
+                if is_audited {
+                    let cursors = tables.cursors_in(tx.session(), &self.name, "").await?;
+                    let record = tables.begin_record(tx.session(), &self.name, &cursors).await?;
+                    statements.extend(record);
+                }
+                statements
+            }
         };
         begin.push(tables.keep_identity(&self.name, &identity));
         begin.extend(is_new.then(|| tables.belongs_to(&self.name, log_identity)));
+        begin.extend((is_new && is_audited).then(|| tables.mark_audited(&self.name)));
         let own = [tx.named_tables(), self.work.hooks().tables().to_vec()].concat();
         begin.push(tables.keep_own_tables(&self.name, &own));
         self.ended(tables, "set-up", tx.commit(begin).await)?;
@@ -171,9 +187,32 @@ impl Consumer {
         if !self.has_rows() {
             standing::check(log, tables, &self.name).await?;
         }
+        if self.settings.audit {
+            self.see_to_audit(tables).await?;
+        }
         self.say_what_it_lost(log, tables).await?;
         key_samples::check(self, log, tables, &mut Checked::default()).await?;
         row_watch::prepare(self, tables).await
+    }
+
+    /// Whether its record begins with it: if it says so, or if the version is audited beside which it is built.
+    async fn is_to_be_audited(&self, tables: &Tables, tx: &mut Tx) -> Result<bool, StoreError> {
+        let inherits =
+            self.is_beside() && tables.is_audited_in(tx.session(), self.own_name()).await?;
+        Ok(!self.has_rows() && (self.settings.audit || inherits))
+    }
+
+    /// Begins its record if it is to be audited and is not. Not while workers run it that know nothing of it.
+    async fn see_to_audit(&self, tables: &Tables) -> Result<(), StoreError> {
+        if tables.edition(&self.name).await?.is_some() {
+            return Ok(());
+        }
+        let old = tables.workers_before_audits(&self.name).await?;
+        if !old.is_empty() {
+            self.notice(tables, Notice::AuditNotBegun, old.join("; "));
+            return Ok(());
+        }
+        crate::audit::begin(tables, &self.name).await.map(drop)
     }
 
     async fn scope_refused(
@@ -355,7 +394,8 @@ impl Consumer {
         if cursors.iter().any(|cursor| cursor.position < to) {
             return Err(failed(format!("it stands before position {to}, and a replay goes back")));
         }
-        let mut restart = tables.restart_at(&self.name, &cursors, &slots, start, to);
+        let mut restart =
+            tables.restart_at(&self.name, &cursors, &slots, start, to, RecordKind::Replay);
         restart.push(tables.belongs_to(&self.name, log_identity));
         self.ended(tables, "reset", tx.commit(restart).await).map(|()| true)
     }

@@ -14,7 +14,17 @@ pub(super) struct Stall(Option<Stalled>);
 struct Stalled {
     at: Position,
     since: Instant,
-    is_said: bool,
+    /// To whom it was said.
+    said: Option<Emitter>,
+}
+
+/// Whoever has heard of it hears of its end as well, also if nobody reads any more.
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        if let Some(events) = &self.said {
+            events.emit(Happening::read_resumed(self.since.elapsed()));
+        }
+    }
 }
 
 impl Stall {
@@ -24,19 +34,16 @@ impl Stall {
         if let Some(stalled) = &self.0
             && (up_to > stalled.at || (up_to == stalled.at && end != PageEnd::Pending))
         {
-            if stalled.is_said {
-                events.emit(Happening::read_resumed(stalled.since.elapsed()));
-            }
             self.0 = None;
         }
         if end != PageEnd::Pending {
             return;
         }
-        let new = || Stalled { at: up_to, since: Instant::now(), is_said: false };
+        let new = || Stalled { at: up_to, since: Instant::now(), said: None };
         let stalled = self.0.get_or_insert_with(new);
-        if !stalled.is_said && stalled.since.elapsed() >= LONG {
-            stalled.is_said = true;
+        if stalled.said.is_none() && stalled.since.elapsed() >= LONG {
             events.emit(Happening::read_stalled(stalled.at));
+            stalled.said = Some(events.clone());
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What a lane works on at a time: from the queue to the last commit, whatever fails in between.
 
 use super::Lane;
-use super::transact::Outcome;
+use super::transact::{Extra, Outcome};
 use crate::feed::Chunk;
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use anabranch_core::cursor::Point;
-use anabranch_core::{Event, Position, Slot};
+use anabranch_core::{Event, Partition, Position, Slot};
+use std::borrow::Cow;
 use std::time::Instant;
 
 /// What a lane works on at a time: events of parts that stand at one position.
@@ -15,6 +16,9 @@ pub(super) struct Batch {
     /// The lane's tenure when it began: parts of another one are not these.
     pub(super) tenure: u64,
     pub(super) events: Vec<Event>,
+    /// Events before these that were delivered outside, where no rollback takes that back: the next commit passes
+    /// them.
+    pub(super) delivered: Vec<Event>,
     /// Events of parked keys among them, taken out.
     pub(super) aside: Vec<Aside>,
     pub(super) up_to: Point,
@@ -69,9 +73,10 @@ impl Lane {
         loop {
             let mut chunk = self.pending.take(&self.parts, None)?;
             let (parts, tenure) = (chunk.parts.clone(), chunk.tenure);
-            let (events, aside, up_to) = (Vec::new(), Vec::new(), chunk.up_to);
-            let (is_last, sheds) = (true, self.sheds);
-            let mut batch = Batch { parts, tenure, events, aside, up_to, is_last, sheds };
+            let (events, delivered, aside) = (Vec::new(), Vec::new(), Vec::new());
+            let (up_to, is_last, sheds) = (chunk.up_to, true, self.sheds);
+            let mut batch =
+                Batch { parts, tenure, events, delivered, aside, up_to, is_last, sheds };
             loop {
                 let room = size - batch.events.len();
                 if chunk.events.len() > room {
@@ -137,8 +142,9 @@ impl Lane {
                 }
                 continue;
             }
-            match self.transact(&batch, count, Vec::new()).await {
+            match self.transact(&batch, count, Extra::default()).await {
                 Outcome::Committed { events } => {
+                    batch.delivered.clear();
                     at_most = usize::MAX;
                     if events > 0 {
                         self.has_worked(&batch.events[..events]);
@@ -202,7 +208,7 @@ impl Lane {
             if !parking.has_slot(slot) {
                 return None;
             }
-            let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
+            let key = key_or_stream(partition, event);
             let position = event.position();
             parking.contains(&key).then_some(Aside { key, slot, position })
         };
@@ -238,12 +244,13 @@ impl Lane {
 
     pub(super) fn key_of(&self, event: &Event) -> (String, Slot) {
         let partition = &self.setup.consumer.partition;
-        let key = partition.key(event).map_or_else(|_| keyless(event), |key| key.into_owned());
+        let key = key_or_stream(partition, event);
         (key, partition.slot(event, self.rule))
     }
 }
 
-/// The key under which an event without a key is parked: its stream keeps the order.
-fn keyless(event: &Event) -> String {
-    format!("(no key) {}", event.stream())
+/// The key under which an event is set aside. One without a key has that of its stream, which keeps the order.
+pub(crate) fn key_or_stream(partition: &Partition, event: &Event) -> String {
+    let keyless = |_| format!("(no key) {}", event.stream());
+    partition.key(event).map_or_else(keyless, Cow::into_owned)
 }

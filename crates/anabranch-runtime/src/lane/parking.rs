@@ -6,16 +6,17 @@
 
 use super::aside::Parked;
 use super::halt::Why;
-use super::transact::Outcome;
+use super::transact::{Extra, Outcome};
 use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
 use crate::standing;
-use crate::tables::parked::{Asked, Attempt};
+use crate::tables::audit::Entry;
+use crate::tables::parked::Attempt;
+use anabranch_core::audit::RecordKind;
 use anabranch_core::cursor::Point;
 use anabranch_core::{Again, Event, Failure, Happening, Position, Query, Retry, StoreError};
 use anabranch_store::backoff::random;
-use anabranch_store::database::{End, Statement};
 use anabranch_store::{Filter, Log, Look, ReadRequest, Scope};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -82,12 +83,15 @@ impl Lane {
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
         let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
-        let mut extra = Vec::new();
-        if !is_skipped {
+        let mut extra = Extra::default();
+        if is_skipped {
+            extra.skipped = Some((slot, position));
+        } else {
             let tables = &self.setup.tables;
             let attempt = Attempt { key: &key, slot, attempts, error: &error, retry_in };
-            extra.push(tables.park(&consumer, &attempt));
-            extra.push(tables.park_events(&consumer, [(key.as_str(), position)]));
+            extra.statements.push(tables.park(&consumer, &attempt));
+            extra.statements.push(tables.park_events(&consumer, [(key.as_str(), position)]));
+            extra.aside = Some((slot, position));
         }
         // The events before it, and its own place in the log.
         let up_to = self.point_of(&failed);
@@ -127,21 +131,23 @@ impl Lane {
         batch: &mut Batch,
         event: usize,
         up_to: Point,
-        extra: Vec<Statement>,
+        extra: Extra,
     ) -> Result<Option<ControlFlow<()>>, RunError> {
         let mut events: Vec<Event> = batch.events.drain(..event).collect();
         if self.handler.is_external() {
             // They are delivered, and no rollback takes that back.
             self.has_handled(&events, (self.handling, Duration::ZERO));
-            events.clear();
+            batch.delivered.append(&mut events);
         }
-        let aside = batch.aside.clone();
+        let (delivered, aside) = (batch.delivered.clone(), batch.aside.clone());
         let (parts, tenure, sheds) = (batch.parts.clone(), batch.tenure, batch.sheds);
         // The rest of the batch comes after it, so nothing is let go yet.
-        let mut prefix = Batch { parts, tenure, events, aside, up_to, is_last: false, sheds };
+        let is_last = false;
+        let mut prefix = Batch { parts, tenure, events, delivered, aside, up_to, is_last, sheds };
         loop {
             match self.transact(&prefix, prefix.events.len(), extra.clone()).await {
                 Outcome::Committed { events } if events == prefix.events.len() => {
+                    batch.delivered.clear();
                     if events > 0 {
                         self.has_worked(&prefix.events);
                     }
@@ -190,59 +196,6 @@ impl Lane {
         }
         self.publish();
         Ok(())
-    }
-
-    /// Does what somebody asked for, once: it may have been heard of more often.
-    pub(super) async fn do_asked(&mut self, key: &str, asked: Asked) -> Result<(), RunError> {
-        let Some(parked) = self.parking.keys.get(key).copied() else {
-            return Ok(());
-        };
-        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
-        let Some(holder) = self.parts.holder(parked.slot) else {
-            return Ok(());
-        };
-        let mut statements = vec![tables.answered(&name, key, asked)];
-        let mut skipped = None;
-        statements.push(tables.hold(holder.id, holder.epoch));
-        match asked {
-            Asked::Retry => {}
-            Asked::Skip => match tables.parked_positions(&name, key, 1).await {
-                Ok(first) => {
-                    let skip = |at: &Position| tables.unpark_events(&name, key, *at, 1);
-                    statements.extend(first.iter().map(skip));
-                    skipped = first.first().map(|at| Some(*at));
-                }
-                Err(error) => return self.wait_out(error).await,
-            },
-            Asked::SkipAll => {
-                statements.push(tables.clear_events(&name, key));
-                skipped = Some(None);
-            }
-        }
-        // From here on the key is tried as if it had never failed: now, or by the next owner.
-        let (slot, error) = (parked.slot, "asked to try again");
-        let retry_in = Some(Duration::ZERO);
-        let attempt = Attempt { key, slot, attempts: 0, error, retry_in };
-        statements.push(tables.park(&name, &attempt));
-        statements.push(tables.unpark(&name, key));
-        match tables.database.control().run(statements, End::Commit).await {
-            Ok(_) => {
-                if let Some(position) = skipped {
-                    let what = Happening::event_skipped(key.to_owned(), position, None, None);
-                    self.setup.events.emit(what);
-                }
-                let due = Some(Instant::now());
-                self.parking.put(key, Parked { attempts: 0, due, ..parked });
-                self.drain(key).await
-            }
-            // It is done already, or withdrawn.
-            Err(failed) if failed.is_unmatched() && failed.statement == Some(0) => Ok(()),
-            Err(failed) if failed.is_unmatched() => {
-                self.lost();
-                Ok(())
-            }
-            Err(failed) => self.wait_out(tables.error(failed)).await,
-        }
     }
 
     /// Handles the events behind a key in order, until they are done or the first fails again.
@@ -295,7 +248,13 @@ impl Lane {
                         fence.push(tables.unpark_events(&name, key, last, count));
                     }
                     fence.push(tables.unpark(&name, key));
-                    fence.push(tables.hold(holder.id, holder.epoch));
+                    match holder.record.is_some() && !events.is_empty() {
+                        true => {
+                            let entry = Entry::of(events, true);
+                            fence.extend(tables.record_at(&holder, RecordKind::Retry, &entry));
+                        }
+                        false => fence.push(tables.hold(holder.id, holder.epoch)),
+                    }
                     self.finish(tx, fence, events).await
                 }
                 Err(outcome) => {
@@ -373,7 +332,10 @@ impl Lane {
         let Some(holder) = self.parts.holder(parked.slot) else {
             return Ok(());
         };
-        let mut statements = vec![tables.hold(holder.id, holder.epoch)];
+        let mut statements = match is_skipped {
+            true => tables.record_skipped(holder, &[first]),
+            false => vec![tables.hold(holder.id, holder.epoch)],
+        };
         let slot = parked.slot;
         let failed = attempts;
         let (due, attempts) = if is_skipped {
@@ -432,14 +394,7 @@ impl Lane {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let (log, mut events) = (self.setup.log.clone(), Vec::new());
         for position in tables.parked_positions(&name, key, limit).await? {
-            // By the consumer's own scope: an append in flight that holds it up in no way must not
-            // do so here. The scope may be narrower by now, but not than when it was set aside.
-            let scope = self.setup.consumer.settings.scope.query().clone();
-            let found = match event_at(&log, position, scope).await? {
-                None => event_at(&log, position, Query::all()).await?,
-                found => found,
-            };
-            match found {
+            match parked_event(&log, position, self.setup.consumer.settings.scope.query()).await? {
                 Some(event) => events.push(event),
                 None => return Ok(Behind { events, gone: Some(position) }),
             }
@@ -465,6 +420,21 @@ impl Lane {
             standing::not_kept(tables, name, &error);
         }
         Err(standing::wound_back(log, tables, name, &wound))
+    }
+}
+
+/// The event at a position that was set aside, if it is still there.
+///
+/// It is read by the consumer's own scope: an append in flight that holds it up in no way must not do so here. The
+/// scope may be narrower by now than when the event was set aside.
+pub(crate) async fn parked_event(
+    log: &Log,
+    position: Position,
+    scope: &Query,
+) -> Result<Option<Event>, StoreError> {
+    match event_at(log, position, scope.clone()).await? {
+        None => event_at(log, position, Query::all()).await,
+        found => Ok(found),
     }
 }
 

@@ -4,7 +4,7 @@
 //! their next owner begins where that transaction has left them.
 
 use super::batch::Batch;
-use super::transact::Outcome;
+use super::transact::{Extra, Outcome};
 use super::{FeedOrder, Lane};
 use crate::feed::Chunk;
 use crate::run_error::RunError;
@@ -24,7 +24,7 @@ impl Lane {
             self.parts.beyond(&keep).first().copied()
         } {
             let batch = self.nothing_of(part);
-            match self.transact(&batch, 0, Vec::new()).await {
+            match self.transact(&batch, 0, Extra::default()).await {
                 Outcome::Committed { .. } => {}
                 Outcome::Fenced => self.lost(),
                 Outcome::Away(error) if self.stopping => {
@@ -46,8 +46,9 @@ impl Lane {
     pub(super) fn nothing_of(&self, part: usize) -> Batch {
         let (parts, tenure) = (vec![part], self.parts.tenure());
         let up_to = self.parts.reached(&parts);
-        let (events, aside, sheds) = (Vec::new(), Vec::new(), self.sheds);
-        Batch { parts, tenure, events, aside, up_to, is_last: true, sheds }
+        let (events, delivered, aside) = (Vec::new(), Vec::new(), Vec::new());
+        let (is_last, sheds) = (true, self.sheds);
+        Batch { parts, tenure, events, delivered, aside, up_to, is_last, sheds }
     }
 
     /// Cursors have been written: what was let go is forgotten.
@@ -88,6 +89,7 @@ impl Lane {
         batch.sheds = self.sheds;
         let held = self.parts.slots_of(&batch.parts);
         batch.events.retain(|event| self.is_of(&held, event));
+        batch.delivered.retain(|event| self.is_of(&held, event));
         batch.aside.retain(|aside| held.contains(aside.slot));
     }
 

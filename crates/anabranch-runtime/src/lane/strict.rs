@@ -1,7 +1,7 @@
 //! An event that must not be passed: tried a few times where it stands, then its consumer is stopped.
 
 use super::halt::Why;
-use super::transact::Outcome;
+use super::transact::{Extra, Outcome};
 use super::{Batch, Lane};
 use crate::handler::HandlerError;
 use crate::run_error::RunError;
@@ -28,7 +28,7 @@ impl Lane {
         if event > 0 {
             // What stands before it is done, and is not done again by the tries.
             let up_to = self.point_of(&batch.events[event - 1]);
-            if let Some(flow) = self.commit_before(batch, event, up_to, Vec::new()).await? {
+            if let Some(flow) = self.commit_before(batch, event, up_to, Extra::default()).await? {
                 return Ok(flow);
             }
         }
@@ -55,8 +55,9 @@ impl Lane {
                 self.read_again();
                 return Ok(ControlFlow::Break(()));
             }
-            match self.transact(batch, 1, Vec::new()).await {
+            match self.transact(batch, 1, Extra::default()).await {
                 Outcome::Committed { events } => {
+                    batch.delivered.clear();
                     self.has_worked(&batch.events[..events]);
                     batch.events.drain(..events);
                     return Ok(ControlFlow::Continue(()));

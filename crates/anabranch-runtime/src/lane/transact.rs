@@ -4,10 +4,12 @@ use super::{Batch, Lane};
 use crate::consumer::PROJECTION;
 use crate::handler::HandlerError;
 use crate::report::Doing;
+use crate::tables::audit::Entry;
 use crate::tx::{Ended, Failure, Origin, Tx};
 use anabranch_core::cursor::Move;
-use anabranch_core::{ErrorCode, Event, Happening, Notice, StoreError};
+use anabranch_core::{ErrorCode, Event, Happening, Notice, Position, Slot, StoreError, Strategy};
 use anabranch_store::database::{Reason, Statement, Topic};
+use anabranch_store::trace::{self, Work};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,6 +20,16 @@ use std::time::{Duration, Instant};
 const OLD_TABLES: &str = "a new version is built beside the old one, and this handler writes tables \
                           without asking for their names (Tx::table): it would write those of the \
                           old version, which is in use; write to tx.table(\"NAME\")";
+
+/// What is stored with all of the events of a transaction, and what becomes of the event behind them.
+#[derive(Clone, Default)]
+pub(super) struct Extra {
+    pub(super) statements: Vec<Statement>,
+    /// It is set aside.
+    pub(super) aside: Option<(Slot, Position)>,
+    /// It is left out on purpose.
+    pub(super) skipped: Option<(Slot, Position)>,
+}
 
 /// How a transaction went.
 pub(crate) enum Outcome {
@@ -40,14 +52,9 @@ impl Lane {
         Tx::begin_as(database, suffix, self.setup.idle, &self.setup.who)
     }
 
-    /// Handles the first `count` events of a batch and commits, with `extra` statements and a fence
-    /// that moves the cursor behind them.
-    pub(super) async fn transact(
-        &mut self,
-        batch: &Batch,
-        count: usize,
-        extra: Vec<Statement>,
-    ) -> Outcome {
+    /// Handles the first `count` events of a batch and commits, with what is `extra` and a fence that moves the
+    /// cursor behind them.
+    pub(super) async fn transact(&mut self, batch: &Batch, count: usize, extra: Extra) -> Outcome {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let events = &batch.events[..count];
         let holds = self.parts.holds(&batch.parts).map(|(id, epoch)| tables.hold(id, epoch));
@@ -69,7 +76,8 @@ impl Lane {
             _ => self.parts.reached(&batch.parts),
         };
         // What is to be stored with all of the events is not stored with some.
-        let mut fence = if events.len() == count { extra } else { Vec::new() };
+        let mut extra = if events.len() == count { extra } else { Extra::default() };
+        let mut fence = std::mem::take(&mut extra.statements);
         // Those behind the cursor are stored already.
         let reached = self.parts.stored(&batch.parts);
         let aside = batch.aside.iter().filter(|aside| aside.position <= up_to.position);
@@ -88,7 +96,11 @@ impl Lane {
         let lets_go = is_all && batch.is_last;
         let keep = lets_go.then(|| Arc::clone(&self.setup.keep.borrow()));
         let moves = self.parts.moves(&batch.parts, up_to, keep.as_deref());
-        fence.extend(moves.iter().flat_map(|step| tables.move_cursor(&name, step)));
+        for step in &moves {
+            let entry =
+                step.is_recorded().then(|| self.entry(batch, (&moves, step), events, &extra));
+            fence.extend(tables.move_cursor(&name, step, entry.as_ref()));
+        }
         if moves.iter().any(Move::lets_go) {
             fence.push(Statement::signal(Topic::Workers));
         }
@@ -117,6 +129,35 @@ impl Lane {
             self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);
         }
         outcome
+    }
+
+    /// What a step of an audited cursor does with events: with those of a batch, up to its position, of which the
+    /// handler received `events` in this transaction.
+    fn entry(
+        &self,
+        batch: &Batch,
+        (moves, step): (&[Move], &Move),
+        events: &[Event],
+        extra: &Extra,
+    ) -> Entry {
+        // Of several cursors each has its own events. With one, what it received is recorded whatever its slot.
+        let (slots, is_one) = (step.slots(), moves.len() == 1);
+        let partition = &self.setup.consumer.partition;
+        let is_its_own =
+            |event: &&Event| is_one || slots.contains(partition.slot(event, self.rule));
+        let handed = batch.delivered.iter().chain(events).filter(is_its_own);
+        let mut entry = Entry::of(handed, partition.strategy() == Strategy::Custom);
+        let (from, to) = (step.from.0, step.cursor.position);
+        let is_here = |(slot, position): &(Slot, Position)| {
+            (is_one || slots.contains(*slot)) && *position > from && *position <= to
+        };
+        let aside = batch.aside.iter().map(|aside| (aside.slot, aside.position));
+        let aside = aside.chain(extra.aside).filter(is_here);
+        entry.aside = aside.map(|(_, position)| position).collect();
+        entry.aside.sort_unstable();
+        entry.aside.dedup();
+        entry.skipped = extra.skipped.filter(is_here).map(|(_, at)| at).into_iter().collect();
+        entry
     }
 
     /// Lets the handler store what must be stored before it is called, while the lane holds the slots.
@@ -162,7 +203,13 @@ impl Lane {
         let name = self.setup.consumer.own_name().to_owned();
         tx.stands_for(Origin { name, items: events.iter().map(Event::id).collect() });
         let began = Instant::now();
-        let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind().await;
+        // It lasts until the commit, which is part of it.
+        let traced = Work::handle(events, &self.setup.events);
+        let batch = traced.as_ref().and_then(Work::context);
+        tx.goes_on(batch, events.iter().map(Event::trace));
+        let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind();
+        let handled = trace::run(traced.as_ref(), handled).await;
+        self.traced = traced;
         self.handling = began.elapsed();
         // A handler that panics has failed like any other.
         let handled = handled.unwrap_or_else(|panic| {
@@ -192,6 +239,9 @@ impl Lane {
                 self.handler.settled(false);
                 let doing = Doing::Failing { error: Doing::cut(&error.to_string()) };
                 self.setup.stats.does(doing, false);
+                if let Some(traced) = self.traced.take() {
+                    traced.failed(&error);
+                }
                 Err(Outcome::Failed { event: tx.current(), error })
             }
         }
@@ -205,7 +255,13 @@ impl Lane {
         events: &[Event],
     ) -> Outcome {
         let (appends, stats, began) = (tx.has_appends(), &self.setup.stats, Instant::now());
-        let ended = stats.while_committing(appends, tx.commit(fence)).await;
+        let ended = {
+            // What is traced ends with the commit.
+            let traced = self.traced.take();
+            let commit = traced.as_ref().and_then(Work::commit);
+            let ended = trace::run(commit.as_ref(), tx.commit(fence));
+            stats.while_committing(appends, ended).await
+        };
         let committed = matches!(ended, Ended::Committed);
         self.handler.settled(committed);
         match ended {

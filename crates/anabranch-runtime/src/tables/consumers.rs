@@ -1,8 +1,10 @@
 //! The consumers of a log: register, pause, ask for a reset.
 
 use super::Tables;
+use super::audit::Tip;
 use super::outages::StoredOutage;
 use super::parked::plain;
+use anabranch_core::audit::RecordKind;
 use anabranch_core::cursor::{Change, Point};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
@@ -206,7 +208,7 @@ impl Tables {
 
     /// The statements that put all cursors of a locked consumer to one position and take them from
     /// their owners. Events that were parked after `keep` come again, or are left out with the others;
-    /// those before it stay parked.
+    /// those before it stay parked. `kind` says what that is in the record of an audited consumer.
     pub(crate) fn restart_at(
         &self,
         consumer: &str,
@@ -214,8 +216,10 @@ impl Tables {
         slots: &SlotSet,
         to: impl Into<Point>,
         keep: Position,
+        kind: RecordKind,
     ) -> Vec<Statement> {
-        self.restart_with(consumer, cursors, vec![Cursor::free(slots.clone(), to)], keep)
+        let fresh = vec![Cursor::free(slots.clone(), to)];
+        self.restart_with(consumer, cursors, fresh, keep, kind)
     }
 
     /// The same with cursors in the place of the old ones.
@@ -225,11 +229,19 @@ impl Tables {
         cursors: &[Cursor],
         mut fresh: Vec<Cursor>,
         keep: Position,
+        kind: RecordKind,
     ) -> Vec<Statement> {
         let epoch = cursors.iter().map(|cursor| cursor.epoch).max().unwrap_or(0) + 1;
         fresh.iter_mut().for_each(|cursor| cursor.epoch = epoch);
         let delete = cursors.iter().map(|cursor| cursor.id).collect();
-        let (mut statements, _) = self.write(consumer, &Change { delete, write: fresh });
+        let change = Change { delete, ..Change::default() };
+        let (mut statements, _) = self.write(consumer, &change);
+        for cursor in &fresh {
+            let row = self.record_restart(consumer, kind, cursors, cursor);
+            let tip = if row.is_some() { Tip::Last } else { Tip::None };
+            statements.extend(row);
+            statements.push(self.write_cursor(consumer, cursor, tip));
+        }
         let (keys, events) = (&self.parked_keys, &self.parked_events);
         let delete = format!("DELETE FROM {events} WHERE consumer = $1 AND position > $2");
         statements.push(Statement::new(delete, params![consumer, keep]));
@@ -270,7 +282,10 @@ impl Tables {
             of(&self.permits, "pool"),
             of(&self.consumers, "name"),
         ];
-        // Older logs have none.
+        // Older logs have none of these.
+        if self.has_audit() {
+            statements.push(of(&self.audit, "consumer"));
+        }
         if self.database.schema() >= since::DELIVERIES {
             statements.push(of(&self.deliveries, "consumer"));
             statements.push(of(&self.endpoints, "consumer"));
@@ -287,6 +302,7 @@ impl Tables {
         vec![
             of(&self.consumers, "name"),
             of(&self.cursors, "consumer"),
+            of(&self.audit, "consumer"),
             of(&self.parked_keys, "consumer"),
             of(&self.parked_events, "consumer"),
             of(&self.key_samples, "consumer"),

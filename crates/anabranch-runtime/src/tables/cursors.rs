@@ -3,10 +3,11 @@
 //! What to change is decided by pure functions of the core; here the rows are locked, read, and
 //! written. Law 1 is checked whenever they are read and whenever they are written.
 
+use super::audit::{Entry, Tip};
 use super::{Tables, anchors};
 use crate::identity::Stored;
 use crate::run_error::RunError;
-use anabranch_core::cursor::{self, Change, Move, Point};
+use anabranch_core::cursor::{self, Change, Move};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
 use anabranch_store::database::{End, Session, Statement, Topic};
 use anabranch_store::{Row, params};
@@ -103,8 +104,9 @@ impl Tables {
 
     pub(super) fn select_cursors(&self, consumer: &str, lock: &str) -> Statement {
         let select = format!(
-            "SELECT id, slots, position, epoch, owner{} FROM {} WHERE consumer = $1 ORDER BY id{lock}",
+            "SELECT id, slots, position, epoch, owner{}{} FROM {} WHERE consumer = $1 ORDER BY id{lock}",
             self.anchor_columns(),
+            self.tip_column(),
             self.cursors
         );
         Statement::query(select, params![consumer])
@@ -232,72 +234,107 @@ impl Tables {
             let delete = format!("DELETE FROM {cursors} WHERE id = $1");
             statements.push(Statement::new(delete, params![*id]));
         }
+        // In their own order: the ids that are answered are handed out in it. Cursors of one point stand together.
+        let mut joined = None;
         for cursor in &change.write {
-            let slots = cursor.slots.to_bytes();
-            let (position, epoch, owner) = (cursor.position, cursor.epoch, cursor.owner.clone());
-            if cursor.id == 0 {
-                inserts.push(statements.len());
-                let (columns, places) = match self.has_anchors() {
-                    true => (self.anchor_columns(), ", $6, $7, $8"),
-                    false => ("", ""),
-                };
-                let insert = format!(
-                    "INSERT INTO {cursors} (consumer, slots, position, epoch, owner{columns}) \
-                     VALUES ($1, $2, $3, $4, $5{places}) RETURNING id"
-                );
-                let mut values = params![consumer, slots, position, epoch, owner];
-                if self.has_anchors() {
-                    values.extend(anchors::values(cursor.anchor));
+            let mut tip = Tip::of(cursor);
+            if tip == Tip::Last && joined != Some(cursor.point()) {
+                // Its cursors name it as what was added last, so they come right behind it.
+                joined = Some(cursor.point());
+                match change.joins.iter().find(|join| join.point == cursor.point()) {
+                    Some(join) => statements.push(self.record_join(consumer, join)),
+                    None => tip = Tip::None,
                 }
-                statements.push(Statement::query(insert, values));
-            } else {
-                let set = match self.has_anchors() {
-                    true => ", anchor_position = $6, anchor_id = $7, anchor_recorded_us = $8",
-                    false => "",
-                };
-                let update = format!(
-                    "UPDATE {cursors} SET slots = $2, position = $3, epoch = $4, owner = $5{set} \
-                     WHERE id = $1"
-                );
-                let mut values = params![cursor.id, slots, position, epoch, owner];
-                if self.has_anchors() {
-                    values.extend(anchors::values(cursor.anchor));
-                }
-                statements.push(Statement::new(update, values));
             }
+            statements.push(self.write_cursor(consumer, cursor, tip));
+            inserts.extend((cursor.id == 0).then(|| statements.len() - 1));
         }
         (statements, inserts)
     }
 
+    /// The statement that adds a cursor, or replaces the row with its id; an added one is answered with its id.
+    pub(super) fn write_cursor(&self, consumer: &str, cursor: &Cursor, tip: Tip) -> Statement {
+        let (cursors, tip) = (&self.cursors, self.tip(tip));
+        let (position, epoch, owner) = (cursor.position, cursor.epoch, cursor.owner.clone());
+        let slots = cursor.slots.to_bytes();
+        if cursor.id == 0 {
+            let (anchors, places) = match self.has_anchors() {
+                true => (self.anchor_columns(), ", $6, $7, $8"),
+                false => ("", ""),
+            };
+            let (audit, tip) = match tip {
+                Some(tip) => (", audit", format!(", {tip}")),
+                None => ("", String::new()),
+            };
+            let insert = format!(
+                "INSERT INTO {cursors} (consumer, slots, position, epoch, owner{anchors}{audit}) \
+                 VALUES ($1, $2, $3, $4, $5{places}{tip}) RETURNING id"
+            );
+            let mut values = params![consumer, slots, position, epoch, owner];
+            if self.has_anchors() {
+                values.extend(anchors::values(cursor.anchor));
+            }
+            return Statement::query(insert, values);
+        }
+        let anchors = match self.has_anchors() {
+            true => ", anchor_position = $6, anchor_id = $7, anchor_recorded_us = $8",
+            false => "",
+        };
+        let tip = tip.map(|tip| format!(", audit = {tip}")).unwrap_or_default();
+        let update = format!(
+            "UPDATE {cursors} SET slots = $2, position = $3, epoch = $4, owner = $5{anchors}{tip} \
+             WHERE id = $1"
+        );
+        let mut values = params![cursor.id, slots, position, epoch, owner];
+        if self.has_anchors() {
+            values.extend(anchors::values(cursor.anchor));
+        }
+        Statement::new(update, values)
+    }
+
     /// The fence (law 2): moves a cursor on if it still is what its owner believes. The old position
     /// stands in it too: a commit whose answer was lost is found out by it, not repeated.
-    pub(crate) fn advance(&self, id: i64, epoch: i64, from: Position, to: Point) -> Statement {
+    fn advance(&self, step: &Move, tip: &str) -> Statement {
+        let ((from, epoch), to) = (step.from, step.cursor.point());
         // Where the log is in this database, there never is an anchor.
         let set = match to.anchor.is_some() {
             true => ", anchor_position = $5, anchor_id = $6, anchor_recorded_us = $7",
             false => "",
         };
         let update = format!(
-            "UPDATE {} SET position = $4{set} WHERE id = $1 AND epoch = $2 AND position = $3",
+            "UPDATE {} SET position = $4{set}{tip} WHERE id = $1 AND epoch = $2 AND position = $3",
             self.cursors
         );
-        let mut values = params![id, epoch, from, to.position];
+        let mut values = params![step.cursor.id, epoch, from, to.position];
         if to.anchor.is_some() {
             values.extend(anchors::values(to.anchor));
         }
         Statement::fence(update, values, 1)
     }
 
-    /// The statements that write a step of a cursor, each of them a fence.
-    pub(crate) fn move_cursor(&self, consumer: &str, step: &Move) -> Vec<Statement> {
+    /// The statements that write a step of a cursor, each of them a fence. `entry` is for the record, if the
+    /// consumer is audited.
+    pub(crate) fn move_cursor(
+        &self,
+        consumer: &str,
+        step: &Move,
+        entry: Option<&Entry>,
+    ) -> Vec<Statement> {
         let ((from, epoch), cursor) = (step.from, &step.cursor);
+        let mut recorded = Vec::new();
+        let mut tip = String::new();
+        if let Some(entry) = entry {
+            recorded.push(self.record_step(step, entry));
+            tip = self.tip_is_last();
+        }
         if step.absorbed.is_empty() && !step.lets_go() {
-            return vec![self.advance(cursor.id, epoch, from, cursor.point())];
+            recorded.push(self.advance(step, &tip));
+            return recorded;
         }
         let cursors = &self.cursors;
         let update = format!(
             "UPDATE {cursors} SET position = $4, slots = $5, epoch = $6, owner = $7, \
-             anchor_position = $8, anchor_id = $9, anchor_recorded_us = $10 \
+             anchor_position = $8, anchor_id = $9, anchor_recorded_us = $10{tip} \
              WHERE id = $1 AND epoch = $2 AND position = $3"
         );
         let (to, slots, owner) = (cursor.position, cursor.slots.to_bytes(), cursor.owner.clone());
@@ -312,12 +349,16 @@ impl Tables {
         }
         // In the order in which a claim locks them, so that the two cannot wait for each other.
         statements.sort_by_key(|(id, _)| *id);
-        let mut statements: Vec<Statement> = statements.into_iter().map(|(_, each)| each).collect();
+        recorded.extend(statements.into_iter().map(|(_, each)| each));
         if let Some(freed) = &step.freed {
-            let change = Change { delete: Vec::new(), write: vec![freed.clone()] };
-            statements.extend(self.write(consumer, &change).0);
+            // Both parts go on from the same row.
+            let tip = match freed.record {
+                Some(_) => Tip::Of(cursor.id),
+                None => Tip::None,
+            };
+            recorded.push(self.write_cursor(consumer, freed, tip));
         }
-        statements
+        recorded
     }
 
     /// The fence for effects that move no cursor: those of parked events.
@@ -335,6 +376,7 @@ impl Tables {
             epoch: self.column(row, "epoch")?,
             owner: self.column(row, "owner")?,
             anchor: self.anchor(row)?,
+            record: self.column(row, "audit")?,
         })
     }
 

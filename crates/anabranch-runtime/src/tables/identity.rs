@@ -160,15 +160,23 @@ impl Tables {
         &self,
         consumer: &str,
     ) -> Result<Vec<String>, StoreError> {
+        self.workers_before(consumer, since::CODE).await
+    }
+
+    /// The living workers of a consumer whose program is older than a schema version, in words.
+    pub(super) async fn workers_before(
+        &self,
+        consumer: &str,
+        version: u32,
+    ) -> Result<Vec<String>, StoreError> {
         let select = format!(
             "SELECT w.replica_set, w.host, w.pid FROM {} AS w WHERE w.lease_us > {} AND \
-             (coalesce(w.schema_version, 0) < {fleet} OR (w.schema_version < {code} AND EXISTS \
+             (coalesce(w.schema_version, 0) < {fleet} OR (w.schema_version < {version} AND EXISTS \
              (SELECT 1 FROM {} AS r WHERE r.worker = w.id AND r.consumer = $1))) ORDER BY w.id",
             self.workers,
             self.now,
             self.runners,
             fleet = since::FLEET,
-            code = since::CODE,
         );
         let rows = self.query(Statement::query(select, params![consumer])).await?;
         rows.iter().map(|row| self.worker_in_words(row)).collect()

@@ -1,6 +1,7 @@
 //! Positions of runners that were there before: read from their own table, written as cursors.
 
 use super::Tables;
+use anabranch_core::audit::RecordKind;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError, cursor};
 use anabranch_store::database::{Session, Statement};
 use anabranch_store::{Row, params};
@@ -36,13 +37,20 @@ impl Tables {
     pub(crate) fn import(
         &self,
         name: &str,
-        strategy: &str,
-        slots: &SlotSet,
+        (strategy, slots): (&str, &SlotSet),
         old: &[Cursor],
-        cursors: Vec<Cursor>,
+        mut cursors: Vec<Cursor>,
+        is_audited: bool,
     ) -> Vec<Statement> {
         debug_assert!(cursor::covers(&cursors, slots).is_ok(), "{cursors:?}");
-        let mut statements = self.restart_with(name, old, cursors, Position::START);
+        let mut statements = Vec::new();
+        if is_audited {
+            // Whoever ran it has recorded nothing, and it may be another consumer from here on.
+            cursors.iter_mut().for_each(|cursor| cursor.record = Some(0));
+            statements.extend([self.clear_record(name), self.mark_audited(name)]);
+        }
+        let begin = RecordKind::Begin;
+        statements.extend(self.restart_with(name, old, cursors, Position::START, begin));
         // Of an earlier import they may be others.
         // So may be what a program by mistake has stored of itself.
         let update = format!(

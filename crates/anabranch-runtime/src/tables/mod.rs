@@ -10,6 +10,8 @@
 //! | `identity` | what identifies a consumer, and keys of events that it has handled |
 //! | `log_names` | the categories and types that the log has |
 //! | `anchors` | which log a consumer's cursors belong to, and by which events they know it |
+//! | `audit` | the record of audited consumers: what commits add to it |
+//! | `audited` | consumers that are audited: their record begun, read, pruned |
 //! | `cursors` | slots, positions, epochs: claim, release, the fence |
 //! | `row_writers` | for which slot each row of a watched table was written |
 //! | `imports` | positions of runners that were there before |
@@ -18,6 +20,7 @@
 //! | `replica_sets` | making generations and assignments: who should own what |
 //! | `locked_sets` | a set as it is read for that, under its lock |
 //! | `loads` | how heavy slots are, and moving them for it |
+//! | `gauges` | what metrics read, in one statement |
 //! | `generations` | looking at generations |
 //! | `outages` | consumers that stopped by themselves |
 //! | `parked` | keys that failed, and the events behind them |
@@ -25,8 +28,11 @@
 //! | `pools` | tasks of pools, as a status counts them |
 
 pub(crate) mod anchors;
+pub(crate) mod audit;
+pub(crate) mod audited;
 pub(crate) mod consumers;
 pub(crate) mod cursors;
+pub(crate) mod gauges;
 pub(crate) mod generations;
 pub(crate) mod identity;
 pub(crate) mod imports;
@@ -60,6 +66,9 @@ pub(crate) struct Tables {
     pub(crate) events: Emitter,
     pub(crate) consumers: String,
     pub(crate) cursors: String,
+    pub(crate) audit: String,
+    /// The id of the row of `audit` that the transaction has added last.
+    pub(crate) last_record: String,
     pub(crate) workers: String,
     pub(crate) replica_sets: String,
     pub(crate) generations: String,
@@ -86,6 +95,8 @@ impl Tables {
         Self {
             consumers: dialect.table("consumers"),
             cursors: dialect.table("cursors"),
+            audit: dialect.table("audit"),
+            last_record: dialect.last_id("audit"),
             workers: dialect.table("workers"),
             replica_sets: dialect.table("replica_sets"),
             generations: dialect.table("generations"),

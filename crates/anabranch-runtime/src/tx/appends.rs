@@ -2,8 +2,9 @@
 
 use super::{Failure, Tx};
 use crate::handler::{HandlerError, HandlerResult};
-use anabranch_core::{Append, AppendError, Expected, NewEvent, StreamId};
+use anabranch_core::{Append, AppendError, Expected, NewEvent, StreamId, TraceContext};
 use anabranch_store::database::{Failed, Reason, Statement};
+use anabranch_store::trace;
 use std::collections::HashMap;
 use uuid::Uuid;
 
@@ -25,6 +26,13 @@ pub(crate) struct Origin {
     pub(crate) name: String,
     /// The events or tasks of the batch.
     pub(crate) items: Vec<Uuid>,
+}
+
+/// Where a batch stands in a trace, and each of its items if there are several.
+#[derive(Default)]
+pub(super) struct Traces {
+    batch: Option<TraceContext>,
+    items: Vec<Option<TraceContext>>,
 }
 
 /// The appends of a transaction, until its end.
@@ -180,6 +188,7 @@ impl Tx {
         let is_here = self.database.must_hold_log().map_err(|error| refused(error.into()));
         let valid =
             is_here.and_then(|()| append.validate(&limits).map_err(|error| refused(error.into())));
+        let append = append.within_trace(self.trace());
         let named = valid.and_then(|()| self.appends.named(append, item));
         let Err(reason) = named.and_then(|queued| self.appends.push(queued)) else { return Ok(()) };
         let error = HandlerError::of(&reason);
@@ -202,6 +211,28 @@ impl Tx {
     /// Whether so much is queued that the batch should end.
     pub(crate) fn is_full(&self) -> bool {
         self.appends.is_full()
+    }
+
+    /// Says where the batch stands in a trace, and where its items were appended.
+    pub(crate) fn goes_on(
+        &mut self,
+        batch: Option<TraceContext>,
+        items: impl ExactSizeIterator<Item = Option<TraceContext>> + Clone,
+    ) {
+        self.traces = Traces { batch, items: Vec::new() };
+        // One is the batch itself.
+        if items.len() > 1 && items.clone().any(|item| item.is_some()) {
+            self.traces.items = items.collect();
+        }
+    }
+
+    /// Where what the handler does now stands in a trace: in that of the event that it is for, if the batch has several.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        let (now, Traces { batch, items }) = (trace::current(), &self.traces);
+        let of_item = || self.current().and_then(|item| *items.get(item)?);
+        if now == *batch { of_item().or(now) } else { now.or_else(of_item) }
     }
 
     /// Says what the ids of appended events are made of.

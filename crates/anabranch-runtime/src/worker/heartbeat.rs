@@ -53,6 +53,7 @@ impl Heartbeat {
         let Rhythm { worker, consumers, lease, interval } = rhythm;
         let consumers = Arc::new(Mutex::new(consumers));
         let looked_at = Arc::clone(&consumers);
+        let pace = interval;
         let task = tokio::spawn(async move {
             let mut interval = tokio::time::interval(interval);
             interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -69,6 +70,7 @@ impl Heartbeat {
                         if complained.take().is_some() {
                             tables.events.emit(Happening::heartbeat_recovered());
                         }
+                        tables.events.emit(Happening::heartbeat_stored(pace));
                         sender.send_replace(Pulse::Beat(Arc::new(beat)));
                     }
                     Ok(None) => {

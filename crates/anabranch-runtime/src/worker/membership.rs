@@ -168,6 +168,7 @@ impl Keeper {
                 self.running.iter_mut().for_each(|run| run.may_hold = false);
             }
         }
+        self.tables.events.follows(assigned.generation);
         membership.assigned = assigned;
         self.watch_peers();
         self.reconcile();

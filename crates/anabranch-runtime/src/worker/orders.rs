@@ -67,7 +67,7 @@ mod tests {
 
     fn cursor(position: u64) -> Cursor {
         let (slots, position) = (SlotSet::all(), Position::new(position));
-        Cursor { anchor: None, id: 1, slots, position, epoch: 1, owner: None }
+        Cursor { id: 1, epoch: 1, ..Cursor::free(slots, position) }
     }
 
     fn heard(orders: &mut mpsc::UnboundedReceiver<Order>) -> usize {

@@ -3,7 +3,7 @@
 use super::Plan;
 use super::orders::Orders;
 use super::trouble::Trouble;
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, follows_log};
 use crate::feed::{Feed, FeedStats};
 use crate::holding::{self, HoldingSetup};
 use crate::key_samples::Checked;
@@ -15,7 +15,7 @@ use crate::rows::Work;
 use crate::tables::Tables;
 use anabranch_core::cursor::Cursor;
 use anabranch_core::generation::Rollout;
-use anabranch_core::{Position, Slot, SlotSet, Weights, plan};
+use anabranch_core::{Happening, Position, Slot, SlotSet, Weights, plan};
 use anabranch_store::Log;
 use anabranch_store::database::Who;
 use std::sync::Arc;
@@ -117,6 +117,9 @@ impl Start<'_> {
         running.checked_keys = Checked::default();
         running.stats.iter().for_each(|lane| lane.ended());
         let Lanes { orders, keep, lane_tasks, feed_task } = self.spawn(running);
+        let consumer = &running.consumer;
+        let started = Happening::consumer_started(consumer.kind, follows_log(consumer.kind));
+        self.tables.events.of(&consumer.name).emit(started);
         (running.lanes, running.keep) = (orders, keep);
         (running.lane_tasks, running.feed_task) = (lane_tasks, feed_task);
         let paused = running.paused;

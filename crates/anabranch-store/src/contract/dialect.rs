@@ -107,6 +107,45 @@ pub async fn conditions_mean_what_they_say(harness: &Harness) {
     assert_eq!(texts(&rows(&database, each, vec![keys(&["y", "x"])]).await), ["x", "y"]);
 }
 
+/// The row that a transaction has added last is known in it, whatever it has added to other tables since.
+pub async fn the_last_id_is_known(harness: &Harness) {
+    let log = harness.log().await;
+    let database = log.store().database();
+    let dialect = database.dialect();
+    let (audit, cursors) = (dialect.table("audit"), dialect.table("cursors"));
+    let insert = |consumer: &str| {
+        let insert = format!(
+            "INSERT INTO {audit} (consumer, kind, from_position, to_position, count, recorded_us) \
+             VALUES ($1, 'begin', 0, 0, 0, 0)"
+        );
+        Statement::fence(insert, params![consumer], 1)
+    };
+    let name = |consumer: &str| {
+        let insert = format!(
+            "INSERT INTO {cursors} (consumer, position, epoch, slots, audit) \
+             VALUES ($1, 0, 0, $2, {})",
+            dialect.last_id("audit")
+        );
+        Statement::new(insert, params![consumer, SlotSet::all().to_bytes()])
+    };
+    let done =
+        vec![insert("a"), name("a"), insert("b"), name("b"), name("b"), insert("c"), name("c")];
+    run(&database, done).await;
+    let wrong = format!(
+        "SELECT count(*) FROM {cursors} AS c LEFT JOIN {audit} AS a ON a.id = c.audit \
+         WHERE a.consumer IS NULL OR a.consumer <> c.consumer"
+    );
+    let rows = rows(&database, wrong, vec![]).await;
+    assert_eq!(rows[0].get::<i64>(0).unwrap(), 0);
+    // An id is never given out again.
+    execute(&database, format!("DELETE FROM {audit}")).await;
+    run(&database, vec![insert("d"), name("d")]).await;
+    let ids = format!("SELECT audit FROM {cursors} WHERE consumer IN ('c', 'd') ORDER BY audit");
+    let ids = self::rows(&database, ids, vec![]).await;
+    let ids: Vec<i64> = ids.iter().map(|row| row.get(0).unwrap()).collect();
+    assert!(ids[0] < ids[1], "{ids:?}");
+}
+
 /// Hints are accepted, and change no answer.
 pub async fn hints_change_no_answer(harness: &Harness) {
     let log = harness.log().await;

@@ -27,6 +27,7 @@ pub mod open;
 pub mod positions;
 pub mod read;
 pub mod subscribe;
+pub mod traces;
 pub mod transactional_appends;
 
 use crate::{Log, Options};
@@ -99,6 +100,7 @@ macro_rules! contract {
             describe::a_refused_statement_ends_nothing,
             dialect::conditions_mean_what_they_say,
             dialect::hints_change_no_answer,
+            dialect::the_last_id_is_known,
             dialect::tables_are_made_renamed_and_ordered,
             dialect::the_clock_is_the_time,
             dialect::the_catalogue_knows_tables,
@@ -140,6 +142,8 @@ macro_rules! contract {
             subscribe::a_subscription_catches_up_and_follows,
             subscribe::a_filtered_subscription_sees_only_its_events,
             subscribe::every_event_once_and_in_order_under_load,
+            traces::the_trace_of_the_first_append_stays,
+            traces::a_trace_comes_back_with_every_event,
         }
     };
     (@cases $harness:expr; $($group:ident :: $case:ident),* $(,)?) => {

@@ -24,6 +24,10 @@ pub trait Dialect: fmt::Debug + Send + Sync {
     /// A table of the log, as statements write it.
     fn table(&self, name: &str) -> String;
 
+    /// The id that the last row got which this transaction added to a table whose ids are never given out again, as
+    /// `audit`, in the way a statement writes it.
+    fn last_id(&self, table: &str) -> String;
+
     /// The database's own clock, in microseconds since 1970: leases are told by no other. It is what
     /// [`Database::clock`](super::Database::clock) says.
     fn now_us(&self) -> &'static str;
@@ -114,6 +118,9 @@ pub enum Hint {
     /// Compare two tables as a whole, each gone through once. A planner that knows nothing of one of them yet would
     /// go through it for each row of the other.
     WholeTables,
+    /// Read a few figures from many places. It looks costly where much is counted, and would be compiled first, which
+    /// takes longer than the rest.
+    Figures,
     /// Commit without waiting for the disk: what a crash loses of this was never there, and what builds on it
     /// waits for both.
     LightCommit,
@@ -121,11 +128,12 @@ pub enum Hint {
 
 impl Hint {
     /// All there are.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::QueueInOrder,
         Self::PageByKey,
         Self::RowsByKey,
         Self::WholeTables,
+        Self::Figures,
         Self::LightCommit,
     ];
 }

@@ -4,6 +4,7 @@ use super::{Observer, caught, logging};
 use anabranch_core::engine_event::{EngineEvent, Happening};
 use jiff::Timestamp;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -13,13 +14,25 @@ const ROOM: usize = 4096;
 /// How long the thread lets events gather: to wake it for each of them would cost more than to make it.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// What is to be delivered to an observer. When it is dropped, what waits is still delivered.
-pub(super) struct Delivery {
-    shared: Arc<Shared>,
+/// How what happens reaches an observer.
+pub(super) enum Delivery {
+    /// By a queue and a thread. When it is dropped, what waits is still delivered.
+    Queued(Arc<Shared>),
+    /// By whoever makes it happen.
+    AtOnce(AtOnce),
 }
 
-struct Shared {
+/// An observer that is called where it happens.
+pub(super) struct AtOnce {
+    observer: Arc<dyn Observer>,
+    logs: bool,
+    has_failed: AtomicBool,
+}
+
+pub(super) struct Shared {
     queue: Mutex<Queue>,
+    /// How many did not fit into any queue of the backend.
+    dropped: Arc<AtomicU64>,
     changed: Condvar,
     /// How many of the events that were queued are delivered.
     delivered: watch::Sender<u64>,
@@ -41,9 +54,14 @@ struct Queue {
 }
 
 impl Delivery {
-    pub(super) fn start(observer: Arc<dyn Observer>, logs: bool) -> Self {
+    /// `dropped` counts what does not fit.
+    pub(super) fn start(observer: Arc<dyn Observer>, logs: bool, dropped: &Arc<AtomicU64>) -> Self {
+        if observer.at_once() {
+            return Self::AtOnce(AtOnce { observer, logs, has_failed: AtomicBool::new(false) });
+        }
         let (queue, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { queue, changed, delivered: watch::Sender::new(0) });
+        let (delivered, dropped) = (watch::Sender::new(0), Arc::clone(dropped));
+        let shared = Arc::new(Shared { queue, dropped, changed, delivered });
         let deliver = {
             let shared = Arc::clone(&shared);
             move || shared.deliver(observer.as_ref(), logs)
@@ -54,14 +72,50 @@ impl Delivery {
             shared.lock().is_closed = true;
             has_panicked(format!("its thread cannot be started: {error}"), logs);
         }
-        Self { shared }
+        Self::Queued(shared)
     }
 
-    /// Puts an event into the queue, if there is room.
+    /// Puts an event into the queue, if there is room; or calls the observer.
     pub(super) fn push(&self, event: &Arc<EngineEvent>) {
-        let mut queue = self.shared.lock();
+        match self {
+            Self::Queued(shared) => shared.push(event),
+            Self::AtOnce(at_once) => at_once.call(event),
+        }
+    }
+
+    /// Waits until all that is queued now is delivered.
+    pub(super) async fn flush(&self) {
+        if let Self::Queued(shared) = self {
+            shared.flush().await;
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Self::Queued(shared) = self {
+            shared.lock().is_closed = true;
+            shared.changed.notify_one();
+        }
+    }
+}
+
+impl AtOnce {
+    fn call(&self, event: &EngineEvent) {
+        if let Err(said) = caught(self.observer.as_ref(), event)
+            && !self.has_failed.swap(true, Ordering::Relaxed)
+        {
+            has_panicked(said, self.logs);
+        }
+    }
+}
+
+impl Shared {
+    fn push(&self, event: &Arc<EngineEvent>) {
+        let mut queue = self.lock();
         if queue.waiting.len() >= ROOM || queue.is_closed {
             queue.dropped += 1;
+            self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         queue.waiting.push_back(Arc::clone(event));
@@ -69,31 +123,21 @@ impl Delivery {
         let is_half_full = queue.waiting.len() == ROOM / 2;
         if std::mem::take(&mut queue.sleeps) || is_half_full {
             drop(queue);
-            self.shared.changed.notify_one();
+            self.changed.notify_one();
         }
     }
 
-    /// Waits until all that is queued now is delivered.
-    pub(super) async fn flush(&self) {
-        let mut delivered = self.shared.delivered.subscribe();
+    async fn flush(&self) {
+        let mut delivered = self.delivered.subscribe();
         let until = {
-            let mut queue = self.shared.lock();
+            let mut queue = self.lock();
             queue.is_urgent = true;
             queue.queued
         };
-        self.shared.changed.notify_one();
+        self.changed.notify_one();
         let _ = delivered.wait_for(|delivered| *delivered >= until).await;
     }
-}
 
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        self.shared.lock().is_closed = true;
-        self.shared.changed.notify_one();
-    }
-}
-
-impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

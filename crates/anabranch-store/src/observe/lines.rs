@@ -12,12 +12,14 @@ pub(super) struct Line<'a> {
     pub(super) text: Cow<'a, str>,
     pub(super) set: Option<&'a str>,
     pub(super) worker: Option<&'a str>,
+    /// Another worker, that it is about.
+    pub(super) died: Option<&'a str>,
     pub(super) consumer: Option<&'a str>,
     pub(super) pool: Option<&'a str>,
     pub(super) job: Option<&'a str>,
     pub(super) workflow: Option<&'a str>,
-    pub(super) subscriber: Option<&'a str>,
     pub(super) lane: Option<usize>,
+    pub(super) generation: Option<i64>,
     pub(super) key: Option<&'a str>,
     pub(super) task: Option<String>,
     pub(super) position: Option<u64>,
@@ -82,11 +84,10 @@ fn after(text: &str, away: Option<Duration>) -> Cow<'_, str> {
 }
 
 impl<'a> Line<'a> {
-    /// Who it is about has the name that its module has for it.
+    /// What is no consumer has the name that its module has for it: a pool that nobody runs, a job, a workflow.
     pub(super) fn named(mut self) -> Self {
         let name = match self.target {
-            "anabranch_runtime::subscriber" => &mut self.subscriber,
-            target if target.starts_with("anabranch_workpool") => &mut self.pool,
+            "anabranch_workpool::tasks" => &mut self.pool,
             target if target.starts_with("anabranch_batch") => &mut self.job,
             target if target.starts_with("anabranch_workflow") => &mut self.workflow,
             _ => return self,
@@ -98,44 +99,39 @@ impl<'a> Line<'a> {
     pub(super) fn of(event: &'a EngineEvent) -> Self {
         let line = Self {
             severity: Some(event.what.severity()),
+            set: event.set.as_deref(),
+            worker: event.worker.as_deref(),
             consumer: event.consumer.as_deref(),
             lane: event.lane,
+            generation: event.what.generation().or(event.generation),
             ..Self::default()
         };
-        let (set, worker) = (event.set.as_deref(), event.worker.as_deref());
         match &event.what {
             Happening::WorkerJoined { waited, .. } => Self {
                 target: "anabranch_runtime::worker::membership",
                 text: after("joined", *waited),
-                set,
-                worker,
                 ..line
             },
             Happening::WorkerLeft { .. } => Self {
                 target: "anabranch_runtime::worker::membership",
                 text: "left".into(),
-                set,
-                worker,
                 ..line
             },
             Happening::RunEnded { error, .. } => Self {
                 target: "anabranch_runtime::worker",
                 text: "the run has ended".into(),
                 error: error.as_deref(),
-                set,
                 ..line
             },
             Happening::WorkerDied { died, .. } => Self {
                 target: "anabranch_runtime::worker::membership",
                 text: "a worker is dead".into(),
-                set,
-                worker: Some(died),
+                died: Some(died),
                 ..line
             },
             Happening::WorkerFenced { .. } => Self {
                 target: "anabranch_runtime::worker::membership",
                 text: "the lease is over; beginning anew as a new worker".into(),
-                worker,
                 ..line
             },
             Happening::LaneFenced { .. } => Self {
@@ -143,14 +139,12 @@ impl<'a> Line<'a> {
                 text: "fenced: its cursors have another owner".into(),
                 ..line
             },
-            Happening::GenerationMade { generation, reason, joined, left, died, .. } => Self {
+            Happening::GenerationMade { reason, joined, left, died, .. } => Self {
                 target: "anabranch_runtime::worker::membership",
                 text: "a new generation".into(),
-                set,
                 detail: Some(
                     format!(
-                        "generation={generation} reason={reason:?} joined={joined:?} left={left:?} \
-                         died={died:?}"
+                        "reason={reason:?} joined={joined:?} left={left:?} died={died:?}"
                     )
                     .into(),
                 ),
@@ -174,13 +168,12 @@ impl<'a> Line<'a> {
                 detail: Some(format!("waiting={held_by:?}").into()),
                 ..line
             },
-            Happening::CoordinationTimedOut { generation, held_by, timeout, .. } => Self {
+            Happening::CoordinationTimedOut { held_by, timeout, .. } => Self {
                 target: "anabranch_runtime::worker::membership",
                 text: "a hand-over takes longer than the coordination time-out; `anabranch status` says why"
                     .into(),
-                set,
                 detail: Some(
-                    format!("generation={generation} waiting={held_by:?} timeout={timeout:?}")
+                    format!("waiting={held_by:?} timeout={timeout:?}")
                         .into(),
                 ),
                 ..line
@@ -188,14 +181,17 @@ impl<'a> Line<'a> {
             Happening::HeartbeatFailed { error, .. } => Self {
                 target: "anabranch_runtime::worker::heartbeat",
                 text: "a heartbeat failed".into(),
-                worker,
                 error: Some(error),
+                ..line
+            },
+            Happening::HeartbeatStored { .. } => Self {
+                target: "anabranch_runtime::worker::heartbeat",
+                text: "a heartbeat is stored".into(),
                 ..line
             },
             Happening::HeartbeatRecovered { .. } => Self {
                 target: "anabranch_runtime::worker::heartbeat",
                 text: "heartbeats go through again".into(),
-                worker,
                 ..line
             },
             _ => line.of_work(event),
@@ -211,6 +207,23 @@ impl<'a> Line<'a> {
                 text: "a batch is handled".into(),
                 position: position.map(|at| at.get()),
                 detail: Some(format!("events={events} handler={handler:?} commit={commit:?}").into()),
+                ..self
+            },
+            Happening::Appended { events, took, .. } => Self {
+                target: "anabranch_store::log",
+                text: "an append is stored".into(),
+                detail: Some(format!("events={events} took={took:?}").into()),
+                ..self
+            },
+            Happening::AppendConflicted { .. } => Self {
+                target: "anabranch_store::log",
+                text: "an append is in conflict with another".into(),
+                ..self
+            },
+            Happening::AppendsAnswered { appends, events, .. } => Self {
+                target: "anabranch_store::log",
+                text: "a batch of appends is answered".into(),
+                detail: Some(format!("appends={appends} events={events}").into()),
                 ..self
             },
             Happening::EventFailed { key, subject, attempts, error, retry_in, .. } => Self {
@@ -281,6 +294,18 @@ impl<'a> Line<'a> {
                 detail: Some(format!("tasks={tasks}").into()),
                 ..self
             },
+            Happening::TaskRan { took, .. } => Self {
+                target: "anabranch_workpool::inside",
+                text: "a task has run".into(),
+                detail: Some(format!("took={took:?}").into()),
+                ..self
+            },
+            Happening::DeliveryTried { outcome, took, .. } => Self {
+                target: "anabranch_webhook::lane",
+                text: "a delivery was tried".into(),
+                detail: Some(format!("outcome={outcome} took={took:?}").into()),
+                ..self
+            },
             Happening::TaskFailed { key, task, error, becomes, .. } => Self {
                 target: "anabranch_workpool::inside",
                 text: format!("a task has failed; {becomes}").into(),
@@ -314,7 +339,6 @@ impl<'a> Line<'a> {
     }
 
     fn of_rest(self, event: &'a EngineEvent) -> Self {
-        let set = event.set.as_deref();
         match &event.what {
             Happening::ReplayBegan { .. } => Self {
                 target: "anabranch_runtime::worker::beats",
@@ -348,14 +372,11 @@ impl<'a> Line<'a> {
             },
             Happening::OutageBegan { of, error, .. } | Happening::OutageLasts { of, error, .. } => {
                 let (target, text, _) = outage(*of);
-                let is_of_set = *of == OutageOf::Connections;
-                let (text, error) = (text.into(), Some(error.as_str()));
-                Self { target, text, error, set: set.filter(|_| is_of_set), ..self }
+                Self { target, text: text.into(), error: Some(error.as_str()), ..self }
             }
             Happening::OutageEnded { of, lasted, .. } => {
                 let (target, _, text) = outage(*of);
-                let is_of_set = *of == OutageOf::Connections;
-                Self { target, text: after(text, *lasted), set: set.filter(|_| is_of_set), ..self }
+                Self { target, text: after(text, *lasted), ..self }
             }
             Happening::OutageTried { tries, .. } => Self {
                 target: "anabranch_runtime::worker::outage",
@@ -384,7 +405,7 @@ impl<'a> Line<'a> {
                     (_, about) => (text.into(), about.map(Cow::Borrowed)),
                 };
                 let error = error.as_deref();
-                Self { target: kind.target(), text, set, error, detail, ..self }
+                Self { target: kind.target(), text, error, detail, ..self }
             }
             Happening::ObserverPanicked { said, .. } => Self {
                 target: "anabranch_store::observe",

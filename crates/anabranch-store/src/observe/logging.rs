@@ -71,12 +71,13 @@ macro_rules! lines {
             tracing::Level::$level,
             set = $line.set,
             worker = $line.worker,
+            died = $line.died,
             consumer = $line.consumer,
             pool = $line.pool,
             job = $line.job,
             workflow = $line.workflow,
-            subscriber = $line.subscriber,
             lane = $line.lane,
+            generation = $line.generation,
             key = $line.key,
             task = $line.task.as_ref().map(display),
             position = $line.position,
@@ -106,7 +107,7 @@ lines! {
     "anabranch_runtime::worker::outage" "anabranch_runtime::worker::sessions" "anabranch_runtime::worker::start"
     "anabranch_runtime::worker::succession" "anabranch_runtime::worker::trouble"
     "anabranch_runtime::worker::weighing"
-    "anabranch_sqlite::watch" "anabranch_store::event_stream" "anabranch_store::migration"
+    "anabranch_sqlite::watch" "anabranch_store::event_stream" "anabranch_store::log" "anabranch_store::migration"
     "anabranch_store::observe" "anabranch_webhook::lane" "anabranch_workflow::load" "anabranch_workflow::running::commands"
     "anabranch_workflow::snapshots" "anabranch_workpool::ending" "anabranch_workpool::inside"
     "anabranch_workpool::outside" "anabranch_workpool::tasks"

@@ -4,7 +4,7 @@ use super::job::{Job, task_id, timer_key};
 use super::{action_pool, command_pool};
 use crate::lifecycle::{Lifecycle, is_ours};
 use crate::{Reaction, Reactions, Workflow, Workflows};
-use anabranch_core::{Event, Partition};
+use anabranch_core::{Event, Partition, TraceContext};
 use anabranch_runtime::{HandlerError, HandlerResult, Projection, RawTx, Settings, Tx};
 use anabranch_store::Backoff;
 use anabranch_workpool::{NewTask, Tasks};
@@ -55,6 +55,7 @@ impl<W: Workflow> React<W> {
         batch: &mut Batch,
     ) -> HandlerResult {
         let id = event.stream_id();
+        batch.trace = tx.trace();
         if is_ours(event.event_type()) {
             batch.flush(tx, self).await?;
             return self.change(id, &Lifecycle::decode(event)?, tx).await;
@@ -115,10 +116,13 @@ impl<W: Workflow> React<W> {
 #[derive(Default)]
 struct Batch {
     pools: BTreeMap<String, Vec<NewTask>>,
+    /// What the tasks that are added now go on with: that of the event that they follow from.
+    trace: Option<TraceContext>,
 }
 
 impl Batch {
     fn add(&mut self, pool: &str, task: NewTask) {
+        let task = task.carried_by(self.trace);
         match self.pools.get_mut(pool) {
             Some(tasks) => tasks.push(task),
             None => drop(self.pools.insert(pool.to_owned(), vec![task])),

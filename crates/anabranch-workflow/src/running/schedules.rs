@@ -76,5 +76,7 @@ pub(super) fn next<W: Workflow>(schedule: &Schedule<W>, now: Timestamp) -> Optio
     let at = schedule.cron().after(now)?;
     let (name, cron) = (schedule.name().to_owned(), schedule.cron().to_string());
     let unique = schedule_key(&name, &cron);
-    Some(NewTask::new(schedule.id(), &Job::Schedule { name, cron, at }).unique(unique).run_at(at))
+    let next = NewTask::new(schedule.id(), &Job::Schedule { name, cron, at }).unique(unique);
+    // Each time begins a trace: one that goes on with the time before would never end.
+    Some(next.run_at(at).without_trace())
 }

@@ -13,6 +13,7 @@ pub(crate) fn task(key: &str, seq: i64) -> Task {
         payload: String::new(),
         checkpoint: None,
         then: None,
+        trace: None,
         wait: None,
         late: None,
     }

@@ -1,8 +1,6 @@
 //! What others than lanes ask of tasks: how they stand, and to cancel them.
 
-use super::{
-    CANCELLED, COLUMNS, DEAD, OPEN, READY, SHOWN, Tables, UNFINISHED, Why, corrupt, state_of_dead,
-};
+use super::{CANCELLED, DEAD, OPEN, READY, SHOWN, Tables, UNFINISHED, Why, corrupt, state_of_dead};
 use crate::new_task::Then;
 use crate::task::{Compensation, OnComplete, TaskDetails, TaskStatus};
 use anabranch_core::{StoreError, TaskState, TaskStates, UnknownTaskState};
@@ -24,8 +22,9 @@ impl Tables {
         let now = self.now;
         let update = format!(
             "UPDATE {} SET state = {CANCELLED}, finished_us = {now} WHERE id = $1 AND state {state} \
-             RETURNING {COLUMNS}, {now} AS now_us, pool, error",
-            self.tasks
+             RETURNING {}, {now} AS now_us, pool, error",
+            self.tasks,
+            self.columns()
         );
         Statement::query(update, params![task])
     }

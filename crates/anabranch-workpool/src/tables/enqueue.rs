@@ -2,7 +2,7 @@
 
 use super::{READY, SCHEDULED, Tables};
 use crate::new_task::{Due, NewTask};
-use anabranch_core::{HashRule, Json};
+use anabranch_core::{HashRule, Json, TraceContext};
 use anabranch_store::database::{ColumnType, Given, Statement, Topic};
 use anabranch_store::{Value, params};
 use std::time::Duration;
@@ -20,6 +20,7 @@ const DUE: [(&str, ColumnType); 2] =
     [("delay_us", ColumnType::Integer), ("at_us", ColumnType::Integer)];
 const UNIQUE: [(&str, ColumnType); 1] = [("unique_key", ColumnType::Text)];
 const THEN: [(&str, ColumnType); 1] = [("then_run", ColumnType::Json)];
+const TRACE: [(&str, ColumnType); 1] = [("trace", ColumnType::Text)];
 
 /// Whether tasks may be there already when they are enqueued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +34,24 @@ pub(crate) enum There {
 }
 
 impl Tables {
-    /// Enqueues tasks, each with its pool.
+    /// Enqueues tasks, each with its pool, from code that runs in this trace.
     pub(crate) fn enqueue(
         &self,
         rule: HashRule,
         tasks: &[(&str, &NewTask)],
         there: There,
+        current: Option<TraceContext>,
     ) -> Vec<Statement> {
         let some = |has: fn(&NewTask) -> bool| tasks.iter().any(|(_, task)| has(task));
         let has_due = some(|task| task.due != Due::Now);
         let (has_unique, has_then) =
             (some(|task| task.unique.is_some()), some(|task| task.then.is_some()));
+        let has_trace =
+            self.keeps_traces && tasks.iter().any(|(_, task)| task.trace(current).is_some());
         let mut given = GIVEN.to_vec();
-        for (has, columns) in [(has_due, &DUE[..]), (has_unique, &UNIQUE), (has_then, &THEN)] {
+        for (has, columns) in
+            [(has_due, &DUE[..]), (has_unique, &UNIQUE), (has_then, &THEN), (has_trace, &TRACE)]
+        {
             given.extend(columns.iter().filter(|_| has));
         }
         let row = |(pool, task): &(&str, &NewTask)| {
@@ -65,6 +71,9 @@ impl Tables {
             if has_then {
                 let then = task.then.as_ref().and_then(|then| serde_json::to_string(then).ok());
                 values.push(then.map_or(Value::Null, Value::Json));
+            }
+            if has_trace {
+                values.push(task.trace(current).map(|trace| trace.to_string()).into());
             }
             values
         };
@@ -88,6 +97,7 @@ impl Tables {
             columns.extend([("state", state), ("due_us", due_us), ("enqueued_us", now.to_owned())]);
             columns.extend(has_unique.then(|| ("unique_key", of("unique_key"))));
             columns.extend(has_then.then(|| ("then_run", of("then_run"))));
+            columns.extend(has_trace.then(|| ("trace", of("trace"))));
             let (names, values): (Vec<&str>, Vec<String>) = columns.into_iter().unzip();
             let (names, values) = (names.join(", "), values.join(", "));
             let rows = match given.from {

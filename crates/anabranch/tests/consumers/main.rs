@@ -18,6 +18,7 @@ mod fail_apart_tries;
 mod failures;
 mod fence;
 mod gates;
+mod gauges;
 mod given_up;
 mod identity;
 mod imports;

@@ -55,6 +55,14 @@ async fn a_worker_joins_and_leaves_and_its_slots_with_it(db: Db) {
     until_shared(&log, "orders", 1).await;
     two.stop().await;
 
+    // Each says the generation that its worker follows, or that it is about: one, in its JSON.
+    for event in first.of("slots_released").iter().chain(&second.of("slots_claimed")) {
+        assert!(event.generation >= Some(2), "{event:?}");
+    }
+    for event in first.of("generation_made") {
+        let json = serde_json::to_string(&event).unwrap();
+        assert_eq!(json.matches("\"generation\":").count(), 1, "{json}");
+    }
     let joined = first.of("worker_joined").remove(0);
     assert_eq!(joined.set.as_deref(), Some("s"));
     let id = joined.worker.expect("it has an id");

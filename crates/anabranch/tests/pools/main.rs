@@ -29,6 +29,8 @@ mod script;
 mod states;
 #[path = "../consumers/support.rs"]
 mod support;
+mod task_counts;
 mod timers;
+mod traces;
 mod transactions;
 mod typos;

@@ -185,7 +185,7 @@ pub fn pooler() -> PathBuf {
 }
 
 /// What `cargo xtask test` has found, or else `cargo xtask programs` finds, in the line of this number.
-fn provided(variable: &str, line: usize) -> PathBuf {
+pub fn provided(variable: &str, line: usize) -> PathBuf {
     if let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) {
         return path.into();
     }

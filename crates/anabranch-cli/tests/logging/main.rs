@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod facts;
+#[path = "../files/place.rs"]
+mod place;
+#[path = "../process/mod.rs"]
 mod process;
 
 use process::{anabranch, failure, run, stdout};

@@ -1,0 +1,76 @@
+//! What somebody asks for of a key that is set aside: to try it again, or to leave something out.
+
+use super::Lane;
+use super::aside::Parked;
+use crate::run_error::RunError;
+use crate::tables::parked::{Asked, Attempt};
+use anabranch_core::{Happening, Position};
+use anabranch_store::database::End;
+use std::time::{Duration, Instant};
+
+/// More events than can be behind a key.
+const ALL: usize = i64::MAX as usize;
+
+impl Lane {
+    /// Does what somebody asked for, once: it may have been heard of more often.
+    pub(super) async fn do_asked(&mut self, key: &str, asked: Asked) -> Result<(), RunError> {
+        let Some(parked) = self.parking.keys.get(key).copied() else {
+            return Ok(());
+        };
+        let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
+        let Some(holder) = self.parts.holder(parked.slot) else {
+            return Ok(());
+        };
+        let mut statements = vec![tables.answered(&name, key, asked)];
+        let (mut skipped, is_audited) = (None, holder.record.is_some());
+        match asked {
+            Asked::Retry => statements.push(tables.hold(holder.id, holder.epoch)),
+            Asked::Skip => match tables.parked_positions(&name, key, 1).await {
+                Ok(first) => {
+                    statements.extend(tables.record_skipped(holder, &first));
+                    let skip = |at: &Position| tables.unpark_events(&name, key, *at, 1);
+                    statements.extend(first.iter().map(skip));
+                    skipped = first.first().map(|at| Some(*at));
+                }
+                Err(error) => return self.wait_out(error).await,
+            },
+            Asked::SkipAll => {
+                // Only this lane changes what is behind the key, so these are all. There may be none.
+                let all = match is_audited {
+                    true => tables.parked_positions(&name, key, ALL).await,
+                    false => Ok(Vec::new()),
+                };
+                match all {
+                    Ok(all) => statements.extend(tables.record_skipped(holder, &all)),
+                    Err(error) => return self.wait_out(error).await,
+                }
+                statements.push(tables.clear_events(&name, key));
+                skipped = Some(None);
+            }
+        }
+        // From here on the key is tried as if it had never failed: now, or by the next owner.
+        let (slot, error) = (parked.slot, "asked to try again");
+        let retry_in = Some(Duration::ZERO);
+        let attempt = Attempt { key, slot, attempts: 0, error, retry_in };
+        statements.push(tables.park(&name, &attempt));
+        statements.push(tables.unpark(&name, key));
+        match tables.database.control().run(statements, End::Commit).await {
+            Ok(_) => {
+                if let Some(position) = skipped {
+                    let what = Happening::event_skipped(key.to_owned(), position, None, None);
+                    self.setup.events.emit(what);
+                }
+                let due = Some(Instant::now());
+                self.parking.put(key, Parked { attempts: 0, due, ..parked });
+                self.drain(key).await
+            }
+            // It is done already, or withdrawn.
+            Err(failed) if failed.is_unmatched() && failed.statement == Some(0) => Ok(()),
+            Err(failed) if failed.is_unmatched() => {
+                self.lost();
+                Ok(())
+            }
+            Err(failed) => self.wait_out(tables.error(failed)).await,
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Spans of `tracing` for what the engine does, with parents and links of OpenTelemetry: the one place in which the
+//! engine makes them.
+
+use super::Emitter;
+use crate::trace::Doing;
+use anabranch_core::TraceContext;
+use opentelemetry::Context;
+use opentelemetry::trace::{
+    SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
+};
+use tracing::Instrument;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+/// A span of the engine.
+#[derive(Debug)]
+pub(crate) struct Span(tracing::Span);
+
+/// A span with its name, which must be known when the program is built.
+macro_rules! span {
+    ($name:literal $kind:literal $place:ident $events:ident $(, $parent:tt $given:expr)?) => {
+        tracing::span!(
+            target: "anabranch::trace",
+            $($parent: $given,)?
+            tracing::Level::INFO,
+            $name,
+            otel.name = $place.name($name),
+            otel.kind = $kind,
+            anabranch.set = $place.set,
+            anabranch.worker = $place.worker,
+            anabranch.consumer = $place.consumer,
+            anabranch.lane = $place.lane,
+            anabranch.events = $events,
+        )
+    };
+}
+
+/// Where something is done.
+#[derive(Default)]
+struct Place<'a> {
+    set: Option<&'a str>,
+    worker: Option<&'a str>,
+    consumer: Option<&'a str>,
+    lane: Option<u64>,
+}
+
+impl Place<'_> {
+    fn name(&self, doing: &str) -> String {
+        self.consumer.map_or_else(|| doing.to_owned(), |consumer| format!("{doing} {consumer}"))
+    }
+}
+
+impl Span {
+    /// A span with this parent; without one it begins a trace of its own, except for an append, which stands in the
+    /// current span. One event of several, and a message, stand in the batch around them if that is of the same trace;
+    /// else they link to it. Nothing if nobody wants it.
+    pub(crate) fn begin(
+        doing: Doing,
+        by: Option<&Emitter>,
+        events: usize,
+        parent: Option<TraceContext>,
+        links: &[TraceContext],
+    ) -> Option<Self> {
+        let place = by.map_or_else(Place::default, |by| Place {
+            set: by.set.as_deref(),
+            worker: by.worker.as_deref(),
+            consumer: by.consumer.as_deref(),
+            lane: by.lane.map(|lane| lane as u64),
+        });
+        let events = Some(events as u64).filter(|events| *events > 0);
+        let stands_in_batch = matches!(doing, Doing::HandleOne | Doing::Send);
+        let around = stands_in_batch.then(Self::of_current).flatten();
+        let is_inside = around.is_some_and(|around| {
+            parent.is_none_or(|parent| parent.trace_id() == around.trace_id()) && links.is_empty()
+        });
+        let parent = if is_inside { around } else { parent };
+        let span = match doing {
+            Doing::Append => span!("append" "producer" place events),
+            Doing::Handle => span!("handle" "consumer" place events, parent None),
+            Doing::HandleOne => span!("handle event" "consumer" place events, parent None),
+            Doing::Task => span!("task" "consumer" place events, parent None),
+            Doing::Send => span!("send" "client" place events, parent None),
+        };
+        if span.is_disabled() {
+            return None;
+        }
+        if let Some(parent) = parent {
+            let remote = Context::new().with_remote_span_context(spoken(parent));
+            // It was begun just now, so it takes one; without a layer nothing is recorded.
+            let _ = span.set_parent(remote);
+        }
+        for link in links {
+            span.add_link(spoken(*link));
+        }
+        if let Some(around) = around.filter(|_| !is_inside) {
+            span.add_link(spoken(around));
+        }
+        Some(Self(span))
+    }
+
+    /// The commit of what is done here.
+    pub(crate) fn commit(&self) -> Self {
+        let _here = self.0.enter();
+        let (place, events) = (Place::default(), None::<u64>);
+        Self(span!("commit" "internal" place events))
+    }
+
+    /// The commit of several things.
+    pub(crate) fn commit_of<'a>(all: impl Iterator<Item = &'a Self>) -> Option<Self> {
+        let mut all = all.peekable();
+        let first = all.next()?;
+        if all.peek().is_none() {
+            return Some(first.commit());
+        }
+        let (place, events) = (Place::default(), None::<u64>);
+        let span = span!("commit" "internal" place events, parent None);
+        for context in [first].into_iter().chain(all).filter_map(Self::context) {
+            span.add_link(spoken(context));
+        }
+        Some(Self(span))
+    }
+
+    /// The context of the current span, if it is recorded or handed on: that of `tracing`, or of the API of
+    /// OpenTelemetry, where the innermost of `tracing` is not recorded.
+    pub(crate) fn of_current() -> Option<TraceContext> {
+        context_of(&tracing::Span::current())
+            .or_else(|| Context::map_current(|context| said(context.span().span_context())))
+    }
+
+    pub(crate) fn context(&self) -> Option<TraceContext> {
+        context_of(&self.0)
+    }
+
+    pub(crate) async fn around<F: Future>(&self, future: F) -> F::Output {
+        future.instrument(self.0.clone()).await
+    }
+
+    pub(crate) fn failed(&self, error: String) {
+        self.0.set_status(Status::error(error));
+    }
+}
+
+fn context_of(span: &tracing::Span) -> Option<TraceContext> {
+    if span.is_none() {
+        return None;
+    }
+    said(span.context().span().span_context())
+}
+
+fn said(span: &SpanContext) -> Option<TraceContext> {
+    let flags = (span.trace_flags() & TraceFlags::SAMPLED).to_u8();
+    TraceContext::new(span.trace_id().to_bytes(), span.span_id().to_bytes(), flags)
+}
+
+fn spoken(context: TraceContext) -> SpanContext {
+    SpanContext::new(
+        TraceId::from_bytes(context.trace_id()),
+        SpanId::from_bytes(context.span_id()),
+        TraceFlags::new(context.flags()),
+        true,
+        TraceState::NONE,
+    )
+}
