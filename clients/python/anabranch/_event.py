@@ -78,6 +78,11 @@ class Event:
         return self.raw.get("customer")
 
     @property
+    def traceparent(self) -> Optional[str]:
+        """The W3C trace context of its append, if that was traced."""
+        return self.raw.get("traceparent")
+
+    @property
     def tags(self) -> List[str]:
         return self.raw.get("tags") or []
 
@@ -134,6 +139,11 @@ class Task:
     def checkpoint(self) -> Any:
         """What was saved last, in this attempt or in an earlier one."""
         return self.raw.get("checkpoint")
+
+    @property
+    def traceparent(self) -> Optional[str]:
+        """The W3C trace context in which it is run, if it is traced. Pass it on to the service that you call."""
+        return self.raw.get("traceparent")
 
     def save(self, checkpoint: Any) -> None:
         """Stores a checkpoint at once: the next attempt finds it."""

@@ -93,8 +93,12 @@ class Tx:
         customer: Optional[str] = None,
         tags: Optional[Sequence[str]] = None,
         id: Union[None, str, UUID] = None,
+        traceparent: Optional[str] = None,
     ) -> None:
-        """Appends an event to the log. ``expected`` is ``"any"``, ``"none"`` or the version of the stream."""
+        """Appends an event to the log. ``expected`` is ``"any"``, ``"none"`` or the version of the stream.
+
+        It goes on with the trace of the event that it is for, unless ``traceparent`` names a span of your own.
+        """
         more = {
             "expected": expected,
             "schema_version": schema_version,
@@ -105,6 +109,7 @@ class Tx:
             "customer": customer,
             "tags": None if tags is None else list(tags),
             "id": id,
+            "traceparent": traceparent,
         }
         self._say("append", {"stream": stream, "type": type, "data": data}, more)
 
@@ -118,14 +123,18 @@ class Tx:
         at: Optional[datetime] = None,
         unique: Optional[str] = None,
         id: Union[None, str, UUID] = None,
+        traceparent: Optional[str] = None,
     ) -> None:
-        """Enqueues a task: ``after`` seconds, or ``at`` a time; once, if ``unique`` is open already."""
+        """Enqueues a task: ``after`` seconds, or ``at`` a time; once, if ``unique`` is open already.
+
+        It goes on with the trace of the event that it is for, unless ``traceparent`` names a span of your own.
+        """
         if isinstance(after, timedelta):
             after = after.total_seconds()
         if at is not None and at.tzinfo is None:
             raise ValueError("at needs a time zone: datetime.now(timezone.utc), not datetime.now()")
         when = None if at is None else time_text(at)
-        more = {"after": after, "at": when, "unique": unique, "id": id}
+        more = {"after": after, "at": when, "unique": unique, "id": id, "traceparent": traceparent}
         self._say("enqueue", {"pool": pool, "key": key, "payload": payload}, more)
 
     def for_event(self, event: Optional[Event]) -> None:
@@ -194,10 +203,15 @@ def _check(what: str, said: Dict[str, Any]) -> None:
         raise ValueError(f'{what}: expected is "any", "none" or a version, not {expected!r}')
     if not 0 <= said.get("after", 0) <= YEAR:
         raise ValueError(f"{what}: after is a number of seconds, a year at most, not {said['after']!r}; at= is a time")
+    trace = said.get("traceparent")
+    if trace is not None and not (isinstance(trace, str) and _TRACE.fullmatch(trace)):
+        raise ValueError(f"{what}: traceparent is a W3C trace context (00-TRACE-SPAN-FLAGS), not {trace!r}")
     if "id" in said:
         said["id"] = UUID(str(said["id"]))
 
 
+#: A W3C trace context of version 00: neither id is all zero.
+_TRACE = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _QUOTED = re.compile(r"--[^\n]*|/\*.*?\*/|'[^']*'", re.DOTALL)
 _PLACE = re.compile(r"\$(\d+)")
 

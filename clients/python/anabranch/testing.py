@@ -42,7 +42,7 @@ def event(
         "tags": [],
         "recorded_at": "2026-01-01T00:00:00Z",
     }
-    unknown = more.keys() - raw.keys()
+    unknown = more.keys() - raw.keys() - {"traceparent"}  # Only what is traced has that.
     if unknown:
         raise TypeError(f"an event has no {', '.join(sorted(unknown))}")
     return {**raw, **more}

@@ -132,6 +132,32 @@ class Events(Conversation):
         self.assertIn("time zone", said[6]["values"][0])
         self.assertTrue(all(message["event"] == 0 for message in said[:-1]))
 
+    def test_traces(self) -> None:
+        program = self.start(
+            """
+            from anabranch import run
+            def handle(event, tx):
+                tx.append("Seen:1", "Seen", event.traceparent)
+                for trace in (event.traceparent, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0", "00-" + "0" * 32 + "-b7ad6b7169203331-01", 7):
+                    try:
+                        tx.append("Seen:1", "Seen", traceparent=trace)
+                        tx.enqueue("mail", "c-1", traceparent=trace)
+                    except ValueError as error:
+                        tx.execute("x", str(error))
+            run(handle)
+            """
+        )
+        trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        program.batch(1, dict(event("A"), traceparent=trace))
+        said = program.hear_all()
+        self.assertEqual(said[0]["append"]["data"], trace)
+        # Without one of its own nothing is said: Anabranch goes on with that of the event.
+        self.assertNotIn("traceparent", said[0]["append"])
+        self.assertEqual([said[1]["append"]["traceparent"], said[2]["enqueue"]["traceparent"]], [trace, trace])
+        self.assertTrue(all("W3C trace context" in message["values"][0] for message in said[3:6]))
+        program.batch(2, event("A"))
+        self.assertIsNone(program.hear()["append"]["data"])
+
     def test_whole_batches(self) -> None:
         program = self.start(
             """

@@ -37,6 +37,18 @@ class Tasks(Conversation):
         self.assertIn("set is no value", program.hear()["error"])
         self.assertEqual(program.end(), 0)
 
+    def test_a_task_knows_its_trace(self) -> None:
+        program = self.start(
+            """
+            from anabranch import run_tasks
+            run_tasks(lambda task, tx: [task.traceparent])
+            """
+        )
+        program.tasks(1, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+        self.assertEqual(program.hear()["result"], ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"])
+        program.tasks(2)
+        self.assertEqual(program.hear()["result"], [None])
+
     def test_checkpoints_are_answered(self) -> None:
         program = self.start(SEND)
         program.tasks(1, payload="steps", checkpoint=1)

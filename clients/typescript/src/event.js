@@ -76,6 +76,11 @@ export class Event {
     return this.raw.customer ?? null;
   }
 
+  /** @returns {string | null} */
+  get traceparent() {
+    return this.raw.traceparent ?? null;
+  }
+
   /** @returns {readonly string[]} */
   get tags() {
     return this.raw.tags ?? [];
@@ -125,6 +130,11 @@ export class Task {
 
   get checkpoint() {
     return this.raw.checkpoint ?? null;
+  }
+
+  /** @returns {string | null} */
+  get traceparent() {
+    return this.raw.traceparent ?? null;
   }
 
   /** @param {unknown} checkpoint */

@@ -33,6 +33,8 @@ export interface Event<Data = any> {
   readonly causation: string | null;
   readonly tenant: string | null;
   readonly customer: string | null;
+  /** The W3C trace context of its append, if that was traced. */
+  readonly traceparent: string | null;
   readonly tags: readonly string[];
   /** When it was appended, in UTC: `2026-11-15T09:16:47.445123Z`. (A `Date` has no microseconds.) */
   readonly recordedAt: string;
@@ -56,6 +58,8 @@ export interface AppendOptions {
   customer?: string;
   tags?: readonly string[];
   id?: string;
+  /** The W3C trace context of a span of your own. Without it the trace of the event that it is for goes on. */
+  traceparent?: string;
 }
 
 export interface EnqueueOptions {
@@ -65,6 +69,8 @@ export interface EnqueueOptions {
   /** At most one open task has it. */
   unique?: string;
   id?: string;
+  /** The W3C trace context of a span of your own. Without it the trace of the event that it is for goes on. */
+  traceparent?: string;
 }
 
 /** The transaction of a batch. What is asked for here is stored together with the cursor, or not at all. */
@@ -99,6 +105,8 @@ export interface Task<Payload = any, Checkpoint = any> {
   readonly idempotencyKey: string;
   /** What was saved last, in this attempt or in an earlier one. */
   readonly checkpoint: Checkpoint | null;
+  /** The W3C trace context in which it is run, if it is traced. Pass it on to the service that you call. */
+  readonly traceparent: string | null;
   readonly raw: Readonly<Record<string, any>>;
   /** Stores a checkpoint at once: the next attempt finds it. */
   save(checkpoint: Checkpoint): Promise<void>;

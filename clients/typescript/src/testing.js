@@ -30,7 +30,8 @@ export function event(type, data = null, more = {}) {
     tags: [],
     recorded_at: "2026-01-01T00:00:00Z",
   };
-  const unknown = Object.keys(more).filter((name) => !(name in raw));
+  // Only what is traced has a `traceparent`.
+  const unknown = Object.keys(more).filter((name) => !(name in raw) && name !== "traceparent");
   if (unknown.length > 0) throw new TypeError(`an event has no ${unknown}`);
   return { ...raw, ...more };
 }

@@ -228,6 +228,8 @@ export class Tx {
 }
 
 const REQUIRED = ["stream", "type", "pool", "key"];
+/** A W3C trace context of version 00: neither id is all zero. */
+const TRACE = /^00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 const OPTIONAL = ["unique", "at", "correlation", "causation", "tenant", "customer"];
 
 /**
@@ -237,7 +239,7 @@ const OPTIONAL = ["unique", "at", "correlation", "causation", "tenant", "custome
  * @param {Record<string, any>} said
  */
 function check(what, said) {
-  const { tags = [], expected = "any", after = 0, id } = said;
+  const { tags = [], expected = "any", after = 0, id, traceparent } = said;
   const texts = [...REQUIRED.filter((name) => name in said), ...OPTIONAL.filter((name) => said[name] !== undefined)];
   for (const name of texts) {
     if (typeof said[name] !== "string") throw new TypeError(`${what}: ${name} is a text, not ${said[name]}`);
@@ -250,6 +252,9 @@ function check(what, said) {
   }
   if (typeof after !== "number" || !(after >= 0 && after <= YEAR)) {
     throw new TypeError(`${what}: after is a number of seconds, a year at most, not ${after}; at is a time`);
+  }
+  if (traceparent !== undefined && !(typeof traceparent === "string" && TRACE.test(traceparent))) {
+    throw new TypeError(`${what}: traceparent is a W3C trace context (00-TRACE-SPAN-FLAGS), not ${traceparent}`);
   }
   if (id !== undefined && !/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)) {
     throw new TypeError(`${what}: id is a UUID, not ${id}`);

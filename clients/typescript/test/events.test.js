@@ -142,6 +142,32 @@ test("append and enqueue", async (t) => {
   ]);
 });
 
+test("traces", async (t) => {
+  const program = await start(
+    t,
+    `await run((event, tx) => {
+      tx.append("Seen:1", "Seen", event.traceparent);
+      for (const traceparent of [event.traceparent ?? undefined, "00-1-2-01", "00-" + "0".repeat(32) + "-b7ad6b7169203331-01", 7]) {
+        try {
+          tx.append("Seen:1", "Seen", null, { traceparent });
+          tx.enqueue("mail", "c-1", null, { traceparent });
+        } catch (error) {
+          tx.execute("x", error.message);
+        }
+      }
+    })`,
+  );
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  program.batch(1, { ...event("A"), traceparent });
+  const said = await program.hearAll();
+  // Without one of its own nothing is said: Anabranch goes on with that of the event.
+  assert.deepEqual(said[0].append, { stream: "Seen:1", type: "Seen", data: traceparent });
+  assert.deepEqual([said[1].append.traceparent, said[2].enqueue.traceparent], [traceparent, traceparent]);
+  assert.ok(said.slice(3, 6).every((message) => /W3C trace context/.test(message.values[0])));
+  program.batch(2, event("A"));
+  assert.equal((await program.hear()).append.data, null);
+});
+
 test("whole batches", async (t) => {
   const program = await start(
     t,

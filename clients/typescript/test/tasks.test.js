@@ -34,6 +34,15 @@ test("results and failures", async (t) => {
   assert.equal(await program.end(), 0);
 });
 
+test("a task knows its trace", async (t) => {
+  const program = await start(t, "await runTasks((task) => [task.traceparent]);");
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  program.task(1, { traceparent });
+  assert.deepEqual((await program.hear()).result, [traceparent]);
+  program.task(2);
+  assert.deepEqual((await program.hear()).result, [null]);
+});
+
 test("checkpoints are answered", async (t) => {
   const program = await start(t, SEND);
   program.task(1, { payload: "steps", checkpoint: 1 });
