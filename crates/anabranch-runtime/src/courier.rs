@@ -7,6 +7,7 @@ use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
 use anabranch_core::{Event, HashRule, Partition, Position};
+use anabranch_store::Emitter;
 use futures_util::future::BoxFuture;
 use std::future::Future;
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub trait Courier: Send + Sync + 'static {
 /// What one lane of a courier knows.
 #[doc(hidden)]
 pub trait CourierLane: Send + 'static {
+    /// Who sees what it does: said of the lane's set, worker and consumer.
+    fn seen_by(&mut self, events: &Emitter);
+
     /// How many events of one key it can deliver together.
     fn together(&self) -> usize;
 
@@ -94,6 +98,10 @@ impl<C: Courier> Hooks for CourierCode<C> {
 struct Lane<L>(L);
 
 impl<L: CourierLane> LaneHandler for Lane<L> {
+    fn seen_by(&mut self, events: &Emitter) {
+        self.0.seen_by(events);
+    }
+
     fn prepares(&mut self, events: &[Event]) -> bool {
         self.0.prepares(events)
     }

@@ -6,6 +6,7 @@ pub use error::{HandlerError, HandlerResult};
 
 use crate::tx::Tx;
 use anabranch_core::{Event, Position};
+use anabranch_store::Emitter;
 use futures_util::future::BoxFuture;
 
 /// An event that could not be delivered, and will not be again.
@@ -20,6 +21,9 @@ pub(crate) trait LaneHandler: Send {
         events: &'a [Event],
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, HandlerResult>;
+
+    /// Who sees what it does beside handling.
+    fn seen_by(&mut self, _events: &Emitter) {}
 
     /// Whether something must be stored before these events are handled: see [`prepare`](Self::prepare).
     fn prepares(&mut self, _events: &[Event]) -> bool {

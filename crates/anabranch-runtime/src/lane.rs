@@ -107,7 +107,9 @@ impl LaneSetup {
     /// The handler of a lane that knows nothing yet.
     fn handler(&self, rule: HashRule) -> Box<dyn LaneHandler> {
         let permits = Permits::new(self.permits.clone());
-        let handler = WatchedCalls::wrap(self.code.lane(rule, permits), &self.consumer);
+        let mut handler = self.code.lane(rule, permits);
+        handler.seen_by(&self.events);
+        let handler = WatchedCalls::wrap(handler, &self.consumer);
         match self.consumer.checks_rows {
             true => Box::new(WatchedLane::new(handler, &self.consumer, &self.tables, rule)),
             false => handler,

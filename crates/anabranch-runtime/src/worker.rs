@@ -111,12 +111,27 @@ pub(crate) async fn run(
     tables.events = log.events().with(std::mem::take(&mut plan.events)).in_set(&plan.name);
     let events = tables.events.clone();
     events.emit(Happening::run_began());
+    let mut unended = Unended(Some(events.clone()));
     let ended = run_on(log, tables, plan, stop).await;
+    unended.0 = None;
     let error = ended.as_ref().err();
     let (said, code) = (error.map(ToString::to_string), error.map(RunError::code));
     events.emit(Happening::run_ended(said, code));
     events.flush().await;
     ended
+}
+
+/// Says that a run was dropped before its end: its task was aborted, or has panicked, or somebody waits for something
+/// else by now.
+struct Unended(Option<anabranch_store::Emitter>);
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        if let Some(events) = self.0.take() {
+            let said = "it was dropped before its end; its slots are free when its lease is over";
+            events.emit(Happening::run_ended(Some(said.to_owned()), None));
+        }
+    }
 }
 
 async fn run_on(

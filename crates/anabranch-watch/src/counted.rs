@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Of what is away, something is heard more often than that. What is not was over meanwhile: another process may have
-/// said so.
+/// Of what is away, something is heard more often than that, and after a try that failed when the next one was due. What
+/// is not was over meanwhile: another process may have said so.
 const LONGEST_SILENCE: Duration = Duration::from_secs(180);
 
 const CHANGES: &str = "anabranch_generation_changes_total";
@@ -21,7 +21,7 @@ const DELIVERIES: &str = "anabranch_deliveries_total";
 pub(crate) struct Counted {
     families: Families,
     /// What is away, for whom, and when that was heard last.
-    outages: HashMap<Waiter, Instant>,
+    outages: HashMap<Waiter, Heard>,
     /// Whose reading is stalled, since when.
     stalled: HashMap<Labels, Instant>,
 }
@@ -41,6 +41,13 @@ impl Default for Counted {
         }
         Self { families, outages: HashMap::new(), stalled: HashMap::new() }
     }
+}
+
+/// When an outage was heard of last.
+struct Heard {
+    at: Instant,
+    /// How long it may be silent without being over.
+    silence: Duration,
 }
 
 /// Somebody who waits in an outage.
@@ -183,11 +190,13 @@ impl Counted {
             }
             Happening::RowRetried { .. } => self.rows(event, "retried", 1),
             Happening::OutageBegan { of, .. } => {
-                self.outages.insert(Waiter::of(*of, event), Instant::now());
+                self.waits(Waiter::of(*of, event), Duration::ZERO);
             }
-            Happening::OutageLasts { of, .. } => self.still_waits(Waiter::of(*of, event)),
-            Happening::OutageTryFailed { .. } => {
-                self.still_waits(Waiter::of(OutageOf::Handler, event));
+            Happening::OutageLasts { of, .. } => {
+                self.still_waits(Waiter::of(*of, event), Duration::ZERO);
+            }
+            Happening::OutageTryFailed { patience, .. } => {
+                self.still_waits(Waiter::of(OutageOf::Handler, event), *patience);
             }
             Happening::OutageEnded { of, .. } => self.waited(&Waiter::of(*of, event)),
             // What kept it from joining is over, and nothing else says so.
@@ -239,20 +248,26 @@ impl Counted {
         }
     }
 
+    /// Somebody waits from now on, and tries again after this time.
+    fn waits(&mut self, waiter: Waiter, patience: Duration) {
+        let silence = patience + LONGEST_SILENCE;
+        self.outages.insert(waiter, Heard { at: Instant::now(), silence });
+    }
+
     /// Somebody waits since it was last heard, and goes on waiting.
-    fn still_waits(&mut self, waiter: Waiter) {
+    fn still_waits(&mut self, waiter: Waiter, patience: Duration) {
         self.waited(&waiter);
-        self.outages.insert(waiter, Instant::now());
+        self.waits(waiter, patience);
     }
 
     /// Somebody has waited until now. What was waited is added when it is heard, so that it never becomes less.
     fn waited(&mut self, waiter: &Waiter) {
-        if let Some(heard) = self.outages.remove(waiter)
-            && heard.elapsed() < LONGEST_SILENCE
+        if let Some(Heard { at, silence }) = self.outages.remove(waiter)
+            && at.elapsed() < silence
         {
             let set = waiter.set.iter().map(|set| ("set", Arc::clone(set))).collect();
             let labels = with(set, "of", waiter.of.name());
-            self.families.add(OUTAGES, labels, heard.elapsed().as_secs_f64());
+            self.families.add(OUTAGES, labels, at.elapsed().as_secs_f64());
         }
     }
 

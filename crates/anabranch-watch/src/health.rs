@@ -136,6 +136,17 @@ impl Workers {
             Happening::Notice { kind: Notice::Broken, error, .. } => {
                 self.runs_or_not(event, Some(error.clone().unwrap_or_default()));
             }
+            // It may never run here again, and what it is replaced by says how that goes.
+            Happening::Notice { kind: Notice::Removed | Notice::Replaced, .. } => {
+                self.runs_or_not(event, None);
+            }
+            Happening::Notice { kind: Notice::SetRemoved, .. } => {
+                if let Some(set) = &event.set
+                    && self.sets.get(set).is_some_and(|runs| runs.now == 0)
+                {
+                    self.sets.remove(set);
+                }
+            }
             _ => {}
         }
         let Some(worker) = &event.worker else { return };
@@ -143,7 +154,10 @@ impl Workers {
             Happening::HeartbeatStored { interval, .. } => {
                 let (at, interval, set) = (Instant::now(), *interval, event.set.clone());
                 let life = Life { set, at, interval, error: None, may_be_over: false };
-                self.lives.insert(Arc::clone(worker), life);
+                let is_new = self.lives.insert(Arc::clone(worker), life).is_none();
+                if is_new {
+                    self.forget_replaced(event.set.as_ref());
+                }
             }
             Happening::HeartbeatFailed { error, .. } => {
                 if let Some(life) = self.lives.get_mut(worker) {
@@ -154,6 +168,16 @@ impl Workers {
                 self.lives.remove(worker);
             }
             _ => {}
+        }
+    }
+
+    /// A run has one worker at a time: where as many show life as there are runs, those that show none were replaced.
+    fn forget_replaced(&mut self, set: Option<&Arc<str>>) {
+        let runs = set.and_then(|set| self.sets.get(set)).map_or(0, |runs| runs.now);
+        let is_of_set = |life: &Life| life.set.as_ref() == set;
+        let living = self.lives.values().filter(|life| is_of_set(life) && !life.is_late()).count();
+        if living >= runs {
+            self.lives.retain(|_, life| !is_of_set(life) || !life.is_late());
         }
     }
 
@@ -206,7 +230,8 @@ impl Workers {
                     _ => {}
                 }
             }
-            if let Some((worker, Life { at, error, .. })) = late {
+            // A worker that could not join at first goes on under another id: what is late then is over.
+            if let Some((worker, Life { at, error, .. })) = late.filter(|_| members < runs.now) {
                 let (worker, ago) = (worker.to_string(), at.elapsed());
                 return Err(NotReady::NoLife { worker, ago, error: error.clone() });
             }

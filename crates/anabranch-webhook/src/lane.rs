@@ -12,6 +12,7 @@ use crate::webhook::Hook;
 use anabranch_core::engine_event::Notice;
 use anabranch_core::{Event, Happening, Position};
 use anabranch_runtime::{CourierLane, HandlerError, HandlerResult, Permits, Tx};
+use anabranch_store::Emitter;
 use anabranch_store::database::Statement;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Display;
@@ -23,6 +24,8 @@ const PRUNE: usize = 2_000;
 /// What one lane of a webhook knows.
 pub struct Lane {
     pub(crate) hook: Arc<Hook>,
+    /// Who sees what it tries.
+    pub(crate) events: Option<Emitter>,
     pub(crate) permits: Permits,
     terms: Option<Terms>,
     /// Deliveries that are stored and whose events are not all behind the cursor, by their keys. With `batch` = 1 those
@@ -68,6 +71,7 @@ impl Lane {
         let pace = Pace::of(hook.concurrency.max(1));
         Self {
             hook,
+            events: None,
             permits,
             terms: None,
             groups: HashMap::new(),
@@ -210,14 +214,13 @@ impl Hook {
         let events = self.tables.database.events().of(&self.name);
         events.emit(Happening::failed(notice, error));
     }
-
-    pub(crate) fn tried(&self, attempt: &Attempt) {
-        let events = self.tables.database.events().of(&self.name);
-        events.emit(Happening::delivery_tried(attempt.verdict.name(), attempt.took));
-    }
 }
 
 impl CourierLane for Lane {
+    fn seen_by(&mut self, events: &Emitter) {
+        self.events = Some(events.clone());
+    }
+
     fn together(&self) -> usize {
         self.hook.batch
     }

@@ -3,7 +3,7 @@
 use crate::endpoint::{Attempt, Verdict};
 use crate::lane::{Lane, Ready, Unit};
 use crate::webhook::Hook;
-use anabranch_core::{Event, StoreError};
+use anabranch_core::{Event, Happening, StoreError};
 use anabranch_runtime::Permit;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -79,7 +79,9 @@ impl Lane {
                     continue;
                 }
             };
-            self.hook.tried(&attempt);
+            if let Some(events) = &self.events {
+                events.emit(Happening::delivery_tried(attempt.verdict.name(), attempt.took));
+            }
             let (has_arrived, is_about_endpoint) =
                 (attempt.verdict == Verdict::Arrived, attempt.is_about_endpoint());
             self.ended(&unit, events, attempt).await;

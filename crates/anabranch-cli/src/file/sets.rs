@@ -1,10 +1,11 @@
 //! The replica sets of a file while they run: started, exchanged, stopped.
 
 use crate::log_lines::BAR;
+use anabranch::events::{Happening, Notice};
 use anabranch::running::{ConsumerProgress, Progress, SetHandle};
 use anabranch::{Log, RunError};
 use anabranch_file::MadeSet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{oneshot, watch};
@@ -35,6 +36,8 @@ pub(super) struct RunningSets {
     started: usize,
     /// Whether something that the file has was started in a reload, and has failed.
     lacks: bool,
+    /// Those that have failed, and were not begun again.
+    failed: BTreeSet<String>,
 }
 
 /// A set as it runs now.
@@ -101,6 +104,7 @@ impl RunningSets {
             stops: Vec::new(),
             started: 0,
             lacks: false,
+            failed: BTreeSet::new(),
         }
     }
 
@@ -113,6 +117,7 @@ impl RunningSets {
     fn start_as(&mut self, made: MadeSet, is_reload: bool) -> oneshot::Receiver<()> {
         let number = self.started;
         self.started += 1;
+        self.failed.remove(&made.name);
         let (joined, has_joined) = oneshot::channel();
         let joined = Mutex::new(Some(joined));
         let (shown, shows) = (Arc::clone(&self.shown), self.catches_up);
@@ -167,6 +172,9 @@ impl RunningSets {
             Some(current) => current.forget(number),
             None => {}
         }
+        if how.is_err() && !self.current.contains_key(&name) {
+            self.failed.insert(name.clone());
+        }
         Some(EndedSet { name, how, is_still_run })
     }
 
@@ -206,6 +214,15 @@ impl RunningSets {
                 current.end();
             }
             said.push(format!("replica set `{name}` is gone, and ends"));
+        }
+        // Nobody waits for them any more.
+        for name in std::mem::take(&mut self.failed) {
+            if names.contains(&name.as_str()) {
+                self.failed.insert(name);
+                continue;
+            }
+            let removed = Happening::noticed(Notice::SetRemoved, None);
+            self.log.events().clone().in_set(&name).emit(removed);
         }
         for made in sets {
             let name = made.name.clone();

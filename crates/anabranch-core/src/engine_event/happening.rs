@@ -363,7 +363,7 @@ happenings! {
     OutageTryFailed outage_try_failed Severity::Warn; {
         /// What was said.
         error: String,
-        /// How long the handler asks to be left alone.
+        /// How long it is left alone until the next try: as long as the handler asks, at least.
         #[serde(serialize_with = "seconds")]
         patience: Duration,
     }

@@ -168,6 +168,8 @@ notices! {
         "is added while the others go on"
     Removed Info "runtime::worker::exchange"
         "is removed, and left to those who still run it"
+    SetRemoved Info "runtime::worker::exchange"
+        "is removed, and not begun again"
     TakesPlace Info "runtime::worker::succession"
         "takes the place of the old version"
     MakesRoom Info "runtime::worker::succession"

@@ -12,7 +12,6 @@
 
 use super::Keeper;
 use crate::key_samples;
-use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::standing;
 use anabranch_core::{Cursor, Position};
@@ -111,7 +110,7 @@ impl Keeper {
         let detail = format!("position={position} drawn={drawn}");
         let what = Happening::noticed(Notice::FellBack, detail);
         self.tables.events.of(&running.consumer.name).emit(what);
-        running.tell_all(|_| Order::Forget);
+        running.forget_all();
         running.claim = true;
     }
 

@@ -2,7 +2,6 @@
 
 use super::Keeper;
 use crate::identity::Stored;
-use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::tables::cursors::Wanted;
 use anabranch_core::{Happening, Notice, StoreError};
@@ -54,7 +53,7 @@ impl Keeper {
             let running = &mut self.running[number];
             running.claim = false;
             if running.generation.is_some_and(|before| before != held.generation) {
-                running.tell_all(|_| Order::Forget);
+                running.forget_all();
             }
             running.generation = Some(held.generation);
             let waiting = if running.lacks_slots() { held.waiting } else { Vec::new() };

@@ -14,7 +14,7 @@ use crate::tables::runners::Runner;
 use anabranch_core::{Happening, Notice};
 use anabranch_core::{SlotSet, Weights};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Most are registered within this, and begin without another turn.
@@ -69,7 +69,8 @@ impl Keeper {
                 continue;
             }
             let next = next.cloned();
-            self.tables.events.of(name).emit(match next {
+            // Under the name by which it may have been said to be broken.
+            self.tables.events.of(&running.consumer.name).emit(match next {
                 Some(_) => Happening::noticed(Notice::Replaced, None),
                 None => Happening::noticed(Notice::Removed, None),
             });
@@ -77,6 +78,7 @@ impl Keeper {
             running.want(&SlotSet::empty(), &Weights::even(), false);
             running.claim = false;
             running.waiting_for.clear();
+            running.lost = Some(Instant::now());
             running.tell_all(|_| Order::Stop);
         }
         for consumer in consumers {
@@ -179,7 +181,7 @@ impl Keeper {
         let running = &mut self.running[number];
         // Whoever watches sees one consumer that goes on counting, and lanes of a former life stay former.
         std::mem::swap(&mut fresh.stats, &mut running.stats);
-        (fresh.life, fresh.paused) = (running.life, running.paused);
+        (fresh.life, fresh.paused, fresh.lost) = (running.life, running.paused, running.lost);
         *running = fresh;
         self.consumers_have_changed();
         match placed {

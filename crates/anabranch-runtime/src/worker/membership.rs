@@ -77,7 +77,7 @@ impl Keeper {
         let old = self.renew_worker();
         let (none, even, is_fixed) = (SlotSet::empty(), Weights::even(), self.plan.fixed.is_some());
         for running in &mut self.running {
-            running.tell_all(|_| Order::Forget);
+            running.forget_all();
             running.want(&none, &even, is_fixed);
         }
         self.tell_who();
@@ -101,7 +101,11 @@ impl Keeper {
             match self.join().await {
                 Err(RunError::Store(error)) if error.is_worth_waiting() && !is_late => {
                     self.tables.events.outage(&mut backoff, OutageOf::Join, &error);
-                    // What is half done is done under another name.
+                    // What is half done is done under another name. The one that may have shown life already shows it
+                    // no more, and nobody waits for it.
+                    if self.heartbeat.take().is_some() {
+                        self.tables.events.emit(Happening::worker_left());
+                    }
                     self.renew_worker();
                     self.tell_who();
                     tokio::time::sleep(backoff.wait()).await;

@@ -376,9 +376,9 @@ impl Keeper {
                 self.end_outage(number).await
             }
             Probed::Failed(Halt { error, patience, .. }) => {
-                let failed = Happening::outage_try_failed(error.to_string(), patience);
-                self.tables.events.of(&name).emit(failed);
                 let wait = asked(patience).max(pause);
+                let failed = Happening::outage_try_failed(error.to_string(), wait);
+                self.tables.events.of(&name).emit(failed);
                 outage.reason = error.reason();
                 outage.due = Instant::now() + wait;
                 let said = (outage.reason.as_str(), wait);

@@ -81,7 +81,8 @@ pub(super) struct Running {
     pub(super) is_known: bool,
     /// Whether others run it without the limit that this worker knows.
     pub(super) is_unlimited: bool,
-    /// When one of its lanes was last fenced.
+    /// When its lanes last lost slots other than to a new generation: one was fenced, all were to forget theirs, or they
+    /// were stopped to be others. Nobody handled those since then, however old the generation is.
     pub(super) lost: Option<Instant>,
 }
 
@@ -285,6 +286,12 @@ impl Running {
         if self.on_probation.is_some_and(|before| self.handled() > before) {
             (self.on_probation, self.tries) = (None, 0);
         }
+    }
+
+    /// Lets its lanes forget what they hold.
+    pub(super) fn forget_all(&mut self) {
+        self.lost = Some(Instant::now());
+        self.tell_all(|_| Order::Forget);
     }
 
     pub(super) fn tell_all(&mut self, order: impl Fn(usize) -> Order) {

@@ -3,7 +3,6 @@
 
 use super::start::Patience;
 use super::{Keeper, Plan};
-use crate::lane::Order;
 use crate::replica_set::Progress;
 use crate::run_error::RunError;
 use crate::tables::Tables;
@@ -125,7 +124,7 @@ impl Keeper {
             Ok(()) => {
                 running.must_release = false;
                 // What they are in the middle of is fenced.
-                running.tell_all(|_| Order::Forget);
+                running.forget_all();
                 Ok(())
             }
             Err(error) if error.is_worth_waiting() => {

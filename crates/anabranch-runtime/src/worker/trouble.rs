@@ -263,6 +263,8 @@ impl Keeper {
         let events = self.tables.events.of(&self.running[number].consumer.name);
         events.emit(Happening::noticed(Notice::RunsAgain, None));
         self.running[number].trouble = None;
+        // It was not handed over: it did not run at all.
+        self.running[number].lost = Some(Instant::now());
         self.start_lanes(number);
         self.say_able(number).await?;
         self.reconcile();

@@ -8,7 +8,8 @@ use anabranch::prelude::*;
 
 traced_on_both!(
     a_batch_links_to_what_it_was_made_of,
-    a_batch_of_one_trace_is_a_part_of_it,
+    a_batch_of_one_append_is_a_part_of_its_trace,
+    a_batch_of_one_request_is_a_part_of_its_trace,
     a_batch_handler_goes_on_event_by_event,
     more_traces_than_links,
 );
@@ -113,7 +114,7 @@ async fn a_batch_links_to_what_it_was_made_of(db: Db) {
     });
 }
 
-async fn a_batch_of_one_trace_is_a_part_of_it(db: Db) {
+async fn a_batch_of_one_append_is_a_part_of_its_trace(db: Db) {
     let (traced, log) = (Traced::begin(), db.log().await);
     let append = |order: &str| {
         let stream = StreamId::new("Order", order).unwrap();
@@ -130,10 +131,34 @@ async fn a_batch_of_one_trace_is_a_part_of_it(db: Db) {
         let append = append_of(spans, "both")?;
         let batch = spans.one("handle invoices")?;
         assert_eq!((&batch.parent, &batch.trace), (&append.id, &append.trace));
-        assert!(spans.0.iter().all(|span| span.links.is_empty()), "one trace needs no links");
+        assert!(spans.0.iter().all(|span| span.links.is_empty()), "one append needs no links");
         // Each of its events stands in the batch.
         assert_eq!(spans.below(batch, "handle event").len(), 2);
         assert_eq!(spans.below(batch, "commit").len(), 1);
+        Some(())
+    });
+}
+
+/// Two appends of one request: two spans, but one trace.
+async fn a_batch_of_one_request_is_a_part_of_its_trace(db: Db) {
+    let (traced, log) = (Traced::begin(), db.log().await);
+    let both = async {
+        placed(&log, "a").await;
+        placed(&log, "b").await;
+    };
+    Box::pin(request("both", both)).await;
+    handle_all(&log, Singly).await;
+    traced.sent().until("the batch", |spans| {
+        let (first, second) = (append_of(spans, "a")?, append_of(spans, "b")?);
+        let batch = spans.one("handle invoices")?;
+        assert_eq!(batch.attributes["anabranch.events"], "2");
+        assert_eq!((&batch.parent, &batch.trace), (&first.id, &first.trace));
+        assert!(batch.links.len() == 1 && batch.links_to(second), "{batch:?}");
+        // Each of its events stands in the batch, which has the link.
+        let each = spans.below(batch, "handle event");
+        assert!(each.len() == 2 && each.iter().all(|event| event.links.is_empty()), "{each:?}");
+        assert_eq!(spans.below(batch, "commit").len(), 1);
+        assert!(spans.0.iter().all(|span| span.trace == first.trace), "one request is one trace");
         Some(())
     });
 }

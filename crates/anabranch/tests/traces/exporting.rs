@@ -22,9 +22,8 @@ fn make(spans: usize) -> Duration {
     began.elapsed()
 }
 
-#[tokio::test]
-async fn nobody_waits_for_a_collector_that_does_not_answer() {
-    // It takes connections, reads, and never says a word.
+/// A collector that takes connections, reads, and never says a word.
+fn silent() -> String {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1/traces", silent.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -32,13 +31,39 @@ async fn nobody_waits_for_a_collector_that_does_not_answer() {
             std::thread::spawn(move || stream.unwrap().read_to_end(&mut Vec::new()));
         }
     });
-    let export = Export::to(&address, "the test").unwrap();
-    let _guard = tracing_subscriber::registry().with(export.layer()).set_default();
-    let took = make(MANY);
-    assert!(took < Duration::from_secs(10), "{MANY} spans took {took:?}");
+    address
+}
+
+/// Ends an export to a collector that does not answer. Says what it said.
+fn end(export: Export) -> Vec<String> {
+    let (said, _guard) = Said::listen();
     let began = Instant::now();
     drop(export);
     assert!(began.elapsed() < Duration::from_secs(9), "its end waits {:?}", began.elapsed());
+    said.lines("anabranch::otlp")
+}
+
+#[tokio::test]
+async fn nobody_waits_for_a_collector_that_does_not_answer() {
+    let export = Export::to(&silent(), "the test").unwrap();
+    let guard = tracing_subscriber::registry().with(export.layer()).set_default();
+    let took = make(MANY);
+    assert!(took < Duration::from_secs(10), "{MANY} spans took {took:?}");
+    drop(guard);
+    let ended = end(export);
+    // Some are on their way, some wait, and for most there was no room.
+    assert!(ended.len() == 1 && ended[0].contains("lost=50000"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn what_is_lost_at_the_end_is_said_although_nobody_answers() {
+    let export = Export::to(&silent(), "the test").unwrap();
+    let guard = tracing_subscriber::registry().with(export.layer()).set_default();
+    make(5);
+    drop(guard);
+    let ended = end(export);
+    assert!(ended.len() == 1 && ended[0].contains("lost=5 "), "{ended:?}");
+    assert!(ended[0].contains("WARN"), "{ended:?}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod batches;
 mod exporting;
 mod handled;
 mod receiver;
+mod rolled_back;
 #[path = "../consumers/said.rs"]
 mod said;
 #[path = "../consumers/support.rs"]

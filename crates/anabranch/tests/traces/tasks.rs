@@ -12,6 +12,7 @@ traced_on_both!(
     tasks_of_both_kinds_go_on_with_the_trace,
     a_task_that_fails_is_tried_again_in_the_same_trace,
     tasks_of_several_traces_share_a_commit,
+    tasks_of_one_trace_share_a_commit_in_it,
 );
 
 /// Enqueues a task for each order.
@@ -131,6 +132,26 @@ async fn tasks_of_several_traces_share_a_commit(db: Db) {
             let task = spans.below(spans.one(key)?, "task ship");
             assert!(commit.links_to(task[0]));
         }
+        Some(())
+    });
+}
+
+async fn tasks_of_one_trace_share_a_commit_in_it(db: Db) {
+    let (traced, log) = (Traced::begin(), db.log().await);
+    let (tasks, next) = (Tasks::new(&log, "ship"), Tasks::new(&log, "next"));
+    let all = async {
+        for key in ["a", "b"] {
+            tasks.enqueue(NewTask::new(key, &())).await.unwrap();
+        }
+    };
+    request("all", all).await;
+    ReplicaSet::new("main").pool(Ship(next)).lanes(1).catch_up(&log).await.unwrap();
+    traced.sent().until("the commit", |spans| {
+        let (all, commit) = (spans.one("all")?, spans.one("commit")?);
+        let [one, other] = spans.below(all, "task ship")[..] else { return None };
+        let (of, linked) = if commit.parent == one.id { (one, other) } else { (other, one) };
+        assert_eq!((&commit.parent, &commit.trace), (&of.id, &all.trace));
+        assert!(commit.links.len() == 1 && commit.links_to(linked), "{commit:?}");
         Some(())
     });
 }
