@@ -27,7 +27,8 @@ const HTTP: &str = "http/protobuf";
 ///
 /// Spans wait in a queue of 2,048 and are sent by a thread of its own, at the latest a second after they ended. Nobody
 /// waits for that: what does not fit while the collector is away is left out, and a warning says how much. Drop it at
-/// the end of the program, or call [`finish`](Self::finish): what has not been sent yet is sent then.
+/// the end of the program, or call [`finish`](Self::finish): what has not been sent yet is sent then, within five
+/// seconds, and a warning says how much is lost after all.
 ///
 /// ```
 /// use anabranch_otlp::Export;
@@ -174,7 +175,7 @@ impl Export {
 
 impl Drop for Export {
     fn drop(&mut self) {
-        self.queue.flush(true);
+        self.queue.end();
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Queue {
     flushes: mpsc::Sender<Flush>,
     /// How many there was no room for.
     dropped: Arc<AtomicU64>,
+    /// How many have neither arrived nor been said to be lost.
+    unsent: Arc<AtomicU64>,
     /// Whether it has been told to end.
     has_ended: Arc<AtomicBool>,
 }
@@ -49,15 +51,17 @@ impl Queue {
     ) -> std::io::Result<Self> {
         exporter.set_resource(resource);
         let ((spans, ended), (flushes, asked)) = (mpsc::channel(QUEUE), mpsc::channel(FLUSHES));
-        let dropped = Arc::<AtomicU64>::default();
+        let (dropped, unsent) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let sender = Sender { exporter, collector, dropped: Arc::clone(&dropped), lost: None };
+        let counts = (Arc::clone(&dropped), Arc::clone(&unsent));
+        let sender =
+            Sender { exporter, collector, dropped: counts.0, unsent: counts.1, lost: None };
         std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
             // Whatever makes spans here is not recorded: each would make another.
             let _quiet = Context::enter_telemetry_suppressed_scope();
             runtime.block_on(sender.run(ended, asked));
         })?;
-        Ok(Self { spans, flushes, dropped, has_ended: Arc::default() })
+        Ok(Self { spans, flushes, dropped, unsent, has_ended: Arc::default() })
     }
 
     /// Waits until what has ended is sent, though not for ever. Says whether it has arrived.
@@ -70,14 +74,29 @@ impl Queue {
         let asked = self.flushes.try_send(Flush { ends, sent });
         asked.is_ok() && is_sent.recv_timeout(FLUSH).unwrap_or(false)
     }
+
+    /// Waits for the last time, and says what is lost.
+    pub(crate) fn end(&self) {
+        self.flush(true);
+        let lost = self.unsent.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            tracing::warn!(
+                target: "anabranch::otlp", lost, waited = ?FLUSH,
+                "the program ends, and the collector has not taken all spans: the rest is lost"
+            );
+        }
+    }
 }
 
 impl SpanProcessor for Queue {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
-        let is_dropped = span.span_context.is_sampled() && self.spans.try_send(span).is_err();
-        if is_dropped {
+        if !span.span_context.is_sampled() {
+            return;
+        }
+        self.unsent.fetch_add(1, Ordering::Relaxed);
+        if self.spans.try_send(span).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -99,6 +118,7 @@ struct Sender {
     exporter: SpanExporter,
     collector: Collector,
     dropped: Arc<AtomicU64>,
+    unsent: Arc<AtomicU64>,
     /// While the collector takes none: how many are lost.
     lost: Option<u64>,
 }
@@ -166,6 +186,10 @@ impl Sender {
             Err(error) => Some(complaint.unwrap_or_else(|| error.to_string())),
         };
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
+        if error.is_none() {
+            let said = dropped + self.lost.unwrap_or(0);
+            self.unsent.fetch_sub(spans + said, Ordering::Relaxed);
+        }
         self.say(spans, dropped, error.as_deref());
         error.is_none()
     }

@@ -69,9 +69,9 @@ pub(crate) enum Doing {
 struct Causes {
     /// How many events there are.
     events: usize,
-    /// Of all of them, if it is the same.
+    /// The first of them, if all are of one trace.
     parent: Option<TraceContext>,
-    /// Those of several.
+    /// The others.
     links: Vec<TraceContext>,
 }
 
@@ -81,22 +81,25 @@ impl Causes {
         let (mut seen, mut is_one) = (std::collections::HashSet::new(), true);
         for event in events {
             causes.events += 1;
-            match event.trace() {
-                None => is_one = false,
-                Some(trace) if causes.links.len() < MAX_LINKS && seen.insert(trace) => {
-                    causes.links.push(trace);
-                }
-                Some(_) => {}
+            let Some(trace) = event.trace() else {
+                is_one = false;
+                continue;
+            };
+            is_one &= causes.links.first().is_none_or(|first| is_of_one_trace(first, &trace));
+            if causes.links.len() < MAX_LINKS && seen.insert(trace) {
+                causes.links.push(trace);
             }
         }
-        if let [only] = causes.links[..]
-            && is_one
-        {
-            causes.parent = Some(only);
-            causes.links.clear();
+        if is_one && !causes.links.is_empty() {
+            causes.parent = Some(causes.links.remove(0));
         }
         causes
     }
+}
+
+/// Whether two spans are parts of one trace.
+pub(crate) fn is_of_one_trace(one: &TraceContext, other: &TraceContext) -> bool {
+    one.trace_id() == other.trace_id()
 }
 
 impl Work {
@@ -110,7 +113,8 @@ impl Work {
         }
     }
 
-    /// A handler that gets these events: its parent is what appended them, if that is one; else it links to each.
+    /// A handler that gets these events: a part of the trace in which they were appended, if that is one. It links to
+    /// each append that is not its parent.
     #[must_use]
     pub fn handle(events: &[Event], by: &Emitter) -> Option<Self> {
         Self::new(Doing::Handle, Causes::of(events), Some(by))
@@ -136,7 +140,8 @@ impl Work {
         None
     }
 
-    /// The commit of several things that were done: in the trace of the only one, or with a link to each.
+    /// The commit of several things that were done: in their trace, if that is one. It links to each that is not its
+    /// parent.
     #[must_use]
     pub fn commit_of<'a>(all: impl Iterator<Item = &'a Self>) -> Option<Self> {
         #[cfg(feature = "otel")]
@@ -223,7 +228,8 @@ mod tests {
     use anabranch_core::{HashRule, NewEvent, Position, Slots, StreamId};
 
     const ONE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    const OTHER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-01";
+    const SIBLING: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203332-01";
+    const OTHER: &str = "00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203333-01";
 
     fn event(trace: Option<&str>) -> Event {
         let (stream, new) = (StreamId::new("S", "1").unwrap(), NewEvent::new("E", ()));
@@ -244,6 +250,9 @@ mod tests {
         assert_eq!(causes(&[None]), Causes { events: 1, ..Causes::default() });
         let several = causes(&[Some(ONE), Some(OTHER), Some(ONE)]);
         assert_eq!((several.parent, several.links), (None, vec![context(ONE), context(OTHER)]));
+        // Two spans of one request: a part of its trace.
+        let siblings = causes(&[Some(ONE), Some(SIBLING), Some(ONE)]);
+        assert_eq!((siblings.parent, siblings.links), (Some(context(ONE)), vec![context(SIBLING)]));
         // What was appended outside of any trace is no part of this one.
         let mixed = causes(&[Some(ONE), None]);
         assert_eq!((mixed.parent, mixed.links), (None, vec![context(ONE)]));

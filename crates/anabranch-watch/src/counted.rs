@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 /// Of what is away, something is heard more often than that, and after a try that failed when the next one was due. What
 /// is not was over meanwhile: another process may have said so.
 const LONGEST_SILENCE: Duration = Duration::from_secs(180);
+/// A handler that has failed may ask to be left alone for that long.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(3_600);
 
 const CHANGES: &str = "anabranch_generation_changes_total";
 const FENCED: &str = "anabranch_fenced_total";
@@ -190,7 +192,11 @@ impl Counted {
             }
             Happening::RowRetried { .. } => self.rows(event, "retried", 1),
             Happening::OutageBegan { of, .. } => {
-                self.waits(Waiter::of(*of, event), Duration::ZERO);
+                let patience = match of {
+                    OutageOf::Handler => LONGEST_PATIENCE,
+                    _ => Duration::ZERO,
+                };
+                self.waits(Waiter::of(*of, event), patience);
             }
             Happening::OutageLasts { of, .. } => {
                 self.still_waits(Waiter::of(*of, event), Duration::ZERO);
@@ -199,6 +205,11 @@ impl Counted {
                 self.still_waits(Waiter::of(OutageOf::Handler, event), *patience);
             }
             Happening::OutageEnded { of, .. } => self.waited(&Waiter::of(*of, event)),
+            // Another worker has ended it, or this one does not wait for it any more.
+            Happening::Notice {
+                kind: Notice::GoesOn | Notice::Broken | Notice::Removed | Notice::Replaced,
+                ..
+            } => self.waited(&Waiter::of(OutageOf::Handler, event)),
             // What kept it from joining is over, and nothing else says so.
             Happening::WorkerJoined { .. } => self.waited(&Waiter::of(OutageOf::Join, event)),
             Happening::RunEnded { .. } => self.set_ends(event),
@@ -364,6 +375,24 @@ mod tests {
         let joined = at(Happening::worker_joined(None));
         assert!(joined > 0.0);
         assert_eq!(at(Happening::run_ended(None, None)), joined);
+    }
+
+    #[test]
+    fn an_outage_of_a_handler_is_over_as_soon_as_it_goes_on() {
+        let ends = [Notice::GoesOn, Notice::Broken, Notice::Removed, Notice::Replaced];
+        for end in ends {
+            let mut counted = Counted::default();
+            let patience = Duration::from_secs(3_600);
+            count(&mut counted, "a", Happening::outage_began(OutageOf::Handler, "away".to_owned()));
+            count(&mut counted, "a", Happening::outage_try_failed("away".to_owned(), patience));
+            let first = waited(&counted, "a", "handler");
+            assert!(first > 0.0, "the time until the first try counts");
+            count(&mut counted, "a", Happening::noticed(end, None));
+            let all = waited(&counted, "a", "handler");
+            assert!(all > first, "{end:?}");
+            count(&mut counted, "a", Happening::run_ended(None, None));
+            assert_eq!(waited(&counted, "a", "handler"), all, "{end:?}: it works again by then");
+        }
     }
 
     #[test]

@@ -132,7 +132,8 @@ impl Workers {
                 }
             }
             Happening::RunEnded { error, .. } => self.run_ended(event.set.as_ref(), error.as_ref()),
-            Happening::ConsumerStarted { .. } => self.runs_or_not(event, None),
+            Happening::ConsumerStarted { .. }
+            | Happening::Notice { kind: Notice::RunsAgain, .. } => self.runs_or_not(event, None),
             Happening::Notice { kind: Notice::Broken, error, .. } => {
                 self.runs_or_not(event, Some(error.clone().unwrap_or_default()));
             }
@@ -140,12 +141,8 @@ impl Workers {
             Happening::Notice { kind: Notice::Removed | Notice::Replaced, .. } => {
                 self.runs_or_not(event, None);
             }
-            Happening::Notice { kind: Notice::SetRemoved, .. } => {
-                if let Some(set) = &event.set
-                    && self.sets.get(set).is_some_and(|runs| runs.now == 0)
-                {
-                    self.sets.remove(set);
-                }
+            Happening::Notice { kind: Notice::FailureRemoved, .. } => {
+                self.run_ended_well(event.set.as_ref());
             }
             _ => {}
         }
@@ -188,6 +185,17 @@ impl Workers {
         match broken {
             Some(error) => drop(runs.broken.insert(Arc::clone(consumer), error)),
             None => drop(runs.broken.remove(consumer)),
+        }
+    }
+
+    /// Nobody wants any more what has failed of a set.
+    fn run_ended_well(&mut self, set: Option<&Arc<str>>) {
+        let Some((set, runs)) = set.and_then(|set| Some((set, self.sets.get_mut(set)?))) else {
+            return;
+        };
+        runs.error = None;
+        if runs.now == 0 {
+            self.sets.remove(set);
         }
     }
 
@@ -244,5 +252,83 @@ impl Workers {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(worker: Option<&str>, what: Happening) -> EngineEvent {
+        let mut event = EngineEvent::new(jiff::Timestamp::UNIX_EPOCH, what);
+        (event.set, event.worker) = (Some("a".into()), worker.map(Into::into));
+        event
+    }
+
+    /// Workers of set `a`, of which these show life.
+    fn running(workers: &[&str]) -> Workers {
+        let mut all = Workers::default();
+        for worker in workers {
+            all.saw(&event(None, Happening::run_began()));
+            let lives = Happening::heartbeat_stored(Duration::from_secs(60));
+            all.saw(&event(Some(worker), lives));
+        }
+        all
+    }
+
+    fn failed(workers: &mut Workers) {
+        workers.saw(&event(None, Happening::run_began()));
+        workers.saw(&event(None, Happening::run_ended(Some("no".to_owned()), None)));
+    }
+
+    #[test]
+    fn a_failed_run_counts_until_nobody_wants_it() {
+        let removed = || event(None, Happening::noticed(Notice::FailureRemoved, None));
+        let mut alone = running(&[]);
+        failed(&mut alone);
+        assert!(matches!(alone.are_ready(), Err(NotReady::Failed { .. })));
+        alone.saw(&removed());
+        assert_eq!(alone.are_ready(), Err(NotReady::NoWorker));
+        // The one before it goes on.
+        let mut heir = running(&["w"]);
+        failed(&mut heir);
+        assert!(matches!(heir.are_ready(), Err(NotReady::Failed { .. })));
+        heir.saw(&removed());
+        assert_eq!(heir.are_ready(), Ok(()));
+    }
+
+    #[test]
+    fn a_consumer_that_cannot_run_counts_until_it_runs_or_is_gone() {
+        let ends = [
+            Happening::consumer_started("projection", true),
+            Happening::noticed(Notice::RunsAgain, None),
+            Happening::noticed(Notice::Removed, None),
+            Happening::noticed(Notice::Replaced, None),
+        ];
+        for end in ends {
+            let mut workers = running(&["w"]);
+            let mut saw = |what| {
+                let mut event = event(None, what);
+                event.consumer = Some("orders".into());
+                workers.saw(&event);
+                workers.are_ready()
+            };
+            let broken = saw(Happening::failed(Notice::Broken, &"no"));
+            assert!(matches!(broken, Err(NotReady::CannotRun { .. })), "{broken:?}");
+            assert_eq!(saw(end), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_worker_that_was_replaced_is_not_waited_for() {
+        let mut workers = running(&[]);
+        workers.saw(&event(None, Happening::run_began()));
+        let lives = |interval| Happening::heartbeat_stored(interval);
+        workers.saw(&event(Some("old"), lives(Duration::ZERO)));
+        std::thread::sleep(MOMENT + Duration::from_millis(10));
+        assert!(matches!(workers.are_ready(), Err(NotReady::NoLife { .. })));
+        workers.saw(&event(Some("new"), lives(Duration::from_secs(60))));
+        assert_eq!(workers.are_ready(), Ok(()));
+        assert_eq!(workers.ids(), ["new"]);
     }
 }

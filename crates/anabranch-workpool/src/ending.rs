@@ -6,7 +6,7 @@ use crate::tables::{Tables, There, Why};
 use crate::task::{Task, TaskRef};
 use anabranch_core::{Failure, HashRule, InputError, Retry};
 use anabranch_core::{Happening, Notice};
-use anabranch_runtime::HandlerError;
+use anabranch_runtime::{Commit, HandlerError};
 use anabranch_store::Emitter;
 use anabranch_store::Log;
 use anabranch_store::backoff::random;
@@ -37,6 +37,30 @@ impl Done {
 /// The commit of the ends of some tasks.
 pub(crate) fn commit(done: &[Done]) -> Option<Work> {
     Work::commit_of(done.iter().filter_map(|done| done.traced.as_ref()))
+}
+
+/// What is traced of a commit, and of the tasks that end with it, says why nothing of them is stored, if that is so.
+pub(crate) fn mark_unstored<'a>(
+    commit: Option<&Work>,
+    tasks: impl Iterator<Item = Option<&'a Work>>,
+    outcome: &Commit,
+) {
+    let (at, error): (_, &dyn fmt::Display) = match outcome {
+        Commit::Done => return,
+        Commit::Lost => (None, &"another lane owns the slot by now"),
+        Commit::Away(error) => (None, error),
+        Commit::Refused { item, error } => (*item, error),
+    };
+    commit.into_iter().for_each(|commit| commit.failed(error));
+    for (number, task) in tasks.enumerate() {
+        match (task, at) {
+            (Some(task), Some(at)) if at != number => {
+                task.failed(&format_args!("it was rolled back with another task: {error}"));
+            }
+            (Some(task), _) => task.failed(error),
+            (None, _) => {}
+        }
+    }
 }
 
 /// The statements that store the end of tasks that were run.

@@ -77,16 +77,6 @@ struct Lane<'a, P> {
     turns: Turns,
 }
 
-/// How far a batch got.
-enum Got {
-    /// All of these are run.
-    Through(Vec<Done>),
-    /// One has failed; nothing is stored.
-    Failed { task: Option<usize>, error: HandlerError },
-    /// The database is away; nothing is stored.
-    Away(StoreError),
-}
-
 impl<P: Pool> Lane<'_, P> {
     async fn run(&mut self) -> Result<(), RunError> {
         let nothing = SlotSet::empty();
@@ -130,21 +120,17 @@ impl<P: Pool> Lane<'_, P> {
         let tenure = self.holding.tenure();
         let mut count = batch.len();
         while !batch.is_empty() {
-            let (tx, got) = self.call(&batch[..count]).await;
-            let (ran, outcome) = match got {
-                Got::Through(done) => {
+            let (tx, ran) = self.call(&batch[..count]).await;
+            let (ran, outcome) = match ran {
+                Ok(done) => {
                     let rest = batch[done.len()..].iter().map(|task| task.slot).collect();
                     (done.len(), self.store(tx, &done, &rest).await?)
                 }
-                Got::Failed { task, error } => {
+                Err(outcome) => {
                     // Rolled back before anything else is done: that needs a session, too, and perhaps there
                     // is only this one.
                     drop(tx);
-                    (0, Commit::Refused { item: task, error })
-                }
-                Got::Away(error) => {
-                    drop(tx);
-                    (0, Commit::Away(error))
+                    (0, outcome)
                 }
             };
             match outcome {
@@ -203,8 +189,8 @@ impl<P: Pool> Lane<'_, P> {
         Ok(())
     }
 
-    /// Runs tasks in a transaction, one after the other.
-    async fn call(&mut self, tasks: &[Task]) -> (Tx, Got) {
+    /// Runs tasks in a transaction, one after the other. Says which are run, or why nothing of them can be stored.
+    async fn call(&mut self, tasks: &[Task]) -> (Tx, Result<Vec<Done>, Commit>) {
         let mut tx = self.holding.begin_for(tasks.iter().map(|task| task.id));
         let calls = self.holding.calls();
         calls.begin(tasks.iter().map(Task::item)).await;
@@ -219,18 +205,19 @@ impl<P: Pool> Lane<'_, P> {
             let ran = AssertUnwindSafe(trace::run(traced.as_ref(), ran)).catch_unwind().await;
             let result = ran.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
             self.holding.events().emit(Happening::task_ran(began.elapsed()));
-            match self.holding.refusal(&mut tx) {
-                Some(Commit::Away(error)) => return (tx, Got::Away(error)),
+            let result = match self.holding.refusal(&mut tx) {
                 Some(Commit::Refused { item, error }) => {
-                    return (tx, Got::Failed { task: item.or(Some(number)), error });
+                    Err(Commit::Refused { item: item.or(Some(number)), error })
                 }
-                _ => {}
-            }
+                Some(refusal) => Err(refusal),
+                None => result.map_err(|error| Commit::Refused { item: Some(number), error }),
+            };
             match result {
                 Ok(result) => done.push(Done::new(task.clone(), result, traced)),
-                Err(error) => {
-                    traced.iter().for_each(|traced| traced.failed(&error));
-                    return (tx, Got::Failed { task: Some(number), error });
+                Err(outcome) => {
+                    let tasks = done.iter().map(|done| done.traced.as_ref());
+                    ending::mark_unstored(None, tasks.chain([traced.as_ref()]), &outcome);
+                    return (tx, Err(outcome));
                 }
             }
             let is_open =
@@ -240,7 +227,7 @@ impl<P: Pool> Lane<'_, P> {
             }
         }
         tx.for_several();
-        (tx, Got::Through(done))
+        (tx, Ok(done))
     }
 
     /// Stores the end of tasks; of the slots `busy` others are still to be run.
@@ -259,7 +246,10 @@ impl<P: Pool> Lane<'_, P> {
         let of = done.iter().map(|done| done.task.slot).collect();
         let traced = ending::commit(done);
         let commit = Box::pin(self.holding.commit(tx, &of, busy));
-        trace::run(traced.as_ref(), commit).await
+        let outcome = trace::run(traced.as_ref(), commit).await?;
+        let tasks = done.iter().map(|done| done.traced.as_ref());
+        ending::mark_unstored(traced.as_ref(), tasks, &outcome);
+        Ok(outcome)
     }
 
     /// What it has read may be somebody else's.

@@ -231,7 +231,17 @@ impl<P: OutsidePool> Lane<'_, P> {
             let of: SlotSet = done[..count].iter().map(|done| done.task.slot).collect();
             let (busy, traced) = (self.queue.busy(), ending::commit(&done[..count]));
             let commit = Box::pin(holding.commit(tx, &of, &busy));
-            match trace::run(traced.as_ref(), commit).await? {
+            let outcome = trace::run(traced.as_ref(), commit).await?;
+            // They are run, and may yet be stored in another commit, unless somebody else has them or it is the one.
+            let is_over = match &outcome {
+                Commit::Done | Commit::Away(_) => false,
+                Commit::Lost => true,
+                Commit::Refused { .. } => count == 1,
+            };
+            let ends = done.iter().filter(|_| is_over).map(|done| done.traced.as_ref());
+            ending::mark_unstored(traced.as_ref(), ends, &outcome);
+            drop(traced);
+            match outcome {
                 Commit::Done => {
                     if count > 0 {
                         holding.events().emit(Happening::tasks_done(count));

@@ -36,8 +36,10 @@ pub(super) struct RunningSets {
     started: usize,
     /// Whether something that the file has was started in a reload, and has failed.
     lacks: bool,
-    /// Those that have failed, and were not begun again.
+    /// Those of which a run has failed, and was not begun again.
     failed: BTreeSet<String>,
+    /// Those that the file has no more.
+    gone: BTreeSet<String>,
 }
 
 /// A set as it runs now.
@@ -105,6 +107,7 @@ impl RunningSets {
             started: 0,
             lacks: false,
             failed: BTreeSet::new(),
+            gone: BTreeSet::new(),
         }
     }
 
@@ -118,6 +121,7 @@ impl RunningSets {
         let number = self.started;
         self.started += 1;
         self.failed.remove(&made.name);
+        self.gone.remove(&made.name);
         let (joined, has_joined) = oneshot::channel();
         let joined = Mutex::new(Some(joined));
         let (shown, shows) = (Arc::clone(&self.shown), self.catches_up);
@@ -172,8 +176,10 @@ impl RunningSets {
             Some(current) => current.forget(number),
             None => {}
         }
-        if how.is_err() && !self.current.contains_key(&name) {
-            self.failed.insert(name.clone());
+        match how.is_err() {
+            true if self.gone.contains(&name) => self.is_not_wanted(&name),
+            true => drop(self.failed.insert(name.clone())),
+            false => {}
         }
         Some(EndedSet { name, how, is_still_run })
     }
@@ -214,16 +220,13 @@ impl RunningSets {
                 current.end();
             }
             said.push(format!("replica set `{name}` is gone, and ends"));
+            self.gone.insert(name);
         }
-        // Nobody waits for them any more.
-        for name in std::mem::take(&mut self.failed) {
-            if names.contains(&name.as_str()) {
-                self.failed.insert(name);
-                continue;
-            }
-            let removed = Happening::noticed(Notice::SetRemoved, None);
-            self.log.events().clone().in_set(&name).emit(removed);
-        }
+        let is_wanted = |name: &String| names.contains(&name.as_str());
+        let (wanted, gone) = std::mem::take(&mut self.failed).into_iter().partition(is_wanted);
+        self.failed = wanted;
+        let gone: BTreeSet<String> = gone;
+        gone.iter().for_each(|name| self.is_not_wanted(name));
         for made in sets {
             let name = made.name.clone();
             let Some(current) = self.current.get_mut(&name) else {
@@ -244,8 +247,18 @@ impl RunningSets {
                 said.extend(difference);
             }
             current.made = made;
+            // What has failed was to be another one, and the file is as it was before.
+            if self.failed.remove(&name) {
+                self.is_not_wanted(&name);
+            }
         }
         Ok(said)
+    }
+
+    /// Nobody waits any more for what has failed of a set.
+    fn is_not_wanted(&self, name: &str) {
+        let removed = Happening::noticed(Notice::FailureRemoved, None);
+        self.log.events().clone().in_set(name).emit(removed);
     }
 
     /// Starts a set anew, and stops the one that runs when it has joined.

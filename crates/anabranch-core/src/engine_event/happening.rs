@@ -69,9 +69,9 @@ happenings! {
     WorkerLeft worker_left Severity::Debug; {}
     /// A run of the set begins in this process.
     RunBegan run_began Severity::Debug; {}
-    /// A run of the set has ended in this process: stopped, caught up, or with the error that its caller gets.
+    /// A run of the set has ended in this process: stopped, caught up, with the error that its caller gets, or dropped before its end.
     RunEnded run_ended Severity::Debug; {
-        /// Why, if it failed.
+        /// Why, if it failed or was dropped.
         error: Option<String>,
         /// The stable code of that error.
         code: Option<ErrorCode>,

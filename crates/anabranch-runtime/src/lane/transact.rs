@@ -2,7 +2,7 @@
 
 use super::{Batch, Lane};
 use crate::consumer::PROJECTION;
-use crate::handler::HandlerError;
+use crate::handler::{HandlerError, HandlerResult};
 use crate::report::Doing;
 use crate::tables::audit::Entry;
 use crate::tx::{Ended, Failure, Origin, Tx};
@@ -11,6 +11,7 @@ use anabranch_core::{ErrorCode, Event, Happening, Notice, Position, Slot, StoreE
 use anabranch_store::database::{Reason, Statement, Topic};
 use anabranch_store::trace::{self, Work};
 use futures_util::FutureExt;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,6 +44,19 @@ pub(crate) enum Outcome {
     Broken(StoreError),
     /// An event failed; nothing is stored.
     Failed { event: Option<usize>, error: HandlerError },
+}
+
+impl Outcome {
+    /// What is traced of it says why nothing of it is stored.
+    fn mark_unstored(&self, traced: &[Option<Work>]) {
+        let why: &dyn fmt::Display = match self {
+            Self::Committed { .. } => return,
+            Self::Fenced => &"another lane owns its slots by now, so nothing of it is stored",
+            Self::Away(error) | Self::Broken(error) => error,
+            Self::Failed { error, .. } => error,
+        };
+        traced.iter().flatten().for_each(|work| work.failed(why));
+    }
 }
 
 impl Lane {
@@ -106,6 +120,8 @@ impl Lane {
         }
         if self.parts.slots_of(&batch.parts).is_empty() {
             // Nothing of it is this lane's: without a row there is no fence.
+            self.handler.settled(false);
+            Outcome::Fenced.mark_unstored(&[self.traced.take()]);
             return Outcome::Fenced;
         }
         if moves.is_empty() {
@@ -209,7 +225,6 @@ impl Lane {
         tx.goes_on(batch, events.iter().map(Event::trace));
         let handled = AssertUnwindSafe(self.handler.handle(events, tx)).catch_unwind();
         let handled = trace::run(traced.as_ref(), handled).await;
-        self.traced = traced;
         self.handling = began.elapsed();
         // A handler that panics has failed like any other.
         let handled = handled.unwrap_or_else(|panic| {
@@ -218,30 +233,41 @@ impl Lane {
             let said = format!("the handler panicked: {}", said.unwrap_or_default());
             Err(HandlerError::with_code(ErrorCode::HandlerPanicked, said))
         });
+        let taken = self.taken(handled, events.len(), tx);
+        match &taken {
+            Ok(_) => self.traced = traced,
+            Err(outcome) => {
+                self.handler.settled(false);
+                outcome.mark_unstored(&[traced]);
+            }
+        }
+        taken
+    }
+
+    /// How many of so many events a handler took, by what it and the database said.
+    fn taken(
+        &mut self,
+        handled: HandlerResult,
+        events: usize,
+        tx: &mut Tx,
+    ) -> Result<usize, Outcome> {
         if let Some(failure) = tx.failure() {
             // What the database said counts, whatever the handler made of it.
-            self.handler.settled(false);
             return Err(self.failed(failure));
         }
         let is_named = self.setup.consumer.kind != PROJECTION || !tx.writes_the_old_version();
         match handled {
             Ok(()) if !is_named => {
-                self.handler.settled(false);
                 Err(Outcome::Failed { event: tx.current(), error: HandlerError::new(OLD_TABLES) })
             }
-            Ok(()) => Ok(tx.handled(events.len())),
+            Ok(()) => Ok(tx.handled(events)),
             Err(error) if self.handler.tells_whose_fault() && is_of_database(&error) => {
-                self.handler.settled(false);
                 let (at, source) = (self.setup.tables.at().to_owned(), error.to_string().into());
                 Err(Outcome::Away(StoreError::Busy { at, source }))
             }
             Err(error) => {
-                self.handler.settled(false);
                 let doing = Doing::Failing { error: Doing::cut(&error.to_string()) };
                 self.setup.stats.does(doing, false);
-                if let Some(traced) = self.traced.take() {
-                    traced.failed(&error);
-                }
                 Err(Outcome::Failed { event: tx.current(), error })
             }
         }
@@ -255,17 +281,16 @@ impl Lane {
         events: &[Event],
     ) -> Outcome {
         let (appends, stats, began) = (tx.has_appends(), &self.setup.stats, Instant::now());
-        let ended = {
-            // What is traced ends with the commit.
-            let traced = self.traced.take();
-            let commit = traced.as_ref().and_then(Work::commit);
-            let ended = trace::run(commit.as_ref(), tx.commit(fence));
-            stats.while_committing(appends, ended).await
-        };
+        let traced = self.traced.take();
+        let commit = traced.as_ref().and_then(Work::commit);
+        let ended = trace::run(commit.as_ref(), tx.commit(fence));
+        let ended = stats.while_committing(appends, ended).await;
         let committed = matches!(ended, Ended::Committed);
         self.handler.settled(committed);
         match ended {
             Ended::Committed => {
+                // What is traced ends with the commit.
+                drop((commit, traced));
                 self.too_busy.has_worked();
                 let commit = began.elapsed();
                 self.setup.stats.goes_on(&self.setup.events, &mut self.outage);
@@ -277,7 +302,11 @@ impl Lane {
                 }
                 Outcome::Committed { events: events.len() }
             }
-            ended => self.not_committed(ended),
+            ended => {
+                let outcome = self.not_committed(ended);
+                outcome.mark_unstored(&[commit, traced]);
+                outcome
+            }
         }
     }
 

@@ -72,6 +72,8 @@ impl Keeper {
     /// Others have taken this process for dead. Whatever its lanes do is fenced; it begins anew.
     pub(super) async fn declared_dead(&mut self) -> Result<(), RunError> {
         self.tables.events.emit(Happening::worker_fenced());
+        // Of the one that was taken for dead: the next one has its own.
+        self.heartbeat = None;
         self.peers.stop();
         self.membership = Membership::new(self.plan.rollout);
         let old = self.renew_worker();

@@ -242,7 +242,12 @@ impl Keeper {
         };
         match registered {
             Ok(placed) => match self.is_called(number, placed).await? {
-                Some(number) => self.starts_again(number).await,
+                Some(number) => {
+                    // Under the name by which it was said to be broken.
+                    let events = self.tables.events.of(&consumer.name);
+                    events.emit(Happening::noticed(Notice::RunsAgain, None));
+                    self.starts_again(number).await
+                }
                 None => Ok(()),
             },
             Err(error) => {
@@ -260,8 +265,6 @@ impl Keeper {
 
     /// It is as it should be again: new lanes take over.
     async fn starts_again(&mut self, number: usize) -> Result<(), RunError> {
-        let events = self.tables.events.of(&self.running[number].consumer.name);
-        events.emit(Happening::noticed(Notice::RunsAgain, None));
         self.running[number].trouble = None;
         // It was not handed over: it did not run at all.
         self.running[number].lost = Some(Instant::now());

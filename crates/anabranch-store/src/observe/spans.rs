@@ -2,7 +2,7 @@
 //! engine makes them.
 
 use super::Emitter;
-use crate::trace::Doing;
+use crate::trace::{Doing, is_of_one_trace};
 use anabranch_core::TraceContext;
 use opentelemetry::Context;
 use opentelemetry::trace::{
@@ -51,8 +51,8 @@ impl Place<'_> {
 
 impl Span {
     /// A span with this parent; without one it begins a trace of its own, except for an append, which stands in the
-    /// current span. One event of several, and a message, stand in the batch around them if that is of the same trace;
-    /// else they link to it. Nothing if nobody wants it.
+    /// current span. One event of several, and a message, stand in the batch around them if that is of the same trace,
+    /// and leave the links to it; else they link to it. Nothing if nobody wants it.
     pub(crate) fn begin(
         doing: Doing,
         by: Option<&Emitter>,
@@ -69,8 +69,9 @@ impl Span {
         let events = Some(events as u64).filter(|events| *events > 0);
         let stands_in_batch = matches!(doing, Doing::HandleOne | Doing::Send);
         let around = stands_in_batch.then(Self::of_current).flatten();
-        let is_inside = around.is_some_and(|around| {
-            parent.is_none_or(|parent| parent.trace_id() == around.trace_id()) && links.is_empty()
+        let is_inside = around.is_some_and(|around| match &parent {
+            Some(parent) => is_of_one_trace(parent, &around),
+            None => links.is_empty(),
         });
         let parent = if is_inside { around } else { parent };
         let span = match doing {
@@ -88,11 +89,8 @@ impl Span {
             // It was begun just now, so it takes one; without a layer nothing is recorded.
             let _ = span.set_parent(remote);
         }
-        for link in links {
-            span.add_link(spoken(*link));
-        }
-        if let Some(around) = around.filter(|_| !is_inside) {
-            span.add_link(spoken(around));
+        if !is_inside {
+            links.iter().chain(&around).for_each(|link| span.add_link(spoken(*link)));
         }
         Some(Self(span))
     }
@@ -106,17 +104,21 @@ impl Span {
 
     /// The commit of several things.
     pub(crate) fn commit_of<'a>(all: impl Iterator<Item = &'a Self>) -> Option<Self> {
-        let mut all = all.peekable();
-        let first = all.next()?;
-        if all.peek().is_none() {
-            return Some(first.commit());
-        }
-        let (place, events) = (Place::default(), None::<u64>);
-        let span = span!("commit" "internal" place events, parent None);
-        for context in [first].into_iter().chain(all).filter_map(Self::context) {
-            span.add_link(spoken(context));
-        }
-        Some(Self(span))
+        let all: Vec<_> = all.map(|span| (span, span.context())).collect();
+        let (first, of_first) = all.first()?;
+        let is_one = all.iter().skip(1).all(|(_, of_other)| match (of_first, of_other) {
+            (Some(first), Some(other)) => is_of_one_trace(first, other),
+            _ => false,
+        });
+        let commit = if is_one {
+            first.commit()
+        } else {
+            let (place, events) = (Place::default(), None::<u64>);
+            Self(span!("commit" "internal" place events, parent None))
+        };
+        let linked = all.iter().skip(usize::from(is_one)).filter_map(|(_, context)| *context);
+        linked.for_each(|context| commit.0.add_link(spoken(context)));
+        Some(commit)
     }
 
     /// The context of the current span, if it is recorded or handed on: that of `tracing`, or of the API of

@@ -11,6 +11,7 @@ use anabranch::{HashRule, Retry};
 
 on_both! {
     a_run_says_how_it_ended,
+    a_run_that_is_dropped_says_so,
     a_dead_task_that_holds_its_key_is_an_error,
 }
 
@@ -36,6 +37,24 @@ async fn a_run_says_how_it_ended(db: Db) {
     assert_eq!((said.as_deref(), *code), (Some(&*error.to_string()), Some(error.code())));
     assert_eq!(*code, Some(ErrorCode::ConsumerRefused));
     assert_eq!(second.set.as_deref(), Some("s"));
+}
+
+/// Whoever counts runs would wait for it for ever.
+async fn a_run_that_is_dropped_says_so(db: Db) {
+    let log = db.log().await;
+    let seen = Seen::default();
+    let set = ReplicaSet::new("s").observer(seen.clone()).projection(db.recorder("orders"));
+    let run = tokio::spawn(async move { set.run_until(&log, std::future::pending()).await });
+    seen.first("worker_joined").await;
+    assert_eq!(seen.of("run_ended").len(), 0);
+    run.abort();
+    run.await.unwrap_err();
+    let ended = seen.first("run_ended").await;
+    let Happening::RunEnded { error: Some(said), code: None, .. } = &ended.what else {
+        panic!("{ended:?}")
+    };
+    assert!(said.contains("dropped before its end"), "{said}");
+    assert_eq!(seen.of("run_ended").len(), 1);
 }
 
 struct Broken;
