@@ -1,6 +1,7 @@
 //! Where the published schemas of Kubernetes, KEDA and the Prometheus operator come from, for the test of
 //! `deploy/kubernetes/`.
 
+use crate::prometheus::{alone, repeatedly};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +22,13 @@ pub(crate) fn folder(python: &Path, node: &Path, cache: &Path) -> Result<PathBuf
     let home = cache.join("kubernetes-schemas");
     let done = home.join("done");
     let wanted = [FROM_PYPI.as_slice(), FROM_NPM.as_slice()].concat().join("\n");
-    if std::fs::read_to_string(&done).is_ok_and(|is| is == wanted) {
+    let is_done = || std::fs::read_to_string(&done).is_ok_and(|is| is == wanted);
+    if is_done() {
+        return Ok(home);
+    }
+    let _alone = alone(cache)?;
+    // Somebody else may have done it by now.
+    if is_done() {
         return Ok(home);
     }
     eprintln!("fetching schemas of Kubernetes: pip and npm");
@@ -31,7 +38,7 @@ pub(crate) fn folder(python: &Path, node: &Path, cache: &Path) -> Result<PathBuf
     pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"])
         .arg(packages)
         .args(FROM_PYPI);
-    succeed(&mut pip)?;
+    repeatedly(|| succeed(&mut pip))?;
     let beside = node.parent().context("Node lies in a folder")?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::iter::once(beside.to_owned()).chain(std::env::split_paths(&path));
@@ -39,8 +46,9 @@ pub(crate) fn folder(python: &Path, node: &Path, cache: &Path) -> Result<PathBuf
     npm.args(["install", "--silent", "--no-save", "--ignore-scripts", "--prefix"])
         .arg(&home)
         .args(FROM_NPM);
-    succeed(npm.env("PATH", std::env::join_paths(places)?))?;
-    std::fs::write(done, wanted)?;
+    npm.env("PATH", std::env::join_paths(places)?);
+    repeatedly(|| succeed(&mut npm))?;
+    std::fs::write(&done, &wanted)?;
     Ok(home)
 }
 

@@ -16,7 +16,7 @@ const FILE: &str = r#"
 [[replica_set]]
 name = "reports"
 lanes = 2
-tuning = { lease = "600ms", heartbeat = "150ms" }
+tuning = { lease = "60s", heartbeat = "150ms" }
 
 [[replica_set.projection]]
 name = "totals"

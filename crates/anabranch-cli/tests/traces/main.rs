@@ -30,7 +30,7 @@ const FILE: &str = r#"
 [[replica_set]]
 name = "main"
 lanes = 1
-tuning = { lease = "600ms", heartbeat = "150ms" }
+tuning = { lease = "10s", heartbeat = "150ms" }
 
 [[replica_set.program]]
 name = "risk"
@@ -151,7 +151,10 @@ async fn all_of_a_file_is_in_one_trace(place: Place) {
     };
     let spans = receiver.until("all of the trace", |spans| {
         let all: Vec<Seen> = spans.0.iter().filter(|span| span.trace == TRACE).cloned().collect();
-        spans.one("task mail").map(|_| all)
+        let has = |name: &str| all.iter().any(|span| span.name == name);
+        let commits = all.iter().filter(|span| span.name == "commit").count();
+        let is_all = ["handle risk", "task mail", "handle crm", "send"].into_iter().all(has);
+        (is_all && commits >= 3).then_some(all)
     });
     let one = |name: &str| {
         let found: Vec<&Seen> = spans.iter().filter(|span| span.name == name).collect();
@@ -172,9 +175,10 @@ async fn all_of_a_file_is_in_one_trace(place: Place) {
         assert_eq!(commits.count(), 1, "{span:?}");
     }
     // A message of several traces is in one of its own, with a link to each.
-    let all = receiver.spans();
     let notes = header("OrderNoted");
-    let send = all.iter().find(|span| span.context() == notes).unwrap();
+    let send = receiver.until("the message of both", |spans| {
+        spans.0.iter().find(|span| span.context() == notes).cloned()
+    });
     assert!(send.parent.is_empty() && send.name == "send");
     for note in NOTES {
         let mut parts = note.split('-').skip(1).map(str::to_owned);

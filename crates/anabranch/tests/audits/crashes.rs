@@ -6,7 +6,7 @@ use crate::proofs::{STREAMS, proven};
 use crate::support::{Db, Proof, fill, proof, start, until};
 use anabranch::operate::Consumers;
 use anabranch::prelude::*;
-use anabranch::{HandlerError, Retry};
+use anabranch::{HandlerError, Retry, Tuning};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,7 +29,9 @@ async fn crashes_and_poison_are_proven(db: Db) {
     let recorder = db.recorder("orders").settings(settings).hook(hook);
     let table = recorder.table.clone();
     let set = || ReplicaSet::new("s").projection(recorder.clone()).lanes(2);
-    let set = || set().lease(Duration::from_millis(500));
+    // A crash is seen at once; only a worker that stands still is taken for dead by its lease.
+    let tuning = Tuning::default().lease(Duration::from_secs(3));
+    let set = || set().tuning(tuning.heartbeat(Duration::from_millis(100)));
     let mut workers = vec![start(&db.log().await, set()), start(&db.log().await, set())];
     let consumers = Consumers::new(&log);
     until("the consumer", async || consumers.status("orders").await.ok()).await;

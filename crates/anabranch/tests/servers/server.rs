@@ -41,7 +41,7 @@ impl Server {
         initdb.args(["--locale=C", "--no-sync", "--pgdata"]).arg(server.data());
         let output = initdb.arg("--pwfile").arg(&password).output().unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        server.run();
+        server.run_somewhere();
         server
     }
 
@@ -59,7 +59,7 @@ impl Server {
         fs::write(&signal, "").unwrap();
         own(&signal);
         primary.run();
-        standby.run();
+        standby.run_somewhere();
         standby
     }
 
@@ -69,14 +69,34 @@ impl Server {
         let home = parent.join(format!("anabranch-server-{}", uuid::Uuid::now_v7().simple()));
         fs::create_dir_all(&home).unwrap();
         own(&home);
-        // Free now; a process that takes it before the server does makes the start fail.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        Self { home, port, settings, supervisor: None }
+        Self { home, port: 0, settings, supervisor: None }
     }
 
-    /// Starts it again after [`stop`](Self::stop), with what it holds.
+    /// Starts it for the first time, on a port that nobody has.
+    fn run_somewhere(&mut self) {
+        let began = Instant::now();
+        loop {
+            // Free now; a process that takes it before the server does is the reason for another one.
+            self.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            if self.try_run() {
+                return;
+            }
+            assert!(began.elapsed() < START_WAIT, "no port is free for the server");
+        }
+    }
+
+    /// Starts it again after [`stop`](Self::stop), with what it holds, and where others look for it.
     pub fn run(&mut self) {
+        let began = Instant::now();
+        // Somebody may have its port for a moment, for a connection to somewhere else.
+        while !self.try_run() {
+            assert!(began.elapsed() < START_WAIT, "port {} is not free any more", self.port);
+        }
+    }
+
+    /// Starts it. Says whether it got its port; if not, it is not running.
+    fn try_run(&mut self) -> bool {
         let log = self.home.join("server.log");
         let mut supervisor = Command::new("sh");
         supervisor.args(["-c", SUPERVISOR, "sh"]).arg(programs().join("postgres"));
@@ -96,8 +116,15 @@ impl Server {
         supervisor.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(output);
         self.supervisor = Some(supervisor.spawn().unwrap());
         let started = Instant::now();
-        while !fs::read_to_string(&log).unwrap().contains("ready to accept") {
+        loop {
             let said = fs::read_to_string(&log).unwrap();
+            if said.contains("ready to accept") {
+                return true;
+            }
+            if said.contains("could not bind") {
+                self.stop();
+                return false;
+            }
             assert!(started.elapsed() < START_WAIT, "the server did not start:\n{said}");
             std::thread::sleep(Duration::from_millis(20));
         }

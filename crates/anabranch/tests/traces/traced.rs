@@ -1,9 +1,11 @@
 //! A case whose spans go to a receiver of its own.
 
 use crate::receiver::Receiver;
+use crate::support::PATIENCE;
 use anabranch::prelude::*;
 use anabranch::trace::Export;
 use std::future::Future;
+use std::time::{Duration, Instant};
 use tracing::Instrument;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::prelude::*;
@@ -27,8 +29,17 @@ impl Traced {
 
     /// Sends what has ended.
     pub fn sent(&self) -> &Receiver {
-        assert!(self.export.flush());
+        arrived(&self.export);
         &self.receiver
+    }
+}
+
+/// Waits until what has ended has arrived: a flush by itself waits for five seconds.
+pub fn arrived(export: &Export) {
+    let began = Instant::now();
+    while !export.flush() {
+        assert!(began.elapsed() < PATIENCE, "the spans do not arrive");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,23 +1,28 @@
 //! What a server of metrics and health answers.
 
 use crate::support::PATIENCE;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// The status and the body of an answer.
 pub fn get(at: SocketAddr, path: &str, accept: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    try_get(at, path, accept).unwrap()
+}
+
+/// The same, for those who ask again if there is none.
+pub fn try_get(at: SocketAddr, path: &str, accept: &str) -> io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(at)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    )?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    stream.read_to_string(&mut answer)?;
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+    status.zip(body).ok_or_else(|| io::Error::other(format!("no answer: {answer}")))
 }
 
 /// The same, while the runtime of the test goes on.

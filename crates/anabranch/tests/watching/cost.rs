@@ -10,6 +10,7 @@ use anabranch::operate::Import;
 use anabranch::watch::{Format, Watch};
 
 const MANY: i64 = 100_000;
+const STREAMS: u64 = 500;
 
 /// What the server was asked since its log had so many lines, of tables.
 fn statements(server: &Server, since: usize) -> Vec<String> {
@@ -26,12 +27,35 @@ fn lines(server: &Server) -> usize {
     std::fs::read_to_string(server.home().join("server.log")).unwrap().lines().count()
 }
 
+/// The metrics of a scrape that the database has answered in time, and the statements that it took; and the watch, which
+/// knows that answer for a moment.
+async fn scraped(server: &Server, log: &Log) -> (String, Vec<String>, Watch) {
+    let is_up = |text: &str| value(text, "anabranch_database_up") == Some(1.0);
+    until("a scrape that is answered in time", async || {
+        // The first one prepares its statement, and the next one has a watch that knows no answer yet.
+        let first = Watch::new(log.clone()).for_server().metrics(Format::Prometheus).await;
+        let watch = Watch::new(log.clone()).for_server();
+        let before = lines(server);
+        let text = watch.metrics(Format::Prometheus).await;
+        let asked = statements(server, before);
+        (is_up(&first) && is_up(&text)).then_some((text, asked, watch))
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scrape_is_one_statement_that_scans_neither_events_nor_tasks() {
     let server = Server::start(&["log_statement=all"]);
     let db = Db::at(server.url());
     let log = db.log().await;
-    fill(&log, 0..500, 1..=(MANY / 500) as u64).await;
+    // The first of each stream is appended; the others are like it, and are there in a second.
+    fill(&log, 0..STREAMS, 1..=1).await;
+    let events = table_of(&log, "events");
+    server.ask(&format!(
+        "INSERT INTO {events} (version, recorded_at, id, schema_version, entity_slot, category, stream_id, type, data) \
+         SELECT n, recorded_at, gen_random_uuid(), schema_version, entity_slot, category, stream_id, type, data \
+         FROM {events}, generate_series(2, {MANY} / {STREAMS}) AS n"
+    ));
     Import::new("orders").partitions(1).checkpoint(0, 10).apply(&log).await.unwrap();
     let (tasks, consumers) = (table_of(&log, "tasks"), table_of(&log, "consumers"));
     let insert = format!(
@@ -45,13 +69,8 @@ async fn a_scrape_is_one_statement_that_scans_neither_events_nor_tasks() {
     ));
     server.ask("ANALYZE");
 
-    // The first one prepares its statement.
-    let watch = Watch::new(db.log().await).for_server();
-    watch.metrics(Format::Prometheus).await;
-    let again = Watch::new(watch.log()).for_server();
-    let before = lines(&server);
-    let text = again.metrics(Format::Prometheus).await;
-    let asked = statements(&server, before);
+    let looks = db.log().await;
+    let (text, asked, again) = scraped(&server, &looks).await;
     assert_eq!(
         value(&text, "anabranch_lag_events{consumer=\"orders\"}"),
         Some((MANY - 10) as f64),
@@ -77,7 +96,7 @@ async fn a_scrape_is_one_statement_that_scans_neither_events_nor_tasks() {
          SELECT 'orders', (n % 2000 + 1)::text, n FROM generate_series(1, {MANY}) AS n"
     ));
     server.ask("ANALYZE");
-    let text = Watch::new(log.clone()).for_server().metrics(Format::Prometheus).await;
+    let (text, ..) = scraped(&server, &looks).await;
     let parked =
         |what: &str| value(&text, &format!("anabranch_parked_{what}{{consumer=\"orders\"}}"));
     assert_eq!((parked("keys"), parked("events")), (Some(2000.0), Some(MANY as f64)), "{text}");

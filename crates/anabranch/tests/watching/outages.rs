@@ -9,7 +9,7 @@ use anabranch::prelude::*;
 use anabranch::watch::Watch;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn quick() -> Tuning {
     Tuning::default().lease(Duration::from_secs(2)).heartbeat(Duration::from_millis(200))
@@ -22,20 +22,33 @@ impl Stopped {
     fn new(server: &Server) -> Self {
         let file = std::fs::read_to_string(server.home().join("data/postmaster.pid")).unwrap();
         let stopped = Self(file.lines().next().unwrap().to_owned());
-        stopped.signal("STOP");
+        // First the one that makes the others: what it makes after a look at them would go on.
+        let main = &stopped.0;
+        stopped.signal("STOP", main);
+        let began = Instant::now();
+        while !shell(&format!("ps -o state= -p {main}")).starts_with('T') {
+            assert!(began.elapsed() < PATIENCE, "it does not stop");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stopped.signal("STOP", &format!("$(pgrep -P {main})"));
         stopped
     }
 
-    fn signal(&self, name: &str) {
-        let main = &self.0;
-        let kill = format!("kill -s {name} $(pgrep -P {main}) {main} 2> /dev/null; true");
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    fn signal(&self, name: &str, whom: &str) {
+        shell(&format!("kill -s {name} {whom} 2> /dev/null; true"));
     }
+}
+
+fn shell(command: &str) -> String {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    assert!(output.status.success(), "{command}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        self.signal("CONT");
+        let main = &self.0;
+        self.signal("CONT", &format!("$(pgrep -P {main}) {main}"));
     }
 }
 
@@ -131,7 +144,7 @@ async fn a_runtime_that_is_stuck_is_not_alive_and_recovers() {
     let server = watch.listen("127.0.0.1:0").unwrap();
     let at = server.address();
     let asks = std::thread::spawn(move || {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             let (status, body) = get(at, "/livez", "*/*");
             if status == 503 {

@@ -50,12 +50,17 @@ async fn a_run_is_counted_and_its_lease_is_shown(db: Db) {
         ("anabranch_workers{set=\"watched\"}", 1.0),
         ("anabranch_database_up", 1.0),
         // What has not happened is 0 and not absent: `increase()` sees the first time.
-        ("anabranch_heartbeat_failures_total{set=\"watched\"}", 0.0),
         ("anabranch_event_failures_total{set=\"watched\",consumer=\"orders\"}", 0.0),
-        ("anabranch_outage_seconds_total{set=\"watched\",of=\"lane\"}", 0.0),
-        ("anabranch_fenced_total{set=\"watched\",what=\"worker\"}", 0.0),
     ] {
         assert_eq!(value(&text, name), Some(number), "{name} in {text}");
+    }
+    // These may have happened, where a machine stands still for a moment.
+    for name in [
+        "anabranch_heartbeat_failures_total{set=\"watched\"}",
+        "anabranch_outage_seconds_total{set=\"watched\",of=\"lane\"}",
+        "anabranch_fenced_total{set=\"watched\",what=\"worker\"}",
+    ] {
+        assert!(value(&text, name).is_some(), "{name} in {text}");
     }
     until_ready(at).await;
     let (_, open) = asked(at, "/metrics", "application/openmetrics-text; version=1.0.0").await;
@@ -106,7 +111,8 @@ async fn each_set_needs_its_worker(db: Db) {
     // Begun again, it is as good as new.
     let two = start(&log, ReplicaSet::new("two").projection(db.recorder("c")).tuning(quick));
     until_ready(at).await;
-    let text = watch.metrics(Format::Prometheus).await;
+    let is_up = |_, body: &str| value(body, "anabranch_database_up") == Some(1.0);
+    let text = until_says(at, "/metrics", is_up).await;
     for set in ["one", "two"] {
         let workers = format!("anabranch_workers{{set=\"{set}\"}}");
         assert_eq!(value(&text, &workers), Some(1.0), "{text}");
