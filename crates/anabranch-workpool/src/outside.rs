@@ -240,7 +240,7 @@ impl<P: OutsidePool> Lane<'_, P> {
             };
             let ends = done.iter().filter(|_| is_over).map(|done| done.traced.as_ref());
             ending::mark_unstored(traced.as_ref(), ends, &outcome);
-            drop(traced);
+            trace::end([traced]);
             match outcome {
                 Commit::Done => {
                     if count > 0 {

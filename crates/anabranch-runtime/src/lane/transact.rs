@@ -289,8 +289,7 @@ impl Lane {
         self.handler.settled(committed);
         match ended {
             Ended::Committed => {
-                // What is traced ends with the commit.
-                drop((commit, traced));
+                trace::end([commit, traced]);
                 self.too_busy.has_worked();
                 let commit = began.elapsed();
                 self.setup.stats.goes_on(&self.setup.events, &mut self.outage);
