@@ -4,7 +4,7 @@ use crate::confirm::Confirm;
 use crate::refusal::Printed;
 use crate::target::Target;
 use crate::times::duration;
-use anabranch::errors::ErrorKind;
+use anabranch::errors::{ErrorCode, ErrorKind};
 use anabranch::operate::{AuditError, AuditProgress, AuditStatus, Consumers, Proof};
 use anabranch_terminal::cut_short::unless_signalled;
 use anabranch_terminal::output::{self, Table, count};
@@ -112,7 +112,7 @@ impl Audit {
     ) -> anyhow::Result<()> {
         loop {
             match self.prove(consumers, name).await {
-                Err(error) if is_away(&error) => {
+                Err(error) if says_nothing(&error) => {
                     say!("{}; trying again", Printed::of(&error));
                 }
                 done => done?,
@@ -176,10 +176,11 @@ async fn stop(consumers: &Consumers, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the database is away: whoever watches goes on then.
-fn is_away(error: &anyhow::Error) -> bool {
-    let audit = error.downcast_ref::<AuditError>();
-    audit.is_some_and(|error| error.kind() == ErrorKind::Unavailable)
+/// Whether nothing is wrong with the consumer: the database is away, or another audit was faster. Whoever watches goes on.
+fn says_nothing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<AuditError>().is_some_and(|error| {
+        error.kind() == ErrorKind::Unavailable || error.code() == ErrorCode::AuditDisturbed
+    })
 }
 
 fn in_words(proof: &Proof) -> String {
@@ -192,6 +193,9 @@ fn in_words(proof: &Proof) -> String {
         count(proven.rows, "row"),
         count(proven.slots as u64, "slot"),
     );
+    if matches!(proof.kind.as_str(), "subscriber" | "webhook") {
+        text += "; what became of them outside is not proven";
+    }
     if proven.furthest > proven.up_to {
         text += &format!("; some slots up to {}", proven.furthest);
     }

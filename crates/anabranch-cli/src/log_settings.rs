@@ -9,8 +9,9 @@ use std::fs::{File, OpenOptions};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::layer::Filter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -87,9 +88,7 @@ impl LogSettings {
                 Box::new(lines.with_current_span(false).with_span_list(false))
             }
         };
-        // Each line says itself where something happens; spans would say it again, before it.
-        let filter = filter.and(filter_fn(|what| what.target() != SPANS));
-        let lines = tracing_subscriber::registry().with(lines.with_filter(filter));
+        let lines = tracing_subscriber::registry().with(lines.with_filter(lines_of(filter)));
         Spans::begin(exports, lines)
     }
 
@@ -105,6 +104,13 @@ impl LogSettings {
             Refusal::new(ErrorCode::InvalidArguments, said)
         })
     }
+}
+
+/// What of a level is a line: each says itself where something happens, and spans would say it again, before it.
+fn lines_of(filter: EnvFilter) -> impl Filter<Registry> {
+    let no_spans = filter_fn(|what| what.target() != SPANS);
+    // Without a hint nobody knows that nothing below the level is wanted, and every line would be made.
+    filter.and(no_spans.with_max_level_hint(LevelFilter::TRACE))
 }
 
 /// The export of spans, until it is dropped.
@@ -126,7 +132,8 @@ impl Spans {
             false => None,
         };
         // Log lines are no part of a span: they are in the log.
-        let ours = filter_fn(|what| what.is_span() && what.target() == SPANS);
+        let ours = filter_fn(|what| what.is_span() && what.target() == SPANS)
+            .with_max_level_hint(LevelFilter::INFO);
         lines.with(export.as_ref().map(|export| export.layer().with_filter(ours))).init();
         Ok(Self { _export: export })
     }
@@ -174,4 +181,16 @@ fn directives(text: &str) -> Result<String, String> {
         ));
     }
     EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_nobody_wants_are_not_made() {
+        for (level, wanted) in [(LOGGED, LevelFilter::INFO), ("debug", LevelFilter::DEBUG)] {
+            assert_eq!(lines_of(EnvFilter::new(level)).max_level_hint(), Some(wanted), "{level}");
+        }
+    }
 }

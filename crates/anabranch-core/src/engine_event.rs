@@ -39,6 +39,9 @@ pub struct EngineEvent {
     /// The replica set in which it happened, if it was in one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "name")]
     pub set: Option<Arc<str>>,
+    /// Which run of a set, of all that this process has begun: one may begin before the last one has ended.
+    #[serde(skip)]
+    pub run: Option<u64>,
     /// The worker that says so.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "name")]
     pub worker: Option<Arc<str>>,
@@ -60,8 +63,8 @@ impl EngineEvent {
     /// Something that has happened, nobody knows where.
     #[must_use]
     pub fn new(time: Timestamp, what: Happening) -> Self {
-        let (set, worker, consumer, lane, generation) = (None, None, None, None, None);
-        Self { time, set, worker, consumer, lane, generation, what }
+        let (set, run, worker, consumer, lane, generation) = (None, None, None, None, None, None);
+        Self { time, set, run, worker, consumer, lane, generation, what }
     }
 }
 

@@ -8,10 +8,14 @@ use std::str::FromStr;
 /// How long a `traceparent` of version 00 is.
 const LENGTH: usize = 55;
 
+/// The flags of version 00: sampled, and random. Those that it does not know are not handed on.
+const KNOWN_FLAGS: u8 = 0b11;
+
 /// A W3C trace context: the trace that something belongs to, and the span in it that caused it.
 ///
-/// It is read strictly, as version 00 of the [specification](https://www.w3.org/TR/trace-context/) has it: lower-case
-/// hexadecimal digits, and neither id all zero. What is not so is no context.
+/// It is read as the [specification](https://www.w3.org/TR/trace-context/) has it: lower-case hexadecimal digits, and
+/// neither id all zero. Of a version later than 00 the parts are taken that 00 has, and of the flags those that it knows.
+/// What is not so is no context.
 ///
 /// ```
 /// use anabranch_core::TraceContext;
@@ -29,7 +33,7 @@ pub struct TraceContext {
     flags: u8,
 }
 
-/// A text is no W3C trace context of version 00.
+/// A text is no W3C trace context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it is no W3C trace context: that is 00-TRACE-SPAN-FLAGS with 32, 16 and 2 lower-case hexadecimal digits, and \
@@ -38,9 +42,10 @@ pub struct TraceContext {
 pub struct BadTraceContext;
 
 impl TraceContext {
-    /// A context of its parts; nothing if an id is all zero.
+    /// A context of its parts; nothing if an id is all zero. Flags that version 00 does not know are left out.
     #[must_use]
     pub fn new(trace: [u8; 16], span: [u8; 8], flags: u8) -> Option<Self> {
+        let flags = flags & KNOWN_FLAGS;
         (trace != [0; 16] && span != [0; 8]).then_some(Self { trace, span, flags })
     }
 
@@ -75,13 +80,21 @@ impl FromStr for TraceContext {
     fn from_str(text: &str) -> Result<Self, BadTraceContext> {
         let bytes = text.as_bytes();
         let dashes = |place: &usize| bytes[*place] == b'-';
-        if bytes.len() != LENGTH || !bytes.starts_with(b"00") || ![2, 35, 52].iter().all(dashes) {
+        if bytes.len() < LENGTH || ![2, 35, 52].iter().all(dashes) {
             return Err(BadTraceContext);
         }
-        let (mut trace, mut span, mut flags) = ([0; 16], [0; 8], [0; 1]);
-        let read = fill(&mut trace, &bytes[3..35])
+        let (mut version, mut trace, mut span, mut flags) = ([0; 1], [0; 16], [0; 8], [0; 1]);
+        let read = fill(&mut version, &bytes[..2])
+            .and_then(|()| fill(&mut trace, &bytes[3..35]))
             .and_then(|()| fill(&mut span, &bytes[36..52]))
             .and_then(|()| fill(&mut flags, &bytes[53..55]));
+        let is_whole = match (version, bytes.get(LENGTH)) {
+            ([255], _) => false,
+            ([0], more) => more.is_none(),
+            // What a later version adds.
+            (_, more) => more.is_none_or(|byte| *byte == b'-'),
+        };
+        let read = read.filter(|()| is_whole);
         read.and_then(|()| Self::new(trace, span, flags[0])).ok_or(BadTraceContext)
     }
 }
@@ -139,7 +152,8 @@ mod tests {
         let bad = [
             "",
             "00",
-            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01.more",
+            "0g-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
             "00-00000000000000000000000000000000-b7ad6b7169203331-01",
@@ -155,6 +169,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_a_later_version_the_known_parts_are_taken() {
+        for later in
+            [GOOD.replacen("00", "01", 1), format!("{}-more", GOOD.replacen("00", "cc", 1))]
+        {
+            assert_eq!(later.parse::<TraceContext>().unwrap().to_string(), GOOD, "{later}");
+        }
+        let flags: TraceContext = GOOD.replace("-01", "-ff").parse().unwrap();
+        assert_eq!(flags.to_string(), GOOD.replace("-01", "-03"));
+    }
+
     proptest! {
         #[test]
         fn a_context_comes_back_as_it_was(trace: [u8; 16], span: [u8; 8], flags: u8) {
@@ -163,7 +188,7 @@ mod tests {
                 let json = serde_json::to_string(&context).unwrap();
                 prop_assert_eq!(serde_json::from_str::<TraceContext>(&json).unwrap(), context);
                 prop_assert_eq!((context.trace_id(), context.span_id()), (trace, span));
-                prop_assert_eq!((context.flags(), context.is_sampled()), (flags, flags % 2 == 1));
+                prop_assert_eq!((context.flags(), context.is_sampled()), (flags & 3, flags % 2 == 1));
             }
         }
 

@@ -20,7 +20,15 @@ pub(crate) struct Collector {
     /// How long an answer may take.
     timeout: Duration,
     /// Why the last request was in vain, if it was.
-    complaint: Arc<Mutex<Option<String>>>,
+    complaint: Arc<Mutex<Option<Complaint>>>,
+}
+
+/// What the collector has not taken, and why.
+#[derive(Debug)]
+pub(crate) struct Complaint {
+    pub(crate) said: String,
+    /// How many spans of the request it refused; nothing if it was all of them.
+    pub(crate) refused: Option<u64>,
 }
 
 impl Collector {
@@ -30,25 +38,28 @@ impl Collector {
     }
 
     /// Why the last request was in vain.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub(crate) fn complaint(&self) -> Option<Complaint> {
         self.complaint.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn complain(&self, said: Option<String>) {
-        *self.complaint.lock().unwrap_or_else(PoisonError::into_inner) = said;
+    fn complain(&self, complaint: Option<Complaint>) {
+        *self.complaint.lock().unwrap_or_else(PoisonError::into_inner) = complaint;
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let reply = match self.client.request(request, self.timeout, READ).await {
             Ok(reply) => reply,
             Err(error) => {
-                self.complain(Some(error.to_string()));
+                self.complain(Some(Complaint { said: error.to_string(), refused: None }));
                 return Err(error.into());
             }
         };
         let complaint = match reply.status.is_success() {
             true => refused(&reply.body),
-            false => Some(format!("{} {}", reply.status, told(&reply.body)).trim_end().to_owned()),
+            false => {
+                let said = format!("{} {}", reply.status, told(&reply.body));
+                Some(Complaint { said: said.trim_end().to_owned(), refused: None })
+            }
         };
         self.complain(complaint);
         let mut response = Response::builder().status(reply.status);
@@ -60,10 +71,11 @@ impl Collector {
 }
 
 /// What it has not taken, though it has answered that it did.
-fn refused(body: &[u8]) -> Option<String> {
+fn refused(body: &[u8]) -> Option<Complaint> {
     let partial = ExportTraceServiceResponse::decode(body).ok()?.partial_success?;
-    (partial.rejected_spans > 0)
-        .then(|| format!("{} refused: {}", partial.rejected_spans, partial.error_message))
+    let refused = u64::try_from(partial.rejected_spans).ok().filter(|refused| *refused > 0)?;
+    let said = format!("{refused} refused: {}", told(partial.error_message.as_bytes()));
+    Some(Complaint { said, refused: Some(refused) })
 }
 
 /// How an answer began. Control characters would move a terminal.

@@ -18,6 +18,16 @@ use tracing_subscriber::registry::LookupSpan;
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+const SAMPLER: &str = "OTEL_TRACES_SAMPLER";
+const SAMPLER_ARGUMENT: &str = "OTEL_TRACES_SAMPLER_ARG";
+const SAMPLERS: [&str; 6] = [
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+];
 /// How long an answer may take, unless one of these says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The only protocol.
@@ -91,9 +101,7 @@ impl Export {
     /// `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_EXPORTER_OTLP_TIMEOUT` hold as well.
     pub fn from_environment(service: &str) -> Result<Option<Self>, ExportError> {
         let [traces, all] = ENDPOINTS.map(variable);
-        if traces?.or(all?).is_none() {
-            return Ok(None);
-        }
+        let Some(endpoint) = traces?.or(all?) else { return Ok(None) };
         let is_off =
             variable("OTEL_SDK_DISABLED")?.is_some_and(|it| it.eq_ignore_ascii_case("true"));
         let exporter = "OTEL_TRACES_EXPORTER";
@@ -113,6 +121,8 @@ impl Export {
                 break;
             }
         }
+        must_be_web(&endpoint)?;
+        must_be_sampler()?;
         Self::with(service, None).map(Some)
     }
 
@@ -125,13 +135,8 @@ impl Export {
     /// # Ok(()) }
     /// ```
     pub fn to(address: &str, service: &str) -> Result<Self, ExportError> {
-        let is_web = address.parse::<Uri>().is_ok_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
-        });
-        match is_web {
-            true => Self::with(service, Some(address)),
-            false => Err(ExportError::Address),
-        }
+        must_be_web(address)?;
+        Self::with(service, Some(address))
     }
 
     fn with(service: &str, address: Option<&str>) -> Result<Self, ExportError> {
@@ -177,6 +182,30 @@ impl Drop for Export {
     fn drop(&mut self) {
         self.queue.end();
     }
+}
+
+fn must_be_web(address: &str) -> Result<(), ExportError> {
+    let is_web = address.trim().parse::<Uri>().is_ok_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+    });
+    if is_web { Ok(()) } else { Err(ExportError::Address) }
+}
+
+/// Refuses a sampler that the SDK does not know: it would record everything, and say so to nobody.
+fn must_be_sampler() -> Result<(), ExportError> {
+    if let Some(value) = variable(SAMPLER)?
+        && !SAMPLERS.contains(&value.as_str())
+    {
+        let wanted = "always_on, always_off, traceidratio, or one of them after parentbased_";
+        return Err(ExportError::Unsupported { name: SAMPLER, value, wanted });
+    }
+    if let Some(value) = variable(SAMPLER_ARGUMENT)?
+        && !value.parse::<f64>().is_ok_and(|ratio| (0.0..=1.0).contains(&ratio))
+    {
+        let wanted = "a number from 0 to 1";
+        return Err(ExportError::Unsupported { name: SAMPLER_ARGUMENT, value, wanted });
+    }
+    Ok(())
 }
 
 /// Who exports.

@@ -1,6 +1,6 @@
 //! The queue of spans, and the thread that sends them.
 
-use crate::collector::Collector;
+use crate::collector::{Collector, Complaint};
 use opentelemetry::Context;
 use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
@@ -181,30 +181,37 @@ impl Sender {
         let spans = batch.len() as u64;
         let sent = self.exporter.export(std::mem::take(batch)).await;
         let complaint = self.collector.complaint();
-        let error = match sent {
+        let complaint = match sent {
             Ok(()) => complaint,
-            Err(error) => Some(complaint.unwrap_or_else(|| error.to_string())),
+            Err(error) => {
+                let said = error.to_string();
+                Some(complaint.unwrap_or(Complaint { said, refused: None }))
+            }
         };
         let dropped = self.dropped.swap(0, Ordering::Relaxed);
-        if error.is_none() {
+        let Some(Complaint { said, refused }) = complaint else {
             let said = dropped + self.lost.unwrap_or(0);
             self.unsent.fetch_sub(spans + said, Ordering::Relaxed);
-        }
-        self.say(spans, dropped, error.as_deref());
-        error.is_none()
+            self.say(0, dropped, None);
+            return true;
+        };
+        let refused = refused.map_or(spans, |refused| refused.min(spans));
+        self.unsent.fetch_sub(spans - refused, Ordering::Relaxed);
+        self.say(refused, dropped, Some(&said));
+        false
     }
 
-    /// Says once that spans are lost, and how many when they arrive again.
-    fn say(&mut self, spans: u64, dropped: u64, error: Option<&str>) {
+    /// Says once that spans are lost, and how many when they all arrive again.
+    fn say(&mut self, refused: u64, dropped: u64, error: Option<&str>) {
         match (error, &mut self.lost) {
             (Some(error), lost @ None) => {
-                *lost = Some(spans + dropped);
+                *lost = Some(refused + dropped);
                 tracing::warn!(
                     target: "anabranch::otlp", error,
-                    "the collector does not take spans: they are lost until it does, and nothing else waits for it"
+                    "the collector does not take spans: what it refuses is lost until it does, and nothing else waits for it"
                 );
             }
-            (Some(_), Some(lost)) => *lost += spans + dropped,
+            (Some(_), Some(lost)) => *lost += refused + dropped,
             (None, Some(lost)) => {
                 let lost = *lost + dropped;
                 self.lost = None;

@@ -88,7 +88,7 @@ pub trait Projection: Send + Sync + 'static {
             for (number, event) in events.iter().enumerate() {
                 tx.for_event(number);
                 let traced = Work::one_of(events, event);
-                trace::run(traced.as_ref(), self.handle(event, tx)).await?;
+                trace::attempt(traced.as_ref(), self.handle(event, tx)).await?;
                 if started.elapsed() > MAX_HANDLING || tx.is_full() {
                     tx.cut(number + 1);
                     break;

@@ -146,7 +146,7 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
             for (number, event) in events.iter().enumerate() {
                 tx.for_event(number);
                 let traced = Work::one_of(events, event);
-                trace::run(traced.as_ref(), self.deliver(event)).await?;
+                trace::attempt(traced.as_ref(), self.deliver(event)).await?;
                 if started.elapsed() > MAX_DELIVERING {
                     tx.cut(number + 1);
                     break;
@@ -172,7 +172,7 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
             }
             for event in events {
                 let traced = Work::send([event]);
-                if let Err(error) = trace::run(traced.as_ref(), self.deliver(event)).await {
+                if let Err(error) = trace::attempt(traced.as_ref(), self.deliver(event)).await {
                     failed.push((event.position(), error));
                 }
             }

@@ -200,7 +200,11 @@ impl Log {
             None => self.appender.append(append.within_trace(trace::current())).await,
             Some(work) => {
                 let append = append.within_trace(work.context());
-                work.run(self.appender.append(append)).await
+                let answer = work.run(self.appender.append(append)).await;
+                if let Err(error) = &answer {
+                    work.failed(error);
+                }
+                answer
             }
         };
         match &answer {

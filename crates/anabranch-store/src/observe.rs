@@ -112,8 +112,15 @@ pub struct Emitter {
     worker: Option<Arc<str>>,
     consumer: Option<Arc<str>>,
     lane: Option<usize>,
-    /// The generation that the worker of the set follows; 0 before the first.
-    generation: Option<Arc<AtomicI64>>,
+    run: Option<Arc<Run>>,
+}
+
+/// A run of a replica set.
+struct Run {
+    /// Which one of this process.
+    number: u64,
+    /// The generation that its worker follows; 0 before the first.
+    generation: AtomicI64,
 }
 
 /// What all who use one backend share.
@@ -151,8 +158,8 @@ impl Emitter {
     #[must_use]
     pub fn new(logs: bool) -> Self {
         let hub = Arc::new(Hub { logs, dropped: Arc::default(), all: Mutex::default() });
-        let (set, worker, consumer, lane, generation) = (None, None, None, None, None);
-        Self { hub, home: None, to: To::All, set, worker, consumer, lane, generation }
+        let (set, worker, consumer, lane, run) = (None, None, None, None, None);
+        Self { hub, home: None, to: To::All, set, worker, consumer, lane, run }
     }
 
     /// That of a handle on the backend, which reaches the observers of that handle.
@@ -197,10 +204,13 @@ impl Emitter {
         Self { to: To::Own(own.into()), ..self.clone() }
     }
 
-    /// The same for what happens in a replica set.
+    /// The same for what happens in a replica set, in a run of its own.
     #[must_use]
     pub fn in_set(self, set: &str) -> Self {
-        Self { set: Some(set.into()), generation: Some(Arc::default()), ..self }
+        static RUNS: AtomicU64 = AtomicU64::new(1);
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let run = Run { number, generation: AtomicI64::new(0) };
+        Self { set: Some(set.into()), run: Some(Arc::new(run)), ..self }
     }
 
     /// The same for what a worker does.
@@ -211,8 +221,8 @@ impl Emitter {
 
     /// From now on what happens in the set is of this generation, whoever says it.
     pub fn follows(&self, generation: i64) {
-        if let Some(followed) = &self.generation {
-            followed.store(generation, Ordering::Relaxed);
+        if let Some(run) = &self.run {
+            run.generation.store(generation, Ordering::Relaxed);
         }
     }
 
@@ -241,11 +251,12 @@ impl Emitter {
         }
         let mut event = EngineEvent::new(Timestamp::now(), what);
         event.set.clone_from(&self.set);
+        event.run = self.run.as_ref().map(|run| run.number);
         event.worker.clone_from(&self.worker);
         event.consumer.clone_from(&self.consumer);
         event.lane = self.lane;
         if event.what.generation().is_none() {
-            let followed = self.generation.as_ref().map(|it| it.load(Ordering::Relaxed));
+            let followed = self.run.as_ref().map(|run| run.generation.load(Ordering::Relaxed));
             event.generation = followed.filter(|generation| *generation > 0);
         }
         if logs {

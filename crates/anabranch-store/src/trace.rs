@@ -222,6 +222,20 @@ pub async fn run<F: Future>(work: Option<&Work>, future: F) -> F::Output {
     }
 }
 
+/// The same of something that can fail: what is traced says why.
+#[doc(hidden)]
+pub async fn attempt<T, E, F>(work: Option<&Work>, future: F) -> Result<T, E>
+where
+    E: std::fmt::Display,
+    F: Future<Output = Result<T, E>>,
+{
+    let outcome = run(work, future).await;
+    if let (Some(work), Err(error)) = (work, &outcome) {
+        work.failed(error);
+    }
+    outcome
+}
+
 /// Ends what is traced: a span that it has is closed now, and not where a scope happens to end.
 #[doc(hidden)]
 pub fn end<const N: usize>(_ended: [Option<Work>; N]) {}

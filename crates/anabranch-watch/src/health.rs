@@ -89,31 +89,34 @@ impl std::error::Error for NotReady {}
 /// A heartbeat takes a moment itself.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// The replica sets of this process, their workers, and when each has shown life.
+/// The replica sets of this process, their runs, and when the worker of each has shown life.
 #[derive(Default)]
 pub(crate) struct Workers {
     sets: BTreeMap<Arc<str>, Runs>,
-    lives: BTreeMap<Arc<str>, Life>,
 }
 
 /// How a replica set runs here.
 #[derive(Default)]
 struct Runs {
-    /// How often at the same time.
-    now: usize,
+    /// One may begin before the last one has ended: a file is read anew, say.
+    now: BTreeMap<u64, Run>,
     /// Why the last run has ended, if it failed.
     error: Option<String>,
+}
+
+/// A run of a replica set. It has one worker at a time.
+#[derive(Default)]
+struct Run {
+    life: Option<Life>,
     /// Consumers that cannot run, and why.
     broken: BTreeMap<Arc<str>, String>,
 }
 
 struct Life {
-    set: Option<Arc<str>>,
+    worker: Arc<str>,
     at: Instant,
     interval: Duration,
     error: Option<String>,
-    /// A run of its set has ended since it showed life last: it may be that of this worker.
-    may_be_over: bool,
 }
 
 impl Life {
@@ -124,100 +127,50 @@ impl Life {
 
 impl Workers {
     pub(crate) fn saw(&mut self, event: &EngineEvent) {
-        match &event.what {
-            Happening::RunBegan { .. } => {
-                if let Some(set) = &event.set {
-                    let runs = self.sets.entry(Arc::clone(set)).or_default();
-                    *runs = Runs { now: runs.now + 1, ..Runs::default() };
+        let Some(set) = &event.set else { return };
+        match (&event.what, event.run) {
+            (Happening::RunBegan { .. }, Some(run)) => {
+                let runs = self.sets.entry(Arc::clone(set)).or_default();
+                runs.error = None;
+                runs.now.insert(run, Run::default());
+            }
+            (Happening::RunEnded { error, .. }, Some(run)) => {
+                let Some(runs) = self.sets.get_mut(set) else { return };
+                runs.now.remove(&run);
+                runs.error.clone_from(error);
+                self.forget_if_over(set);
+            }
+            // Nobody wants any more what has failed.
+            (Happening::Notice { kind: Notice::FailureRemoved, .. }, _) => {
+                let Some(runs) = self.sets.get_mut(set) else { return };
+                runs.error = None;
+                self.forget_if_over(set);
+            }
+            (what, Some(number)) => {
+                let Some(runs) = self.sets.get_mut(set) else { return };
+                if let (Happening::ConsumerStarted { .. }, Some(consumer)) = (what, &event.consumer)
+                {
+                    // What cannot run in an earlier run has its heir.
+                    let until_now = runs.now.range_mut(..=number);
+                    until_now.for_each(|(_, run)| drop(run.broken.remove(consumer)));
                 }
-            }
-            Happening::RunEnded { error, .. } => self.run_ended(event.set.as_ref(), error.as_ref()),
-            Happening::ConsumerStarted { .. }
-            | Happening::Notice { kind: Notice::RunsAgain, .. } => self.runs_or_not(event, None),
-            Happening::Notice { kind: Notice::Broken, error, .. } => {
-                self.runs_or_not(event, Some(error.clone().unwrap_or_default()));
-            }
-            // It may never run here again, and what it is replaced by says how that goes.
-            Happening::Notice { kind: Notice::Removed | Notice::Replaced, .. } => {
-                self.runs_or_not(event, None);
-            }
-            Happening::Notice { kind: Notice::FailureRemoved, .. } => {
-                self.run_ended_well(event.set.as_ref());
-            }
-            _ => {}
-        }
-        let Some(worker) = &event.worker else { return };
-        match &event.what {
-            Happening::HeartbeatStored { interval, .. } => {
-                let (at, interval, set) = (Instant::now(), *interval, event.set.clone());
-                let life = Life { set, at, interval, error: None, may_be_over: false };
-                let is_new = self.lives.insert(Arc::clone(worker), life).is_none();
-                if is_new {
-                    self.forget_replaced(event.set.as_ref());
+                if let Some(run) = runs.now.get_mut(&number) {
+                    run.saw(event);
                 }
-            }
-            Happening::HeartbeatFailed { error, .. } => {
-                if let Some(life) = self.lives.get_mut(worker) {
-                    life.error = Some(error.clone());
-                }
-            }
-            Happening::WorkerLeft { .. } | Happening::WorkerFenced { .. } => {
-                self.lives.remove(worker);
             }
             _ => {}
         }
     }
 
-    /// A run has one worker at a time: where as many show life as there are runs, those that show none were replaced.
-    fn forget_replaced(&mut self, set: Option<&Arc<str>>) {
-        let runs = set.and_then(|set| self.sets.get(set)).map_or(0, |runs| runs.now);
-        let is_of_set = |life: &Life| life.set.as_ref() == set;
-        let living = self.lives.values().filter(|life| is_of_set(life) && !life.is_late()).count();
-        if living >= runs {
-            self.lives.retain(|_, life| !is_of_set(life) || !life.is_late());
-        }
-    }
-
-    /// A consumer has begun to run, or cannot.
-    fn runs_or_not(&mut self, event: &EngineEvent, broken: Option<String>) {
-        let Some((set, consumer)) = event.set.as_ref().zip(event.consumer.as_ref()) else { return };
-        let Some(runs) = self.sets.get_mut(set) else { return };
-        match broken {
-            Some(error) => drop(runs.broken.insert(Arc::clone(consumer), error)),
-            None => drop(runs.broken.remove(consumer)),
-        }
-    }
-
-    /// Nobody wants any more what has failed of a set.
-    fn run_ended_well(&mut self, set: Option<&Arc<str>>) {
-        let Some((set, runs)) = set.and_then(|set| Some((set, self.sets.get_mut(set)?))) else {
-            return;
-        };
-        runs.error = None;
-        if runs.now == 0 {
-            self.sets.remove(set);
-        }
-    }
-
-    fn run_ended(&mut self, set: Option<&Arc<str>>, error: Option<&String>) {
-        let Some(set) = set else { return };
-        let runs = self.sets.entry(Arc::clone(set)).or_default();
-        runs.now = runs.now.saturating_sub(1);
-        runs.error = error.cloned();
-        let goes_on = runs.now > 0;
-        if !goes_on && runs.error.is_none() {
-            self.sets.remove(set);
-        }
-        self.lives.retain(|_, life| {
-            let is_of_set = life.set.as_ref() == Some(set);
-            life.may_be_over |= is_of_set;
-            goes_on || !is_of_set
-        });
+    fn forget_if_over(&mut self, set: &Arc<str>) {
+        self.sets.retain(|name, runs| name != set || !runs.now.is_empty() || runs.error.is_some());
     }
 
     /// Those that are members.
     pub(crate) fn ids(&self) -> Vec<String> {
-        self.lives.keys().map(ToString::to_string).collect()
+        let runs = self.sets.values().flat_map(|runs| runs.now.values());
+        let lives = runs.filter_map(|run| run.life.as_ref());
+        lives.map(|life| life.worker.to_string()).collect()
     }
 
     /// Whether each set that is run here has its workers, and all of them have shown life within two heartbeats.
@@ -226,30 +179,63 @@ impl Workers {
             return Err(NotReady::NoWorker);
         }
         for (set, runs) in &self.sets {
-            let set_name = set.to_string();
             if let Some(error) = &runs.error {
-                return Err(NotReady::Failed { set: set_name, error: error.clone() });
+                return Err(NotReady::Failed { set: set.to_string(), error: error.clone() });
             }
-            let (mut members, mut late) = (0, None);
-            for (worker, life) in &self.lives {
-                match life.set.as_ref() == Some(set) {
-                    true if !life.is_late() => members += 1,
-                    true if !life.may_be_over => late = Some((worker, life)),
-                    _ => {}
+            for run in runs.now.values() {
+                run.is_ready(set)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    fn saw(&mut self, event: &EngineEvent) {
+        if let Some(consumer) = &event.consumer {
+            match &event.what {
+                Happening::Notice { kind: Notice::Broken, error, .. } => {
+                    let error = error.clone().unwrap_or_default();
+                    self.broken.insert(Arc::clone(consumer), error);
+                }
+                // It may never run here again, and what it is replaced by says how that goes.
+                Happening::Notice {
+                    kind: Notice::RunsAgain | Notice::Removed | Notice::Replaced,
+                    ..
+                } => drop(self.broken.remove(consumer)),
+                _ => {}
+            }
+        }
+        let Some(worker) = &event.worker else { return };
+        let is_ours = |life: &Life| life.worker == *worker;
+        match &event.what {
+            Happening::HeartbeatStored { interval, .. } => {
+                let (worker, at) = (Arc::clone(worker), Instant::now());
+                self.life = Some(Life { worker, at, interval: *interval, error: None });
+            }
+            Happening::HeartbeatFailed { error, .. } => {
+                if let Some(life) = self.life.as_mut().filter(|life| is_ours(life)) {
+                    life.error = Some(error.clone());
                 }
             }
-            // A worker that could not join at first goes on under another id: what is late then is over.
-            if let Some((worker, Life { at, error, .. })) = late.filter(|_| members < runs.now) {
-                let (worker, ago) = (worker.to_string(), at.elapsed());
-                return Err(NotReady::NoLife { worker, ago, error: error.clone() });
+            Happening::WorkerLeft { .. } | Happening::WorkerFenced { .. } => {
+                drop(self.life.take_if(|life| is_ours(life)));
             }
-            if members < runs.now {
-                return Err(NotReady::NotJoined { set: set_name });
-            }
-            if let Some((consumer, error)) = runs.broken.first_key_value() {
-                let (consumer, error) = (consumer.to_string(), error.clone());
-                return Err(NotReady::CannotRun { consumer, error });
-            }
+            _ => {}
+        }
+    }
+
+    fn is_ready(&self, set: &Arc<str>) -> Result<(), NotReady> {
+        let Some(life) = &self.life else {
+            return Err(NotReady::NotJoined { set: set.to_string() });
+        };
+        if life.is_late() {
+            let (worker, ago) = (life.worker.to_string(), life.at.elapsed());
+            return Err(NotReady::NoLife { worker, ago, error: life.error.clone() });
+        }
+        if let Some((consumer, error)) = self.broken.first_key_value() {
+            let (consumer, error) = (consumer.to_string(), error.clone());
+            return Err(NotReady::CannotRun { consumer, error });
         }
         Ok(())
     }
@@ -259,41 +245,71 @@ impl Workers {
 mod tests {
     use super::*;
 
-    fn event(worker: Option<&str>, what: Happening) -> EngineEvent {
+    /// What happens in a run of set `a`.
+    fn event(run: u64, worker: Option<&str>, what: Happening) -> EngineEvent {
         let mut event = EngineEvent::new(jiff::Timestamp::UNIX_EPOCH, what);
         (event.set, event.worker) = (Some("a".into()), worker.map(Into::into));
+        event.run = Some(run);
         event
     }
 
-    /// Workers of set `a`, of which these show life.
-    fn running(workers: &[&str]) -> Workers {
+    fn of_orders(run: u64, what: Happening) -> EngineEvent {
+        let mut event = event(run, None, what);
+        event.consumer = Some("orders".into());
+        event
+    }
+
+    fn begins(workers: &mut Workers, run: u64) {
+        workers.saw(&event(run, None, Happening::run_began()));
+    }
+
+    fn lives(workers: &mut Workers, run: u64, worker: &str) {
+        let lives = Happening::heartbeat_stored(Duration::from_secs(60));
+        workers.saw(&event(run, Some(worker), lives));
+    }
+
+    fn ends(workers: &mut Workers, run: u64, error: Option<&str>) {
+        let what = Happening::run_ended(error.map(ToOwned::to_owned), None);
+        workers.saw(&event(run, None, what));
+    }
+
+    fn breaks(workers: &mut Workers, run: u64) {
+        workers.saw(&of_orders(run, Happening::failed(Notice::Broken, &"no")));
+        assert!(matches!(workers.are_ready(), Err(NotReady::CannotRun { .. })));
+    }
+
+    /// The file is as it was before.
+    fn is_not_wanted(workers: &mut Workers) {
+        let removed = Happening::noticed(Notice::FailureRemoved, None);
+        let mut removed = event(0, None, removed);
+        removed.run = None;
+        workers.saw(&removed);
+    }
+
+    /// Each number is a run with a worker.
+    fn running(runs: impl IntoIterator<Item = u64>) -> Workers {
         let mut all = Workers::default();
-        for worker in workers {
-            all.saw(&event(None, Happening::run_began()));
-            let lives = Happening::heartbeat_stored(Duration::from_secs(60));
-            all.saw(&event(Some(worker), lives));
+        for run in runs {
+            begins(&mut all, run);
+            lives(&mut all, run, &format!("w{run}"));
         }
         all
     }
 
-    fn failed(workers: &mut Workers) {
-        workers.saw(&event(None, Happening::run_began()));
-        workers.saw(&event(None, Happening::run_ended(Some("no".to_owned()), None)));
-    }
-
     #[test]
     fn a_failed_run_counts_until_nobody_wants_it() {
-        let removed = || event(None, Happening::noticed(Notice::FailureRemoved, None));
-        let mut alone = running(&[]);
-        failed(&mut alone);
+        let mut alone = running([]);
+        begins(&mut alone, 1);
+        ends(&mut alone, 1, Some("no"));
         assert!(matches!(alone.are_ready(), Err(NotReady::Failed { .. })));
-        alone.saw(&removed());
+        is_not_wanted(&mut alone);
         assert_eq!(alone.are_ready(), Err(NotReady::NoWorker));
         // The one before it goes on.
-        let mut heir = running(&["w"]);
-        failed(&mut heir);
+        let mut heir = running([1]);
+        begins(&mut heir, 2);
+        ends(&mut heir, 2, Some("no"));
         assert!(matches!(heir.are_ready(), Err(NotReady::Failed { .. })));
-        heir.saw(&removed());
+        is_not_wanted(&mut heir);
         assert_eq!(heir.are_ready(), Ok(()));
     }
 
@@ -306,29 +322,61 @@ mod tests {
             Happening::noticed(Notice::Replaced, None),
         ];
         for end in ends {
-            let mut workers = running(&["w"]);
-            let mut saw = |what| {
-                let mut event = event(None, what);
-                event.consumer = Some("orders".into());
-                workers.saw(&event);
-                workers.are_ready()
-            };
-            let broken = saw(Happening::failed(Notice::Broken, &"no"));
-            assert!(matches!(broken, Err(NotReady::CannotRun { .. })), "{broken:?}");
-            assert_eq!(saw(end), Ok(()));
+            let mut workers = running([1]);
+            breaks(&mut workers, 1);
+            workers.saw(&of_orders(1, end));
+            assert_eq!(workers.are_ready(), Ok(()));
         }
     }
 
     #[test]
+    fn what_cannot_run_in_one_run_says_nothing_of_another() {
+        // An heir that fails leaves everything as it was before: what could not run cannot,
+        let mut workers = running([1]);
+        breaks(&mut workers, 1);
+        begins(&mut workers, 2);
+        ends(&mut workers, 2, Some("no"));
+        is_not_wanted(&mut workers);
+        assert!(matches!(workers.are_ready(), Err(NotReady::CannotRun { .. })));
+        // and what ran goes on.
+        let mut workers = running([1]);
+        begins(&mut workers, 2);
+        lives(&mut workers, 2, "heir");
+        breaks(&mut workers, 2);
+        ends(&mut workers, 2, Some("no"));
+        is_not_wanted(&mut workers);
+        assert_eq!(workers.are_ready(), Ok(()));
+        // One that takes over runs what could not run before it, and what that one says at its end is of no concern.
+        let mut workers = running([1, 2]);
+        breaks(&mut workers, 1);
+        workers.saw(&of_orders(2, Happening::consumer_started("projection", true)));
+        assert_eq!(workers.are_ready(), Ok(()));
+        breaks(&mut workers, 1);
+        ends(&mut workers, 1, None);
+        assert_eq!(workers.are_ready(), Ok(()));
+    }
+
+    #[test]
+    fn each_run_has_a_worker_of_its_own() {
+        let mut workers = running([1]);
+        begins(&mut workers, 2);
+        assert!(matches!(workers.are_ready(), Err(NotReady::NotJoined { .. })));
+        lives(&mut workers, 2, "w2");
+        assert_eq!(workers.are_ready(), Ok(()));
+        workers.saw(&event(1, Some("w1"), Happening::worker_fenced()));
+        assert!(matches!(workers.are_ready(), Err(NotReady::NotJoined { .. })));
+        lives(&mut workers, 1, "w3");
+        assert_eq!((workers.are_ready(), workers.ids()), (Ok(()), vec!["w3".into(), "w2".into()]));
+    }
+
+    #[test]
     fn a_worker_that_was_replaced_is_not_waited_for() {
-        let mut workers = running(&[]);
-        workers.saw(&event(None, Happening::run_began()));
-        let lives = |interval| Happening::heartbeat_stored(interval);
-        workers.saw(&event(Some("old"), lives(Duration::ZERO)));
+        let mut workers = running([]);
+        begins(&mut workers, 1);
+        workers.saw(&event(1, Some("old"), Happening::heartbeat_stored(Duration::ZERO)));
         std::thread::sleep(MOMENT + Duration::from_millis(10));
         assert!(matches!(workers.are_ready(), Err(NotReady::NoLife { .. })));
-        workers.saw(&event(Some("new"), lives(Duration::from_secs(60))));
-        assert_eq!(workers.are_ready(), Ok(()));
-        assert_eq!(workers.ids(), ["new"]);
+        lives(&mut workers, 1, "new");
+        assert_eq!((workers.are_ready(), workers.ids()), (Ok(()), vec!["new".to_owned()]));
     }
 }

@@ -14,6 +14,7 @@ use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 /// How often the process notes that it turns over.
 const PULSE: Duration = Duration::from_secs(1);
@@ -60,6 +61,15 @@ struct Seen {
     counted: Mutex<Counted>,
     workers: Mutex<Workers>,
     turned: Mutex<Instant>,
+}
+
+/// What is asked of a database, and is not asked any more once nobody waits for the answer.
+struct Asked<T>(JoinHandle<T>);
+
+impl<T> Drop for Asked<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Counts where it happens.
@@ -185,20 +195,24 @@ impl Watch {
     }
 
     /// What is read from the database, a second old at most; nothing if it does not answer. Those who ask while
-    /// somebody waits for an answer get the same.
+    /// somebody waits for an answer get the same, also if whoever asked first has gone: clients that come and go ask the
+    /// database no more often than others.
     async fn gauges(&self) -> Option<Gauges> {
-        let mut read = self.read.lock().await;
+        let mut read = Arc::clone(&self.read).lock_owned().await;
         if let Some(Read { at, gauges }) = &*read
             && at.elapsed() < FRESH
         {
             return gauges.clone();
         }
         let workers = (!self.is_server).then(|| lock(&self.seen.workers).ids());
-        let log = self.log.clone();
+        let (watch, log) = (self.clone(), self.log.clone());
         let asked = async move { shown::read(&log, workers.as_deref()).await };
-        let gauges = self.within(asked).await.flatten();
-        *read = Some(Read { at: Instant::now(), gauges: gauges.clone() });
-        gauges
+        let reads = async move {
+            let gauges = watch.within(asked).await.flatten();
+            *read = Some(Read { at: Instant::now(), gauges: gauges.clone() });
+            gauges
+        };
+        tokio::spawn(reads).await.ok().flatten()
     }
 
     /// Asks on the runtime of the log: this one may be another. Nothing comes if the time is over.
@@ -206,13 +220,8 @@ impl Watch {
         &self,
         asked: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let task = self.handle.spawn(asked);
-        let abort = task.abort_handle();
-        let answer = tokio::time::timeout(PATIENCE, task).await;
-        if answer.is_err() {
-            abort.abort();
-        }
-        answer.ok()?.ok()
+        let mut task = Asked(self.handle.spawn(asked));
+        tokio::time::timeout(PATIENCE, &mut task.0).await.ok()?.ok()
     }
 
     fn add_own(&self, families: &mut Families, is_up: bool) {

@@ -39,6 +39,9 @@ pub(crate) fn commit(done: &[Done]) -> Option<Work> {
     Work::commit_of(done.iter().filter_map(|done| done.traced.as_ref()))
 }
 
+/// Why nothing is stored of what ran in a slot that was lost meanwhile.
+pub(crate) const LOST: &str = "another lane owns the slot by now";
+
 /// What is traced of a commit, and of the tasks that end with it, says why nothing of them is stored, if that is so.
 pub(crate) fn mark_unstored<'a>(
     commit: Option<&Work>,
@@ -47,7 +50,7 @@ pub(crate) fn mark_unstored<'a>(
 ) {
     let (at, error): (_, &dyn fmt::Display) = match outcome {
         Commit::Done => return,
-        Commit::Lost => (None, &"another lane owns the slot by now"),
+        Commit::Lost => (None, &LOST),
         Commit::Away(error) => (None, error),
         Commit::Refused { item, error } => (*item, error),
     };

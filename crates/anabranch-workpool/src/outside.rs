@@ -190,7 +190,9 @@ impl<P: OutsidePool> Lane<'_, P> {
     /// Somebody else has what it had: what runs is given up.
     async fn forget(&mut self) {
         self.running.shutdown().await;
-        self.ended.clear();
+        for work in self.ended.drain(..).filter_map(|ended| ended.traced) {
+            work.failed(&ending::LOST);
+        }
         // Those who wait for a checkpoint learn that it was not saved.
         while self.saves.try_recv().is_ok() {}
     }
@@ -233,12 +235,12 @@ impl<P: OutsidePool> Lane<'_, P> {
             let commit = Box::pin(holding.commit(tx, &of, &busy));
             let outcome = trace::run(traced.as_ref(), commit).await?;
             // They are run, and may yet be stored in another commit, unless somebody else has them or it is the one.
-            let is_over = match &outcome {
-                Commit::Done | Commit::Away(_) => false,
-                Commit::Lost => true,
-                Commit::Refused { .. } => count == 1,
+            let over = match &outcome {
+                Commit::Done | Commit::Away(_) => 0,
+                Commit::Lost => done.len(),
+                Commit::Refused { .. } => usize::from(count == 1),
             };
-            let ends = done.iter().filter(|_| is_over).map(|done| done.traced.as_ref());
+            let ends = done[..over].iter().map(|done| done.traced.as_ref());
             ending::mark_unstored(traced.as_ref(), ends, &outcome);
             trace::end([traced]);
             match outcome {
@@ -262,6 +264,9 @@ impl<P: OutsidePool> Lane<'_, P> {
                 Commit::Away(error) => {
                     holding.wait_out(error).await?;
                     if holding.tenure() != tenure {
+                        for work in done.iter().filter_map(|done| done.traced.as_ref()) {
+                            work.failed(&ending::LOST);
+                        }
                         return Ok(());
                     }
                     self.drop_ended(holding, &mut done, &mut saves).await?;
@@ -332,6 +337,9 @@ impl<P: OutsidePool> Lane<'_, P> {
             let is_open = open.contains(&done.task.id);
             if !is_open {
                 self.queue.ended(&done.task);
+                if let Some(work) = &done.traced {
+                    work.failed(&"it was cancelled while it ran");
+                }
             }
             is_open
         });

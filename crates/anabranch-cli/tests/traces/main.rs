@@ -205,10 +205,16 @@ fn what_cannot_be_exported_is_refused_before_anything_begins() {
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "http/protobuf"),
         ("OTEL_TRACES_EXPORTER", "zipkin", "otlp"),
         ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "milliseconds"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_ratio", "parentbased_"),
+        ("OTEL_TRACES_SAMPLER_ARG", "10%", "from 0 to 1"),
     ] {
         let mut command = place.process(&["run", "main.toml"]);
         command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318").env(name, value);
         let said = failure(&command.output().unwrap(), 1);
         assert!(said.contains(name) && said.contains(says), "{said}");
     }
+    let mut command = place.process(&["run", "main.toml"]);
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://me:secret@localhost:4317");
+    let said = failure(&command.output().unwrap(), 1);
+    assert!(said.contains("http or https URL") && !said.contains("secret"), "{said}");
 }

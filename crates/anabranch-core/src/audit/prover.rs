@@ -14,7 +14,8 @@ use uuid::Uuid;
 ///
 /// Rows come in windows of any size: each row of a window by [`record`](Self::record), parents before children; then the
 /// events that [`wanted`](Self::wanted) names by [`found`](Self::found), then all matching events of
-/// [`ranges`](Self::ranges) by [`event`](Self::event), then [`close`](Self::close). After the last window
+/// [`ranges`](Self::ranges) by [`event`](Self::event), then those that are [`unsettled`](Self::unsettled) by
+/// [`found`](Self::found), then [`close`](Self::close). After the last window
 /// [`end`](Self::end) compares with the cursors. What it keeps is bounded by one window, the cursors, what is set aside, and
 /// with a custom key by what the cursors are apart. After a violation it can prove nothing more.
 ///
@@ -180,7 +181,15 @@ impl Prover {
         self.ledger.noted().filter(is_outside).collect()
     }
 
-    /// An event at a wanted position, before the first [`event`](Self::event). One that the log has no more is left out.
+    /// Positions of which rows of this window speak, and whose events were not among those of the ranges: they do not
+    /// match the consumer any more, or the log has them no more.
+    #[must_use]
+    pub fn unsettled(&self) -> Vec<Position> {
+        self.ledger.noted().collect()
+    }
+
+    /// An event at a wanted position, before the first [`event`](Self::event), or at one that is unsettled, after the last.
+    /// One that the log has no more is left out.
     pub fn found(&mut self, event: Seen) -> Result<(), Violation> {
         self.get_ready();
         self.ledger.settle(&Arc::new(event))

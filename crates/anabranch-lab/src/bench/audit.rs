@@ -85,7 +85,7 @@ struct Outcome {
 
 impl BenchAudit {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        self.database.run(async |made| self.measure(made).await).await
+        self.database.run(async |made| Box::pin(self.measure(made)).await).await
     }
 
     async fn measure(&self, made: &Throwaway) -> anyhow::Result<()> {

@@ -19,6 +19,8 @@ use thiserror::Error;
 /// How many rows of the record are compared with the log at a time: what is proven is pruned in one transaction, for
 /// which SQLite's other writers wait.
 const WINDOW: usize = 20_000;
+/// The same where each row names the position of each event.
+const LISTED_WINDOW: usize = 1_000;
 /// How many events are read at a time.
 const PAGE: usize = 1_000;
 /// How long an append in flight may hold up a proof, and how long it waits between two looks.
@@ -33,6 +35,8 @@ const ATTEMPTS: usize = 5;
 pub struct Proof {
     /// The consumer.
     pub consumer: String,
+    /// What it is. What a subscriber or a webhook did outside is not proven.
+    pub kind: String,
     /// Since when it is audited.
     pub since: Timestamp,
     /// What was proven now.
@@ -169,6 +173,7 @@ impl From<StoreError> for Stop {
 struct Audit<'a> {
     consumers: &'a Consumers,
     name: &'a str,
+    kind: String,
     edition: Edition,
     prunes: bool,
     progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
@@ -206,6 +211,7 @@ impl<'a> Audit<'a> {
         Ok(Self {
             consumers,
             name,
+            kind: registered.kind,
             edition,
             prunes,
             progress,
@@ -220,9 +226,10 @@ impl<'a> Audit<'a> {
 
     async fn run(&mut self) -> Result<Proof, Stop> {
         let (tables, mut last) = (&self.consumers.tables, 0);
+        let window = if self.partition.is_some() { WINDOW } else { LISTED_WINDOW };
         loop {
-            let records = tables.records_after(self.name, last, WINDOW).await?;
-            if records.len() < WINDOW {
+            let records = tables.records_after(self.name, last, window).await?;
+            if records.len() < window {
                 break;
             }
             last = records.last().map_or(last, |record| record.id);
@@ -236,6 +243,7 @@ impl<'a> Audit<'a> {
         self.prune(Some(proven.up_to)).await?;
         Ok(Proof {
             consumer: self.name.to_owned(),
+            kind: self.kind.clone(),
             since: time::from_micros(self.edition.since_us()),
             proven,
             compared: self.done.compared,
@@ -250,16 +258,24 @@ impl<'a> Audit<'a> {
             self.done.rows += 1;
             self.prover.record(record)?;
         }
-        for position in self.prover.wanted() {
+        self.find(self.prover.wanted()).await?;
+        for (after, up_to) in self.prover.ranges() {
+            self.compare(after, up_to).await?;
+        }
+        // Set aside under a scope that was wider.
+        self.find(self.prover.unsettled()).await?;
+        Ok(self.prover.close()?)
+    }
+
+    /// Gives the prover the events at these positions.
+    async fn find(&mut self, positions: Vec<Position>) -> Result<(), Stop> {
+        for position in positions {
             if let Some(event) = self.wanted(position).await? {
                 let seen = self.seen(&event);
                 self.prover.found(seen)?;
             }
         }
-        for (after, up_to) in self.prover.ranges() {
-            self.compare(after, up_to).await?;
-        }
-        Ok(self.prover.close()?)
+        Ok(())
     }
 
     /// The event at a position that was set aside, if the log still has it.

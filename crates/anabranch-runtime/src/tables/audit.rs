@@ -2,7 +2,8 @@
 //!
 //! A row is made of what the database has of the cursor, in the transaction that moves it: where it was, and which row
 //! it wrote last. A lane says only where the cursor goes and what the handler received, so the two are evidence
-//! of each other. The fence right behind it makes the cursor name the new row.
+//! of each other. The fence right behind it makes the cursor name the new row. The cursor is locked before it is read:
+//! a commit whose answer was lost may still be under way, and the row that it adds would be passed over.
 
 use super::Tables;
 use anabranch_core::audit::{Digester, RecordKind};
@@ -119,7 +120,7 @@ impl Tables {
 
     /// The row for a step of a cursor, before the statements that move it.
     pub(crate) fn record_step(&self, step: &Move, entry: &Entry) -> Statement {
-        let (audit, cursors, now) = (&self.audit, &self.cursors, self.now);
+        let (audit, cursors, now, lock) = (&self.audit, &self.cursors, self.now, self.for_update);
         let ((_, epoch), cursor) = (step.from, &step.cursor);
         let kind = RecordKind::Step.name();
         if step.absorbed.is_empty() {
@@ -127,7 +128,7 @@ impl Tables {
             let insert = format!(
                 "INSERT INTO {audit} ({COLUMNS}) SELECT consumer, '{kind}', CAST(audit AS text), \
                  {slots}, position, $3, $4, $5, $6, $7, $8, {now} FROM {cursors} \
-                 WHERE id = $1 AND epoch = $2"
+                 WHERE id = $1 AND epoch = $2{lock}"
             );
             let mut values = params![cursor.id, epoch, cursor.position];
             values.extend(entry.values());
@@ -138,11 +139,10 @@ impl Tables {
         let of = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         // Which rows they are is the fence's to say, which comes next.
         let insert = format!(
-            "INSERT INTO {audit} ({COLUMNS}) SELECT min(consumer), '{kind}', \
-             (SELECT string_agg(CAST(t.audit AS text), ',') FROM \
-             (SELECT DISTINCT audit FROM {cursors} WHERE id IN ({of})) AS t), \
-             $1, min(position), $2, $3, $4, $5, $6, $7, {now} FROM {cursors} WHERE id IN ({of}) \
-             HAVING count(*) = {}",
+            "WITH c AS MATERIALIZED (SELECT consumer, audit, position FROM {cursors} WHERE id IN ({of}) \
+             ORDER BY id{lock}) INSERT INTO {audit} ({COLUMNS}) SELECT min(consumer), '{kind}', \
+             (SELECT string_agg(CAST(t.audit AS text), ',') FROM (SELECT DISTINCT audit FROM c) AS t), \
+             $1, min(position), $2, $3, $4, $5, $6, $7, {now} FROM c HAVING count(*) = {}",
             ids.len()
         );
         let mut values = params![step.slots().to_bytes(), cursor.position];
@@ -158,11 +158,11 @@ impl Tables {
         kind: RecordKind,
         entry: &Entry,
     ) -> Vec<Statement> {
-        let (audit, cursors, now) = (&self.audit, &self.cursors, self.now);
+        let (audit, cursors, now, lock) = (&self.audit, &self.cursors, self.now, self.for_update);
         let kind = kind.name();
         let insert = format!(
-            "INSERT INTO {audit} ({COLUMNS}) SELECT consumer, '{kind}', CAST(audit AS text), slots, \
-             position, position, $3, $4, $5, $6, $7, {now} FROM {cursors} WHERE id = $1 AND epoch = $2"
+            "INSERT INTO {audit} ({COLUMNS}) SELECT consumer, '{kind}', CAST(audit AS text), slots, position, \
+             position, $3, $4, $5, $6, $7, {now} FROM {cursors} WHERE id = $1 AND epoch = $2{lock}"
         );
         let mut values = params![holder.id, holder.epoch];
         values.extend(entry.values());

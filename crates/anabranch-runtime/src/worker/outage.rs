@@ -415,10 +415,11 @@ impl Keeper {
         let name = self.running[number].consumer.name.clone();
         match self.tables.end_outage(&name).await {
             Ok(is_first) => {
-                if is_first {
-                    let ended = Happening::outage_ended(OutageOf::Handler, None);
-                    self.tables.events.of(&name).emit(ended);
-                }
+                self.tables.events.of(&name).emit(match is_first {
+                    true => Happening::outage_ended(OutageOf::Handler, None),
+                    // Another worker has said so.
+                    false => Happening::noticed(Notice::GoesOn, None),
+                });
                 self.running[number].written = Instant::now();
                 self.running[number].trouble = None;
                 self.running[number].tell_all(|_| Order::GoOn { patience: FEW });

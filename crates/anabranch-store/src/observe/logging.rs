@@ -3,6 +3,8 @@
 use super::lines::Line;
 use super::{Observer, caught};
 use anabranch_core::engine_event::{EngineEvent, Happening, Severity};
+use std::fmt;
+use tracing::field::{DisplayValue, display};
 use tracing::level_filters::LevelFilter;
 
 /// Writes what happens as lines of [`tracing`](https://docs.rs/tracing), with targets that begin with `anabranch`.
@@ -39,6 +41,28 @@ fn level(severity: Severity) -> LevelFilter {
         Severity::Warn => LevelFilter::WARN,
         Severity::Error => LevelFilter::ERROR,
     }
+}
+
+/// A text without what would begin another line or move a terminal: errors come from anywhere.
+struct OneLine<'a>(&'a str);
+
+fn one_line(text: &str) -> DisplayValue<OneLine<'_>> {
+    display(OneLine(text))
+}
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(breaks) {
+            let plain = part.trim_end_matches(breaks);
+            f.write_str(plain)?;
+            write!(f, "{}", part[plain.len()..].escape_default())?;
+        }
+        Ok(())
+    }
+}
+
+fn breaks(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
 /// Writes a line with its target, which must be known when the program is built, as its level must.
@@ -83,10 +107,10 @@ macro_rules! lines {
             position = $line.position,
             event = $line.event,
             attempts = $line.attempts,
-            error = $line.error.map(display),
-            detail = $line.detail.as_ref().map(display),
+            error = $line.error.map(one_line),
+            detail = $line.detail.as_deref().map(one_line),
             "{}",
-            $line.text
+            OneLine(&$line.text)
         )
     };
 }
@@ -117,6 +141,18 @@ lines! {
 mod tests {
     use super::*;
     use anabranch_core::engine_event::Notice;
+
+    #[test]
+    fn a_text_stays_on_its_line() {
+        let said = |text| OneLine(text).to_string();
+        assert_eq!(said("relation \"ledger\" is not there"), "relation \"ledger\" is not there");
+        assert_eq!(
+            said("no\n2026 ERROR\r\n\tx\u{1b}[2J\u{2028}"),
+            "no\\n2026 ERROR\\r\\n\\tx\\u{1b}[2J\\u{2028}"
+        );
+        assert_eq!(said("\n"), "\\n");
+        assert_eq!(said("größer ✓"), "größer ✓");
+    }
 
     #[test]
     fn every_notice_has_the_target_of_its_module() {

@@ -141,6 +141,13 @@ impl Span {
     }
 }
 
+impl Drop for Span {
+    /// The layer takes the last time that a span was left for its end; it ends now.
+    fn drop(&mut self) {
+        drop(self.0.enter());
+    }
+}
+
 fn context_of(span: &tracing::Span) -> Option<TraceContext> {
     if span.is_none() {
         return None;

@@ -24,6 +24,8 @@ pub struct Seen {
     /// Empty for the first of a trace.
     pub parent: String,
     pub kind: i32,
+    /// By the clock, in nanoseconds.
+    pub end: u64,
     /// Trace and span.
     pub links: Vec<(String, String)>,
     pub attributes: BTreeMap<String, String>,
@@ -97,6 +99,7 @@ impl Receiver {
         let began = Instant::now();
         loop {
             let spans = Spans(self.spans());
+            spans.commits_are_inside();
             if let Some(found) = check(&spans) {
                 return found;
             }
@@ -123,6 +126,17 @@ impl Spans {
             [] => None,
             ref several => panic!("there are several {name}: {several:#?}"),
         }
+    }
+
+    /// That no commit has ended after what it commits.
+    pub fn commits_are_inside(&self) {
+        let commits = self.named("commit").into_iter();
+        let inside = |commit: &&Seen| {
+            let parent = self.0.iter().find(|span| span.id == commit.parent);
+            parent.is_none_or(|parent| commit.end <= parent.end)
+        };
+        let outside: Vec<_> = commits.filter(|commit| !inside(commit)).collect();
+        assert!(outside.is_empty(), "they end after what they commit: {outside:#?}");
     }
 
     /// The spans below this one, with this name.
@@ -241,7 +255,8 @@ fn seen(span: &Span, service: &str) -> Result<Seen, String> {
     };
     let (name, service) = (span.name.clone(), service.to_owned());
     let attributes = attributes(&span.attributes)?;
-    Ok(Seen { name, trace, id: own, parent, kind: span.kind, links, attributes, error, service })
+    let kind = span.kind;
+    Ok(Seen { name, trace, id: own, parent, kind, end, links, attributes, error, service })
 }
 
 fn id(bytes: &[u8], length: usize) -> Result<String, String> {

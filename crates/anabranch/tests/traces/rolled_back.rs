@@ -7,15 +7,21 @@ use crate::traced_on_both;
 use anabranch::Retry;
 use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
-use anabranch::workpool::{NewTask, Pool, PoolSettings, Task, Tasks};
+use anabranch::running::Guarantee;
+use anabranch::workpool::{NewTask, OutsidePool, Pool, PoolSettings, Run, Task, TaskState, Tasks};
+use anabranch::{Delivery, HandlerError};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use tokio::sync::Barrier;
 
 traced_on_both!(
     an_attempt_that_is_refused_at_the_commit_has_the_error,
     an_attempt_whose_query_is_refused_has_the_error_and_no_commit,
     tasks_that_are_refused_at_the_commit_have_the_error,
     a_task_whose_query_is_refused_has_the_error_and_no_commit,
+    of_tasks_whose_effects_are_outside_only_the_refused_one_has_the_error,
+    an_append_that_conflicts_has_the_error,
+    what_is_delivered_in_vain_has_the_error,
 );
 
 /// How a row is written.
@@ -188,4 +194,118 @@ async fn tasks_that_are_refused_at_the_commit_have_the_error(db: Db) {
 
 async fn a_task_whose_query_is_refused_has_the_error_and_no_commit(db: Db) {
     two_tasks(db, By::Query, 0).await;
+}
+
+/// Whoever is run waits for the others, so that all of them end together.
+struct Together(Barrier);
+
+impl OutsidePool for Together {
+    type Output = ();
+
+    fn name(&self) -> &str {
+        "together"
+    }
+
+    fn settings(&self) -> PoolSettings {
+        PoolSettings::default().retry(Retry::never())
+    }
+
+    async fn run(&self, _: &Task, _: &mut Run) -> HandlerResult {
+        self.0.wait().await;
+        Ok(())
+    }
+}
+
+/// The database stores no end of a task of this key.
+async fn refuse_the_end_of(log: &Log, db: &Db, key: &str) {
+    let database = log.database();
+    let (table, name) = (database.dialect().table("tasks"), db.table("refused"));
+    let when = format!("WHEN (NEW.key = '{key}' AND NEW.result IS NOT NULL)");
+    let statements = match database.dialect().name() {
+        "sqlite" => vec![format!(
+            "CREATE TRIGGER {name} BEFORE UPDATE ON {table} {when} BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+        )],
+        _ => vec![
+            format!(
+                "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS \
+                 $$BEGIN RAISE EXCEPTION 'not this one'; END$$"
+            ),
+            format!(
+                "CREATE TRIGGER {name} BEFORE UPDATE ON {table} FOR EACH ROW {when} EXECUTE FUNCTION {name}()"
+            ),
+        ],
+    };
+    let statements = statements.into_iter().map(|sql| Statement::new(sql, vec![])).collect();
+    database.begin().run(statements, End::Commit).await.unwrap();
+}
+
+async fn of_tasks_whose_effects_are_outside_only_the_refused_one_has_the_error(db: Db) {
+    let (traced, log) = (Traced::begin(), db.log().await);
+    refuse_the_end_of(&log, &db, "b").await;
+    let (tasks, keys) = (Tasks::new(&log, "together"), ["a", "b", "c", "d"]);
+    let mut ids = Vec::new();
+    for key in keys {
+        let enqueued = request(key, tasks.enqueue(NewTask::new(key, &()))).await.unwrap();
+        ids.push((key, enqueued.id));
+    }
+    let pool = Together(Barrier::new(keys.len()));
+    let running = start(&log, ReplicaSet::new("main").outside_pool(pool).lanes(1));
+    for (key, id) in ids {
+        let state = end_of(&tasks, id).await.state;
+        assert_eq!(state == TaskState::Done, key != "b", "{key} is {state}");
+    }
+    running.stop().await;
+    traced.sent().until("all tasks", |spans| {
+        for key in keys {
+            let [task] = spans.below(spans.one(key)?, "task together")[..] else { return None };
+            let error = task.error.as_deref().unwrap_or_default();
+            assert_eq!(error.contains("not this one"), key == "b", "{key}: {error}");
+        }
+        Some(())
+    });
+}
+
+async fn an_append_that_conflicts_has_the_error(db: Db) {
+    let (traced, log) = (Traced::begin(), db.log().await);
+    let stream = StreamId::new("Order", "o-1").unwrap();
+    let append = || log.append(&stream, Expected::NoStream, [NewEvent::new("OrderPlaced", ())]);
+    append().await.unwrap();
+    assert!(append().await.unwrap_err().is_conflict());
+    traced.sent().until("both appends", |spans| {
+        let [first, second] = spans.named("append")[..] else { return None };
+        assert!(first.error.is_none() && second.error.is_some(), "{first:?} {second:?}");
+        Some(())
+    });
+}
+
+/// Delivers nothing, ever.
+struct Unlucky;
+
+impl Subscriber for Unlucky {
+    fn name(&self) -> &str {
+        "unlucky"
+    }
+
+    fn partition(&self) -> Partition {
+        Partition::entity("Order")
+    }
+
+    fn guarantee(&self) -> Guarantee {
+        Guarantee::AtMostOnce
+    }
+
+    async fn deliver(&self, _: &Delivery<'_>) -> HandlerResult {
+        Err(HandlerError::new("nobody answers"))
+    }
+}
+
+async fn what_is_delivered_in_vain_has_the_error(db: Db) {
+    let (traced, log) = (Traced::begin(), db.log().await);
+    placed(&log, "o-1").await;
+    ReplicaSet::new("main").subscriber(Unlucky).catch_up(&log).await.unwrap();
+    traced.sent().until("the delivery", |spans| {
+        let send = spans.one("send")?;
+        assert_eq!(send.error.as_deref(), Some("nobody answers"));
+        Some(())
+    });
 }

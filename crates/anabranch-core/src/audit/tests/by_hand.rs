@@ -93,6 +93,21 @@ fn what_is_said() {
     assert!(said.contains("row 2 comes from the other. One of them was not fenced"), "{said}");
 }
 
+/// It was set aside under a wider scope: no event of the ranges any more, and handed over all the same.
+#[test]
+fn what_does_not_match_any_more_is_looked_for_alone() {
+    let mut prover = Prover::new(SlotSet::from_slot(Slot::ZERO), true);
+    let begin = aside(row(1, Begin, 4, 4, &[]), &[3]);
+    let replayed = Record { parents: vec![2], ..row(3, Replay, 4, 0, &[]) };
+    let rows = [begin, row(2, Retry, 4, 4, &[3]), replayed, row(4, Step, 0, 4, &[1, 2, 4])];
+    rows.into_iter().try_for_each(|row| prover.record(row)).unwrap();
+    assert_eq!((prover.wanted(), prover.ranges()), (vec![], vec![(at(0), at(4))]));
+    [1, 2, 4].into_iter().try_for_each(|position| prover.event(seen(position))).unwrap();
+    assert_eq!(prover.unsettled(), [at(3)]);
+    prover.found(seen(3)).unwrap();
+    prover.close().unwrap();
+}
+
 /// One position is handed out three times in one window, by right.
 #[test]
 fn a_window_may_hold_several_replays() {
