@@ -19,6 +19,7 @@ use anabranch_core::StoreError;
 use anabranch_core::engine_event::OutageOf;
 use anabranch_store::database::{Answer, End, Statement, column};
 use anabranch_store::{Backoff, Database, Row, Value};
+use futures_util::future::BoxFuture;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -74,7 +75,13 @@ enum Pass {
 impl Claimer<'_> {
     /// Claims until nothing is left, or enough is done, or it is told to stop. Says whether nothing is left: then
     /// it has no claims either.
-    pub(crate) async fn run(&mut self) -> Result<bool, BatchError> {
+    ///
+    /// Boxed, so that it is compiled here and not in each program that has a batch.
+    pub(crate) fn run(&mut self) -> BoxFuture<'_, Result<bool, BatchError>> {
+        Box::pin(self.claim_all())
+    }
+
+    async fn claim_all(&mut self) -> Result<bool, BatchError> {
         let mut outage = Backoff::default();
         let mut is_first = true;
         let started_us = loop {

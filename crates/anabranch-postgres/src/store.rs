@@ -77,6 +77,18 @@ pub(crate) struct Inner {
 impl Postgres {
     /// Connects to the server and prepares the log, as the options say.
     pub async fn connect(url: &str, options: &Options) -> Result<Self, StoreError> {
+        Self::connect_boxed(url, options).await
+    }
+
+    /// So that all of it is compiled here, and not in each program that connects.
+    fn connect_boxed<'a>(
+        url: &'a str,
+        options: &'a Options,
+    ) -> BoxFuture<'a, Result<Self, StoreError>> {
+        Box::pin(Self::connect_here(url, options))
+    }
+
+    async fn connect_here(url: &str, options: &Options) -> Result<Self, StoreError> {
         let shared = Shared::of(url, options.durability, options.tracing)?;
         let server = shared.server.clone();
         let failed = |failure: Failure| failure.at(&server.at);

@@ -16,6 +16,7 @@ use anabranch_core::{Cursor, Position, SlotSet, StoreError, time};
 use anabranch_store::Log;
 use anabranch_store::database::Blocked;
 use anabranch_store::migration::since;
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -310,7 +311,17 @@ impl Situation {
         })
     }
 
-    pub(crate) async fn status(
+    /// Boxed, so that it is compiled here.
+    pub(crate) fn status<'a>(
+        &'a self,
+        log: &'a Log,
+        tables: &'a Tables,
+        registered: Registered,
+    ) -> BoxFuture<'a, Result<ConsumerStatus, StoreError>> {
+        Box::pin(self.status_of(log, tables, registered))
+    }
+
+    async fn status_of(
         &self,
         log: &Log,
         tables: &Tables,

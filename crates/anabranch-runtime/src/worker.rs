@@ -55,7 +55,7 @@ use anabranch_core::generation::Rollout;
 use anabranch_core::{Happening, Notice, Position, SlotSet, StoreError, Weights};
 use anabranch_store::database::Topic;
 use anabranch_store::{Log, Observer};
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use heartbeat::{Heartbeat, Rhythm};
 use membership::Membership;
 use outage::Outage;
@@ -100,11 +100,28 @@ pub(crate) struct Plan {
     pub(crate) exchanges: Option<Arc<Exchanges>>,
 }
 
-/// Runs a plan until `stop` resolves, something fails, or the end is reached.
-pub(crate) async fn run(
+/// Runs a plan until `stop` resolves, something fails, or the end is reached. Boxed, so that a worker is compiled here
+/// and not in each program that runs one.
+pub(crate) fn run<'a>(
+    log: &'a Log,
+    plan: Plan,
+    stop: impl Future<Output = ()> + Send + 'a,
+) -> BoxFuture<'a, Result<Progress, RunError>> {
+    run_until(log, plan, Box::pin(stop))
+}
+
+fn run_until<'a>(
+    log: &'a Log,
+    plan: Plan,
+    stop: BoxFuture<'a, ()>,
+) -> BoxFuture<'a, Result<Progress, RunError>> {
+    Box::pin(run_and_say(log, plan, stop))
+}
+
+async fn run_and_say(
     log: &Log,
     mut plan: Plan,
-    stop: impl Future<Output = ()> + Send,
+    stop: BoxFuture<'_, ()>,
 ) -> Result<Progress, RunError> {
     // Connections of its own: another replica set in this process cannot use them up.
     let mut tables = Tables::of(log.database().apart()?);

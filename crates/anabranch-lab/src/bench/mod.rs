@@ -63,6 +63,7 @@ use crate::throwaway::Throwaway;
 use anabranch_terminal::cut_short::unless_unread;
 use anabranch_terminal::say;
 use clap::{Args, Subcommand};
+use futures_util::future::LocalBoxFuture;
 use std::process::ExitCode;
 
 /// What every benchmark is asked for.
@@ -164,8 +165,12 @@ enum What {
 }
 
 impl Bench {
-    /// Runs the benchmark.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the benchmark. Boxed, so that it is compiled with this crate, and not with the one that calls it.
+    pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+        Box::pin(self.run_here())
+    }
+
+    async fn run_here(self) -> anyhow::Result<ExitCode> {
         match self.what {
             What::Log(bench) => bench.run().await,
             What::Dcb(bench) => bench.run().await,

@@ -39,6 +39,7 @@ use clap::Args;
 use crew::Crew;
 use deaths::Deaths;
 use faults::{Deck, Possible, Random};
+use futures_util::future::LocalBoxFuture;
 use ledger::{Entry, Ledger};
 use load::Load;
 use play::{Play, Script};
@@ -132,8 +133,12 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 impl Chaos {
-    /// Runs the command.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command. Boxed, so that it is compiled with this crate, and not with the one that calls it.
+    pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+        Box::pin(self.run_here())
+    }
+
+    async fn run_here(self) -> anyhow::Result<ExitCode> {
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         let file = || format!("sqlite:{}", directory.path().join("chaos.db").display());
         let url = self.url.clone().unwrap_or_else(file);

@@ -9,6 +9,7 @@ use anabranch::{HandlerError, HashRule, Namespace, Value};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
 use clap::{Args, ValueEnum};
+use futures_util::future::LocalBoxFuture;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 use std::sync::Once;
@@ -105,8 +106,12 @@ impl Work {
 }
 
 impl ChaosWorker {
-    /// Runs the command.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command. Boxed, so that it is compiled with this crate, and not with the one that calls it.
+    pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+        Box::pin(self.run_here())
+    }
+
+    async fn run_here(self) -> anyhow::Result<ExitCode> {
         let namespace = Namespace::new(self.namespace)?;
         let log = throwaway::connect(&self.url, &namespace, false).await?;
         let mut set = ReplicaSet::new("chaos").lanes(self.work.lanes);

@@ -22,6 +22,7 @@ use anyhow::Context;
 use clap::Args;
 use crew::Crew;
 use display::Display;
+use futures_util::future::LocalBoxFuture;
 use orders::Orders;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -48,8 +49,12 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Demo {
-    /// Runs the command.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command. Boxed, so that it is compiled with this crate, and not with the one that calls it.
+    pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+        Box::pin(self.run_here())
+    }
+
+    async fn run_here(self) -> anyhow::Result<ExitCode> {
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         let url = format!("sqlite:{}", directory.path().join("demo.db").display());
         let log = anabranch::connect(&url).await?;

@@ -4,6 +4,7 @@ use crate::worker_process::shutdown_signal;
 use anabranch::HashRule;
 use anabranch::prelude::*;
 use clap::Args;
+use futures_util::future::LocalBoxFuture;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,8 +18,12 @@ pub struct DemoWorker {
 }
 
 impl DemoWorker {
-    /// Runs the command.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
+    /// Runs the command. Boxed, so that it is compiled with this crate, and not with the one that calls it.
+    pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<ExitCode>> {
+        Box::pin(self.run_here())
+    }
+
+    async fn run_here(self) -> anyhow::Result<ExitCode> {
         let log = anabranch::connect(&self.url).await?;
         let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name }).lanes(2);
         set.run_until(&log, shutdown_signal()).await?;

@@ -11,6 +11,7 @@ use anabranch_core::{
     ErrorCode, ErrorKind, Event, Partition, Position, StoreError, debug_with_code, time,
 };
 use anabranch_store::{Filter, PageEnd, ReadRequest, Scope as StoreScope};
+use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -110,7 +111,7 @@ impl Consumers {
         name: &str,
         progress: impl Fn(AuditProgress) + Send + Sync,
     ) -> Result<Proof, AuditError> {
-        self.prove(name, true, &progress).await
+        self.prove_boxed(name, true, &progress).await
     }
 
     /// [`audit`](Self::audit) that keeps the record as it is.
@@ -119,7 +120,17 @@ impl Consumers {
         name: &str,
         progress: impl Fn(AuditProgress) + Send + Sync,
     ) -> Result<Proof, AuditError> {
-        self.prove(name, false, &progress).await
+        self.prove_boxed(name, false, &progress).await
+    }
+
+    /// Boxed, so that the prover is compiled here.
+    fn prove_boxed<'a>(
+        &'a self,
+        name: &'a str,
+        prunes: bool,
+        progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Proof, AuditError>> {
+        Box::pin(self.prove(name, prunes, progress))
     }
 
     async fn prove(
