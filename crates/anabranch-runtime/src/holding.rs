@@ -211,9 +211,6 @@ impl Holding {
             }
             Some(Order::Forget) => self.forget(),
             Some(Order::Serve(who)) => {
-                if let Some(permits) = &self.setup.permits {
-                    permits.serve(&who.worker);
-                }
                 self.setup.events = self.setup.events.clone().by_worker(&who.worker);
                 self.setup.who = who;
             }

@@ -259,9 +259,6 @@ impl Lane {
             Order::Forget => self.forget(),
             Order::Serve(who) => {
                 self.setup.events = self.setup.events.clone().by_worker(&who.worker);
-                if let Some(permits) = &self.setup.permits {
-                    permits.serve(&who.worker);
-                }
                 self.setup.who = who;
             }
             Order::Pause(paused) => self.paused = paused,

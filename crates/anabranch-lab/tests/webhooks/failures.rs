@@ -25,6 +25,7 @@ on_both! {
     a_redirect_is_not_followed,
     attempts_are_kept_up_to_a_bound,
     a_slow_key_holds_up_no_other_of_its_batch,
+    a_worker_that_was_taken_for_dead_goes_on,
 }
 
 async fn a_key_that_fails_is_parked_alone(db: Db) {
@@ -304,4 +305,22 @@ async fn a_slow_key_holds_up_no_other_of_its_batch(db: Db) {
     running.stop().await;
     is_whole(&receiver, 50, 2);
     assert_eq!(receiver.count(), 100, "none of them came twice");
+}
+
+/// Its lane waits for permits meanwhile, and those of the old lease are gone.
+async fn a_worker_that_was_taken_for_dead_goes_on(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..60, 1..=5).await;
+    let receiver =
+        receiver(|_| Reply { after: Duration::from_millis(10), ..Reply::default() }).await;
+    let quick = tuning().heartbeat(Duration::from_millis(100));
+    let running = start(&log, set(hook(&log, &receiver).concurrency(4)).tuning(quick));
+    let workers = log.database().dialect().table("workers");
+    for deaths in 1..=3 {
+        until("deliveries", async || (receiver.received().len() > deaths * 40).then_some(())).await;
+        query(&log, &format!("DELETE FROM {workers} RETURNING id"), vec![]).await;
+    }
+    until_handled(&log).await;
+    running.stop().await;
+    is_whole(&receiver, 60, 5);
 }

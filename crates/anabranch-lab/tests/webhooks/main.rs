@@ -9,5 +9,8 @@ mod from_files;
 mod hooks;
 mod limits;
 mod messages;
+mod outages;
+#[path = "../../../anabranch/tests/servers/server.rs"]
+mod server;
 #[path = "../../../anabranch/tests/consumers/support.rs"]
 mod support;

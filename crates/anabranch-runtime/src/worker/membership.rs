@@ -1,7 +1,6 @@
 //! The worker as a member of its set: joining, following generations, leaving.
 
 use super::Keeper;
-use crate::lane::Order;
 use crate::run_error::RunError;
 use crate::tables::replica_sets::Assigned;
 use crate::tables::workers::Beat;
@@ -9,7 +8,7 @@ use anabranch_core::engine_event::OutageOf;
 use anabranch_core::generation::{Next, Rollout};
 use anabranch_core::{Happening, Notice, SlotSet, StoreError, Weights};
 use anabranch_store::Backoff;
-use anabranch_store::database::{LifeSign, Who};
+use anabranch_store::database::LifeSign;
 use std::time::Instant;
 
 /// What the worker knows of its set.
@@ -90,8 +89,7 @@ impl Keeper {
     /// Tells all lanes whose they are.
     fn tell_who(&mut self) {
         for running in &mut self.running {
-            let (worker, name) = (&self.worker.id, &running.consumer.name.clone());
-            running.tell_all(|lane| Order::Serve(Who::lane(worker, name, lane)));
+            running.serve(&self.worker.id);
         }
     }
 

@@ -48,6 +48,7 @@ pub(super) struct Running {
     pub(super) lane_tasks: JoinSet<()>,
     /// The feed, or the keeper of permits, ends with the lanes.
     pub(super) feed_task: JoinSet<()>,
+    permits: Option<Arc<Leased>>,
     /// How often they were started: what those of a former life say does not count.
     pub(super) life: u64,
     pub(super) stats: Vec<Arc<LaneStats>>,
@@ -103,6 +104,7 @@ struct Lanes {
     keep: Vec<watch::Sender<Arc<SlotSet>>>,
     lane_tasks: JoinSet<()>,
     feed_task: JoinSet<()>,
+    permits: Option<Arc<Leased>>,
 }
 
 impl Start<'_> {
@@ -117,12 +119,13 @@ impl Start<'_> {
         running.lane_slots.fill(SlotSet::empty());
         running.checked_keys = Checked::default();
         running.stats.iter().for_each(|lane| lane.ended());
-        let Lanes { orders, keep, lane_tasks, feed_task } = self.spawn(running);
+        let Lanes { orders, keep, lane_tasks, feed_task, permits } = self.spawn(running);
         let consumer = &running.consumer;
         let started = Happening::consumer_started(consumer.kind, follows_log(consumer.kind));
         self.tables.events.of(&consumer.name).emit(started);
         (running.lanes, running.keep) = (orders, keep);
         (running.lane_tasks, running.feed_task) = (lane_tasks, feed_task);
+        running.permits = permits;
         let paused = running.paused;
         running.tell_all(|_| Order::Pause(paused));
     }
@@ -216,7 +219,7 @@ impl Start<'_> {
                 }
             }
         }
-        Lanes { orders, keep, lane_tasks, feed_task }
+        Lanes { orders, keep, lane_tasks, feed_task, permits }
     }
 }
 
@@ -238,6 +241,7 @@ impl Running {
             lanes: Vec::new(),
             lane_tasks: JoinSet::new(),
             feed_task: JoinSet::new(),
+            permits: None,
             life: 0,
             stats: (0..count).map(|_| Arc::default()).collect(),
             feed: Arc::default(),
@@ -292,6 +296,16 @@ impl Running {
     pub(super) fn forget_all(&mut self) {
         self.lost = Some(Instant::now());
         self.tell_all(|_| Order::Forget);
+    }
+
+    /// Its lanes serve this worker from now on. Permits do so at once: a lane whose handler waits for one hears
+    /// nothing before it has it, and under the old worker's lease there are none.
+    pub(super) fn serve(&mut self, worker: &str) {
+        if let Some(permits) = &self.permits {
+            permits.serve(worker);
+        }
+        let name = self.consumer.name.clone();
+        self.tell_all(|lane| Order::Serve(Who::lane(worker, &name, lane)));
     }
 
     pub(super) fn tell_all(&mut self, order: impl Fn(usize) -> Order) {
