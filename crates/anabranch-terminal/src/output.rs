@@ -41,9 +41,16 @@ pub fn columns() -> usize {
 /// Whether the reader of standard output is gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Prints a line.
+/// Prints a line. Text of others, such as an error of a handler, moves no terminal: of control characters only breaks
+/// of lines and tabs are left.
 pub fn line(text: impl Display) -> anyhow::Result<()> {
+    let text = harmless(text.to_string());
     print(format_args!("{text}\n"))
+}
+
+fn harmless(text: String) -> String {
+    let moves = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    if text.contains(moves) { text.replace(moves, " ") } else { text }
 }
 
 /// Prints text as it is. A reader that is gone, as `head` is once it has seen enough, is no error: what
@@ -94,7 +101,7 @@ pub async fn closed() {
 
 /// Prints one JSON object as a line.
 pub fn json(object: &impl Serialize) -> anyhow::Result<()> {
-    line(serde_json::to_string(object)?)
+    print(format_args!("{}\n", serde_json::to_string(object)?))
 }
 
 /// A time of the database, as all commands print it.
@@ -212,6 +219,13 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_others_moves_no_terminal() {
+        let said = |text: &str| harmless(text.to_owned());
+        assert_eq!(said("no\u{1b}[31m\r\u{7}\u{9b}2J"), "no [31m   2J");
+        assert_eq!(said("one\n\ttwo ✓"), "one\n\ttwo ✓");
+    }
 
     #[test]
     fn columns_are_aligned_and_cells_stay_on_their_line() {

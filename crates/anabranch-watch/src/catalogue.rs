@@ -67,7 +67,7 @@ pub const METRICS: &[Metric] = &[
         "anabranch_lag_seconds",
         Kind::Gauge,
         "seconds",
-        "Age of the oldest event that is not handled.",
+        "Age of the oldest event that no cursor has passed: without those that are set aside.",
     ),
     metric(
         "anabranch_events_handled_total",

@@ -21,7 +21,7 @@ impl fmt::Display for RowPlace {
         let Self { row, slots, from, to } = self;
         write!(f, "row {row} of the record (")?;
         if !slots.is_empty() {
-            write!(f, "slots {slots}, ")?;
+            write!(f, "{}, ", Named(slots))?;
         }
         if from == to {
             write!(f, "position {to})")
@@ -49,8 +49,20 @@ impl fmt::Display for EventPlace {
             None => write!(f, "the event at position {}", self.position)?,
         }
         match self.slot {
-            Some(slot) => write!(f, ", slot {slot},"),
+            Some(slot) => write!(f, " (slot {slot})"),
             None => Ok(()),
+        }
+    }
+}
+
+/// Slots in the middle of a text: a partition has a name of its own.
+pub(super) struct Named<'a>(pub(super) &'a SlotSet);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.to_string() {
+            partition if partition.starts_with("partition") => f.write_str(&partition),
+            slots => write!(f, "slots {slots}"),
         }
     }
 }

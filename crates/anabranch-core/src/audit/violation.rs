@@ -1,5 +1,6 @@
 //! What an audit can find to be wrong: where, what it means, and what to look at.
 
+use super::places::Named;
 use super::{EventPlace, RowPlace};
 use crate::cursor::CoverError;
 use crate::{ErrorCode, Position, Slot, SlotSet};
@@ -19,7 +20,7 @@ use thiserror::Error;
 /// };
 /// assert_eq!(violation.code(), ErrorCode::AuditGap);
 /// assert!(violation.to_string().starts_with(
-///     "event Paid Order:ord-1@2 at position 12, slot 4, was never handed to the handler: \
+///     "event Paid Order:ord-1@2 at position 12 (slot 4) was never handed to the handler: \
 ///      row 7 of the record (slots partition 0 of 2, positions 10 to 20) passed it"
 /// ));
 /// ```
@@ -42,9 +43,9 @@ pub enum Violation {
     },
     /// An event with a custom key that no row names.
     #[error(
-        "{event} is in no row of the record, and all cursors that may have its key (slots {slots}) have passed it. It was \
+        "{event} is in no row of the record, and all cursors that may have its key ({}) have passed it. It was \
          lost, or it became visible after they had passed; replay from position {} if what it does is missing",
-        before(event.position)
+        Named(slots), before(event.position)
     )]
     NotRecorded {
         /// The event.
@@ -224,7 +225,7 @@ pub enum Violation {
     /// A commit did not begin where the last one ended.
     #[error(
         "{row} begins at position {}, and the row before it ended at {ended} (slot {slot}). The cursor was moved by hand or by a \
-         program that records nothing: {}", row.from,
+         program that records nothing, or one of both rows was changed: {}", row.from,
         if row.from > *ended { "events in between were left out" } else { "events in between were handed twice" }
     )]
     Moved {
@@ -276,8 +277,9 @@ pub enum Violation {
     Cursors(#[source] CoverError),
     /// A cursor writes no record.
     #[error(
-        "the cursor of slots {slots} at position {position} writes no record, although the consumer is audited; it was added or \
-         changed by hand"
+        "the cursor of {} at position {position} writes no record, although the consumer is audited; it was added or \
+         changed by hand",
+        Named(slots)
     )]
     CursorNotRecorded {
         /// Its slots.
@@ -287,7 +289,7 @@ pub enum Violation {
     },
     /// A cursor's last row is not the last row of its slots.
     #[error(
-        "the cursor of slots {slots} at position {position} says that its last row is {record}; {}",
+        "the cursor of {} at position {position} says that its last row is {record}; {}", Named(slots),
         match last {
             Some(last) => format!("the record of slot {slot} ends with row {last}. The cursor was put back, or a commit was not fenced"),
             None => format!("slot {slot} has no such row. The last rows were deleted"),
@@ -307,8 +309,8 @@ pub enum Violation {
     },
     /// A cursor is not where its last row ended.
     #[error(
-        "the cursor of slots {slots} is at position {position}, and its last row {record} ended at {ended}. It was moved by hand or by a \
-         program that records nothing: {}",
+        "the cursor of {} is at position {position}, and its last row {record} ended at {ended}. The row was changed by hand, or \
+         the cursor was moved by hand or by a program that records nothing: then {}", Named(slots),
         if position > ended { "events in between were left out" } else { "events in between will be handed twice" }
     )]
     CursorMoved {

@@ -199,7 +199,7 @@ async fn an_event_that_appears_behind_the_cursors_was_not_handled(db: Db) {
     broken.change("UPDATE {events} SET category = 'Order' WHERE position = 433").await;
     let select = format!("SELECT stream_id FROM {} WHERE position = 433", broken.table("events"));
     let order: String = query(&broken.log, &select, vec![]).await[0].get(0).unwrap();
-    let name = format!("event Numbered Order:{order}@11 at position 433, slot ");
+    let name = format!("event Numbered Order:{order}@11 at position 433 (slot ");
     let said = [name.as_str(), "was never handed to the handler", "replay from position 432"];
     let violation = broken.found(ErrorCode::AuditGap, &said).await;
     assert!(matches!(violation, Violation::NotHanded { missing: 1, .. }), "{violation:?}");

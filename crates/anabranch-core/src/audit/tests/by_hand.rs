@@ -65,7 +65,7 @@ fn what_is_said() {
     assert_eq!(code.name(), "audit_gap");
     assert_eq!(
         said,
-        "event Paid Order:ord-1@3 at position 3, slot 0, was never handed to the handler: row 2 of the record (slots 0, positions \
+        "event Paid Order:ord-1@3 at position 3 (slot 0) was never handed to the handler: row 2 of the record (slots 0, positions \
          0 to 4) passed it. It was lost, or it became visible after the cursor had passed; compare what the handler wrote for this \
          key, and replay from position 2 if it is missing there"
     );
@@ -138,11 +138,11 @@ fn what_is_tried_again_keeps_its_order() {
     let (code, said) = found(wrong, 4);
     assert_eq!(code.name(), "audit_order");
     assert!(
-        said.starts_with("event Paid Order:ord-1@3 at position 3, slot 0, was handed"),
+        said.starts_with("event Paid Order:ord-1@3 at position 3 (slot 0) was handed"),
         "{said}"
     );
     assert!(
-        said.contains("while event Paid Order:ord-1@2 at position 2, slot 0, was set aside"),
+        said.contains("while event Paid Order:ord-1@2 at position 2 (slot 0) was set aside"),
         "{said}"
     );
     // A later commit while one of the key waits; then it is tried.
