@@ -78,10 +78,10 @@ impl Claimer<'_> {
     ///
     /// Boxed, so that it is compiled here and not in each program that has a batch.
     pub(crate) fn run(&mut self) -> BoxFuture<'_, Result<bool, BatchError>> {
-        Box::pin(self.claim_all())
+        Box::pin(self.run_here())
     }
 
-    async fn claim_all(&mut self) -> Result<bool, BatchError> {
+    async fn run_here(&mut self) -> Result<bool, BatchError> {
         let mut outage = Backoff::default();
         let mut is_first = true;
         let started_us = loop {

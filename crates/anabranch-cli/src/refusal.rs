@@ -1,6 +1,7 @@
 //! What the command itself refuses, and how errors are printed.
 
 use anabranch::errors::{ErrorCode, ErrorKind, error_code};
+use anabranch_terminal::output::harmless;
 use serde::Serialize;
 use std::error::Error;
 use std::fmt;
@@ -69,7 +70,7 @@ impl Printed {
 
 impl fmt::Display for Printed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
+        write!(f, "error: {}", harmless(self.message.clone()))?;
         match self.code {
             Some(code) => write!(f, " [{code}]"),
             None => Ok(()),

@@ -76,15 +76,11 @@ pub(crate) struct Inner {
 
 impl Postgres {
     /// Connects to the server and prepares the log, as the options say.
-    pub async fn connect(url: &str, options: &Options) -> Result<Self, StoreError> {
-        Self::connect_boxed(url, options).await
-    }
-
-    /// So that all of it is compiled here, and not in each program that connects.
-    fn connect_boxed<'a>(
+    pub fn connect<'a>(
         url: &'a str,
         options: &'a Options,
     ) -> BoxFuture<'a, Result<Self, StoreError>> {
+        // Boxed, so that all of it is compiled here, and not in each program that connects.
         Box::pin(Self::connect_here(url, options))
     }
 

@@ -318,10 +318,10 @@ impl Situation {
         tables: &'a Tables,
         registered: Registered,
     ) -> BoxFuture<'a, Result<ConsumerStatus, StoreError>> {
-        Box::pin(self.status_of(log, tables, registered))
+        Box::pin(self.status_here(log, tables, registered))
     }
 
-    async fn status_of(
+    async fn status_here(
         &self,
         log: &Log,
         tables: &Tables,

@@ -107,18 +107,18 @@ pub(crate) fn run<'a>(
     plan: Plan,
     stop: impl Future<Output = ()> + Send + 'a,
 ) -> BoxFuture<'a, Result<Progress, RunError>> {
-    run_until(log, plan, Box::pin(stop))
+    run_boxed(log, plan, Box::pin(stop))
 }
 
-fn run_until<'a>(
+fn run_boxed<'a>(
     log: &'a Log,
     plan: Plan,
     stop: BoxFuture<'a, ()>,
 ) -> BoxFuture<'a, Result<Progress, RunError>> {
-    Box::pin(run_and_say(log, plan, stop))
+    Box::pin(run_here(log, plan, stop))
 }
 
-async fn run_and_say(
+async fn run_here(
     log: &Log,
     mut plan: Plan,
     stop: BoxFuture<'_, ()>,

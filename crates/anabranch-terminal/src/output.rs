@@ -48,7 +48,8 @@ pub fn line(text: impl Display) -> anyhow::Result<()> {
     print(format_args!("{text}\n"))
 }
 
-fn harmless(text: String) -> String {
+/// A text without what would move a terminal.
+pub fn harmless(text: String) -> String {
     let moves = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     if text.contains(moves) { text.replace(moves, " ") } else { text }
 }

@@ -100,7 +100,9 @@ pub(crate) struct Workers {
 struct Runs {
     /// One may begin before the last one has ended: a file is read anew, say.
     now: BTreeMap<u64, Run>,
-    /// Why the last run has ended, if it failed.
+    /// The last that has begun.
+    newest: u64,
+    /// Why that one has ended, if it failed. How those before it end is of no concern: it is their heir.
     error: Option<String>,
 }
 
@@ -131,13 +133,15 @@ impl Workers {
         match (&event.what, event.run) {
             (Happening::RunBegan { .. }, Some(run)) => {
                 let runs = self.sets.entry(Arc::clone(set)).or_default();
-                runs.error = None;
+                (runs.newest, runs.error) = (run, None);
                 runs.now.insert(run, Run::default());
             }
             (Happening::RunEnded { error, .. }, Some(run)) => {
                 let Some(runs) = self.sets.get_mut(set) else { return };
                 runs.now.remove(&run);
-                runs.error.clone_from(error);
+                if run == runs.newest {
+                    runs.error.clone_from(error);
+                }
                 self.forget_if_over(set);
             }
             // Nobody wants any more what has failed.
@@ -354,6 +358,17 @@ mod tests {
         breaks(&mut workers, 1);
         ends(&mut workers, 1, None);
         assert_eq!(workers.are_ready(), Ok(()));
+    }
+
+    #[test]
+    fn how_a_run_ends_that_has_an_heir_is_of_no_concern() {
+        let mut workers = running([1, 2]);
+        ends(&mut workers, 1, Some("no"));
+        assert_eq!(workers.are_ready(), Ok(()));
+        let mut workers = running([1, 2]);
+        ends(&mut workers, 2, Some("no"));
+        ends(&mut workers, 1, None);
+        assert!(matches!(workers.are_ready(), Err(NotReady::Failed { .. })));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::families::{Families, Labels};
 use anabranch_runtime::{Consumers, Gauges, GaugesOf};
 use anabranch_store::Log;
 
-/// Reads what some workers own, or everything, and adds it. Says whether it could be read.
+/// Reads what some workers own, or everything; nothing if it could not be read.
 pub(crate) async fn read(log: &Log, workers: Option<&[String]>) -> Option<Gauges> {
     let of = workers.map_or(GaugesOf::All, GaugesOf::Workers);
     Consumers::new(log).gauges(of).await.ok()

@@ -144,7 +144,8 @@ fn print(file: &File, one: &FileTest, ran: &TestResult) -> anyhow::Result<()> {
     for mismatch in mismatches {
         let line = file.source.place(mismatch.at).line;
         output::line(format_args!("  {} ({path}:{line})", mismatch.what))?;
-        output::print(format_args!("{}", mismatch.difference.shown(output::columns())))?;
+        let difference = mismatch.difference.shown(output::columns()).to_string();
+        output::print(format_args!("{}", output::harmless(difference)))?;
     }
     Ok(())
 }

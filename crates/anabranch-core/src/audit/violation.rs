@@ -21,7 +21,7 @@ use thiserror::Error;
 /// assert_eq!(violation.code(), ErrorCode::AuditGap);
 /// assert!(violation.to_string().starts_with(
 ///     "event Paid Order:ord-1@2 at position 12 (slot 4) was never handed to the handler: \
-///      row 7 of the record (slots partition 0 of 2, positions 10 to 20) passed it"
+///      row 7 of the record (partition 0 of 2, positions 10 to 20) passed it"
 /// ));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -111,7 +111,7 @@ impl Consumers {
         name: &str,
         progress: impl Fn(AuditProgress) + Send + Sync,
     ) -> Result<Proof, AuditError> {
-        self.prove_boxed(name, true, &progress).await
+        self.prove(name, true, &progress).await
     }
 
     /// [`audit`](Self::audit) that keeps the record as it is.
@@ -120,20 +120,20 @@ impl Consumers {
         name: &str,
         progress: impl Fn(AuditProgress) + Send + Sync,
     ) -> Result<Proof, AuditError> {
-        self.prove_boxed(name, false, &progress).await
+        self.prove(name, false, &progress).await
     }
 
     /// Boxed, so that the prover is compiled here.
-    fn prove_boxed<'a>(
+    fn prove<'a>(
         &'a self,
         name: &'a str,
         prunes: bool,
         progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
     ) -> BoxFuture<'a, Result<Proof, AuditError>> {
-        Box::pin(self.prove(name, prunes, progress))
+        Box::pin(self.prove_here(name, prunes, progress))
     }
 
-    async fn prove(
+    async fn prove_here(
         &self,
         name: &str,
         prunes: bool,

@@ -82,7 +82,7 @@ impl Lane {
         let error = error.to_string();
         let is_skipped = retry_in.is_none() && self.policy() == Failure::Skip;
         let (consumer, position) = (self.setup.consumer.name.clone(), failed.position());
-        let name = format!("{} {}@{}", failed.event_type(), failed.stream(), failed.version());
+        let name = name_of(&failed);
         let mut extra = Extra::default();
         if is_skipped {
             extra.skipped = Some((slot, position));
@@ -180,7 +180,7 @@ impl Lane {
         RunError::Stopped {
             consumer: self.setup.consumer.name.clone(),
             position: event.position(),
-            event: format!("{} {}@{}", event.event_type(), event.stream(), event.version()),
+            event: name_of(event),
             error,
             remedy,
         }
@@ -223,7 +223,7 @@ impl Lane {
                          (`anabranch parked skip`)"
                     );
                     return self
-                        .failed_again(key, parked, gone, HandlerError::for_good(error))
+                        .failed_again(key, parked, (gone, ""), HandlerError::for_good(error))
                         .await;
                 }
                 Ok(Behind { events, .. }) => events,
@@ -297,8 +297,10 @@ impl Lane {
                         return Ok(());
                     }
                     let tenure = self.parts.tenure();
-                    let first = events.first().map(Event::position).unwrap_or_default();
-                    self.failed_again(key, parked, first, error).await?;
+                    let first = events.first();
+                    let position = first.map(Event::position).unwrap_or_default();
+                    let name = first.map(name_of).unwrap_or_default();
+                    self.failed_again(key, parked, (position, &name), error).await?;
                     if self.trying && is_answer {
                         self.has_worked(&[]);
                     }
@@ -316,12 +318,12 @@ impl Lane {
         Ok(())
     }
 
-    /// The first event behind a key has failed once more, at this position.
+    /// The first event behind a key has failed once more: the one at this position, with this name if it is known.
     async fn failed_again(
         &mut self,
         key: &str,
         parked: Parked,
-        first: Position,
+        (first, name_of_first): (Position, &str),
         error: HandlerError,
     ) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
@@ -354,7 +356,13 @@ impl Lane {
             Outcome::Away(error) => self.wait_out(error).await?,
             Outcome::Broken(error) => return Err(error.into()),
             Outcome::Committed { .. } | Outcome::Failed { .. } => {
-                let failed = Failed { key, position: first, subject: "", attempts: failed, error };
+                let failed = Failed {
+                    key,
+                    position: first,
+                    subject: name_of_first,
+                    attempts: failed,
+                    error,
+                };
                 self.say_failed(failed, retry_in, is_skipped);
                 let clock = tables.database.clock();
                 let due = due.map(|wait| Instant::now() + clock.wait(wait));
@@ -421,6 +429,11 @@ impl Lane {
         }
         Err(standing::wound_back(log, tables, name, &wound))
     }
+}
+
+/// An event as people read it.
+fn name_of(event: &Event) -> String {
+    format!("{} {}@{}", event.event_type(), event.stream(), event.version())
 }
 
 /// The event at a position that was set aside, if it is still there.

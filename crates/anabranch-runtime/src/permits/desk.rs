@@ -107,9 +107,9 @@ impl Desk {
         }
     }
 
-    /// The next permits come under another lease.
+    /// The next permits come under another lease, under which it may have asked already.
     pub(super) fn begin_anew(&mut self, now: Instant) {
-        self.asking = Asking::new(self.leased.limit, self.poll, false, now);
+        self.asking = Asking::new(self.leased.limit, self.poll, true, now);
         self.tenure = Tenure::new();
         self.leased.tenure.send_replace(Arc::clone(&self.tenure));
     }

@@ -108,8 +108,11 @@ async fn a_key_is_parked_and_let_go(db: Db) {
     let set = ReplicaSet::new("s").projection(recorder.settings(settings)).tuning(quick());
     let running = start(&log, set.observer(seen.clone()));
     let parked = seen.first("event_parked").await;
-    let Happening::EventParked { key, attempts, error, .. } = &parked.what else { panic!() };
+    let Happening::EventParked { key, subject, attempts, error, .. } = &parked.what else {
+        panic!()
+    };
     assert_eq!((key.as_str(), error.as_str(), *attempts), ("Order:3", "no such customer", 3));
+    assert!(subject.contains("Numbered Order:3@1"), "it is the third attempt: {subject}");
     assert_eq!(seen.of("event_failed").len(), 3, "each attempt once");
     fails.store(false, Ordering::SeqCst);
     Consumers::new(&log).retry_parked("orders", "Order:3").await.unwrap();
