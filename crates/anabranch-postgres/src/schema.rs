@@ -92,6 +92,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0013_watching.sql"),
             admits: 5,
         },
+        Migration {
+            version: 14,
+            name: "operations",
+            sql: include_str!("../migrations/0014_operations.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT INTO \"{ns}\".settings VALUES ('hash_rule', '{rule}') ON CONFLICT DO NOTHING",
     reads_from: 5,

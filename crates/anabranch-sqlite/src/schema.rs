@@ -91,6 +91,12 @@ pub const MIGRATIONS: Migrations = Migrations {
             sql: include_str!("../migrations/0013_watching.sql"),
             admits: 5,
         },
+        Migration {
+            version: 14,
+            name: "operations",
+            sql: include_str!("../migrations/0014_operations.sql"),
+            admits: 5,
+        },
     ],
     keep_rule: "INSERT OR IGNORE INTO {ns}_settings VALUES ('hash_rule', '{rule}')",
     reads_from: 5,

@@ -25,6 +25,8 @@ pub mod since {
     pub const AUDIT: u32 = 12;
     /// The view `lag`, and counters of tasks.
     pub const WATCHING: u32 = 13;
+    /// Plans, the journal of operations, and tokens of the API.
+    pub const OPERATIONS: u32 = 14;
 }
 
 /// One step of a backend's schema. Steps are never changed once released, only added, and they only

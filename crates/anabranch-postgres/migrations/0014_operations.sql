@@ -1,0 +1,72 @@
+-- What operators do: planned, applied, written down; and who may.
+
+-- Plans: what an operation would do, counted, until somebody applies it or it expires.
+CREATE TABLE "{ns}".plans (
+    id              text COLLATE "C" PRIMARY KEY,
+    request         text   NOT NULL,         -- what to do, as JSON
+    basis           text   NOT NULL,         -- what it was made on, as JSON: compared before it is applied
+    effect          text   NOT NULL,         -- what it would do, counted, as JSON
+    who             text   NOT NULL,
+    via             text   NOT NULL,         -- cli, api, console, library
+    state           text   NOT NULL,         -- open, running, done, failed, cancelled
+    made_us         bigint NOT NULL,
+    expires_us      bigint NOT NULL,
+    began_us        bigint,
+    ended_us        bigint,
+    total           bigint NOT NULL,         -- how many things it is about
+    done            bigint NOT NULL DEFAULT 0,
+    gone            bigint NOT NULL DEFAULT 0,  -- what was not there any more, or not as it was
+    after           text,                    -- how far it is in what its filter finds
+    runner          text,                    -- who applies it, step by step
+    runner_until_us bigint,                  -- and until when nobody else does
+    problem         text
+);
+CREATE INDEX plans_made ON "{ns}".plans (made_us);
+
+-- Who did what, when, and what came of it. Rows are only added, each in the transaction of what it tells of.
+CREATE TABLE "{ns}".journal (
+    seq       bigint NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at_us     bigint NOT NULL,
+    plan      text COLLATE "C" NOT NULL,
+    stage     text   NOT NULL,               -- applied; or began, then done, cancelled or failed
+    verb      text COLLATE "C" NOT NULL,     -- pause, replay, retry_parked, …
+    target    text COLLATE "C" NOT NULL,     -- a consumer, a pool, a replica set
+    who       text   NOT NULL,
+    via       text   NOT NULL,
+    request   text   NOT NULL,
+    effect    text   NOT NULL,               -- what the plan said
+    outcome   text                           -- what was done, as JSON
+);
+CREATE INDEX journal_target ON "{ns}".journal (target, seq);
+CREATE INDEX journal_plan ON "{ns}".journal (plan, seq);
+CREATE FUNCTION "{ns}".keep_journal() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $keep$
+BEGIN
+    RAISE EXCEPTION 'the journal of operations is only added to';
+END
+$keep$;
+CREATE TRIGGER journal_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON "{ns}".journal
+    FOR EACH STATEMENT EXECUTE FUNCTION "{ns}".keep_journal();
+
+-- Who may use the API. Of a token only its hash is kept.
+CREATE TABLE "{ns}".tokens (
+    id         text COLLATE "C" PRIMARY KEY,
+    name       text   NOT NULL,
+    hash       bytea  NOT NULL UNIQUE,       -- SHA-256 of the token, which is random
+    scopes     text   NOT NULL,              -- read, read-masked, operate, append; with spaces
+    consumers  text,                         -- a JSON list; NULL: all
+    tenants    text,                         -- a JSON list; NULL: all
+    made_us    bigint NOT NULL,
+    made_by    text   NOT NULL,
+    expires_us bigint,
+    used_us    bigint,                       -- when it was used last, to the minute
+    revoked_us bigint
+);
+-- Browsers that have logged in with a token.
+CREATE TABLE "{ns}".sessions (
+    hash       bytea PRIMARY KEY,            -- SHA-256 of what the cookie holds
+    token      text COLLATE "C" NOT NULL,
+    made_us    bigint NOT NULL,
+    expires_us bigint NOT NULL
+);
+
+INSERT INTO "{ns}".migrations (version, name, admits) VALUES (14, 'operations', 5);
