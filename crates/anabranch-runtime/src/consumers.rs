@@ -9,15 +9,12 @@ use crate::tables::Tables;
 use crate::tables::consumers::Registered;
 use crate::tables::generations::Generation;
 use crate::tables::parked::{Asked, ParkedKey};
-use crate::tx::{Ended, Tx};
-use anabranch_core::audit::RecordKind;
-use anabranch_core::{Cursor, Event, Position, Query, Slot, StoreError, time};
+use anabranch_core::{Event, Position, Query, Slot, StoreError, time};
 use anabranch_store::database::{End, Statement, Topic};
 use anabranch_store::{Log, WoundBack};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use uuid::Uuid;
 
 /// The consumers of a log, as an operator sees them. Nothing here needs their code: what does, such as
 /// a replay, is asked for and then done by the worker that runs them.
@@ -37,6 +34,8 @@ use uuid::Uuid;
 pub struct Consumers {
     pub(crate) log: Log,
     pub(crate) tables: Tables,
+    /// What is run in the transaction of each change, before and after it.
+    pub(crate) around: (Vec<Statement>, Vec<Statement>),
 }
 
 /// A key that is set aside because an event of it failed: with its later events, in order.
@@ -66,7 +65,7 @@ pub struct Parked {
 }
 
 /// What becomes of a key that has failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
     /// Its attempts are used up: it waits for somebody to retry or skip it.
@@ -100,7 +99,21 @@ impl Consumers {
     /// The consumers of a log.
     #[must_use]
     pub fn new(log: &Log) -> Self {
-        Self { log: log.clone(), tables: Tables::of(log.database()) }
+        Self { log: log.clone(), tables: Tables::of(log.database()), around: Default::default() }
+    }
+
+    /// The same, with statements that are run in the transaction of each change, before and after its own: for the journal
+    /// of operations. If one of them does not match, nothing is changed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_transaction_with(&self, before: Vec<Statement>, after: Vec<Statement>) -> Self {
+        Self { around: (before, after), ..self.clone() }
+    }
+
+    /// The statements of a change with those that are run before and after them.
+    pub(crate) fn around(&self, statements: Vec<Statement>) -> Vec<Statement> {
+        let (before, after) = self.around.clone();
+        [before, statements, after].concat()
     }
 
     /// All of them.
@@ -157,48 +170,6 @@ impl Consumers {
         self.on_existing(name, vec![self.tables.pause(name, false)]).await
     }
 
-    /// Leaves out everything up to the end of the log, parked keys included. Returns that end. A consumer
-    /// that stands beyond the log ([`Reason::BeyondLog`](crate::Reason::BeyondLog)) goes back to its end.
-    pub async fn skip_to_head(&self, name: &str) -> Result<Position, OperateError> {
-        self.must_follow_log(name).await?;
-        // Read before the transaction, which may keep all others from the database. What stood beyond
-        // all that was drawn later is not of this log.
-        let before = self.tables.cursors(name).await?;
-        let (head, drawn) = (self.log.head().await?, self.log.store().drawn().await?);
-        let is_beyond = before.iter().any(|cursor| cursor.position > drawn);
-        let (is_other, head) =
-            (self.is_other(name).await?, standing::point(&self.log, head).await?);
-        let mut tx = Tx::begin(&self.tables.database, "");
-        let locked = self.tables.lock(tx.session(), name).await?;
-        // Lanes may have passed that head meanwhile; nothing is to be handled twice.
-        let standing = locked.cursors.iter().filter(|_| !is_other.is_some_and(|(is, _)| is));
-        let standing = standing.filter(|cursor| !is_beyond || cursor.position <= drawn);
-        let furthest = standing.map(Cursor::point).max().filter(|at| at.position > head.position);
-        let head = furthest.unwrap_or(head);
-        let (cursors, slots) = (&locked.cursors, &locked.slots);
-        let mut restart =
-            self.tables.restart_at(name, cursors, slots, head, Position::START, RecordKind::Jump);
-        restart.extend(is_other.map(|(_, log)| self.tables.belongs_to(name, log)));
-        match tx.commit(restart).await {
-            Ended::Committed => Ok(head.position),
-            Ended::Fenced => Err(self.unknown(name).await),
-            Ended::Broken(failed) => Err(self.tables.error(failed).into()),
-            Ended::Failed(failure) => Err(self.tables.error(failure.failed).into()),
-        }
-    }
-
-    /// Whether the log is another one now than the consumer's, or was wound back; and which it is. Nothing if the
-    /// database is older than that.
-    async fn is_other(&self, name: &str) -> Result<Option<(bool, Uuid)>, StoreError> {
-        if !self.tables.has_anchors() {
-            return Ok(None);
-        }
-        let belonging = self.tables.belonging(name).await?;
-        let is_other = standing::compare(&self.log, &belonging).await?.is_err();
-        let is_other = is_other || belonging.wound_back.is_some();
-        Ok(Some((is_other, self.log.identity().await?)))
-    }
-
     /// Removes a consumer that no longer exists, with its cursors and parked keys. Its tables stay.
     pub async fn forget(&self, name: &str) -> Result<(), OperateError> {
         self.tables.database.require_newest_schema()?;
@@ -210,6 +181,7 @@ impl Consumers {
         let mut statements = watched;
         statements.extend(self.tables.forget(name));
         statements.push(Statement::signal(Topic::Workers));
+        let statements = self.around(statements);
         let done = session.run(statements, End::Commit).await;
         done.map(drop).map_err(|failed| self.tables.error(failed).into())
     }
@@ -259,7 +231,8 @@ impl Consumers {
     }
 
     async fn ask(&self, name: &str, key: &str, asked: Asked) -> Result<(), OperateError> {
-        if self.tables.on_existing(vec![self.tables.ask(name, key, asked)]).await? {
+        let statements = self.around(vec![self.tables.ask(name, key, asked)]);
+        if self.tables.on_existing(statements).await? {
             return Ok(());
         }
         self.must_exist(name).await?;
@@ -272,7 +245,7 @@ impl Consumers {
         name: &str,
         statements: Vec<Statement>,
     ) -> Result<(), OperateError> {
-        match self.tables.on_existing(statements).await? {
+        match self.tables.on_existing(self.around(statements)).await? {
             true => Ok(()),
             false => Err(self.unknown(name).await),
         }
@@ -289,7 +262,7 @@ impl Consumers {
     }
 
     /// Refuses a consumer that is not there.
-    async fn must_exist(&self, name: &str) -> Result<(), OperateError> {
+    pub(crate) async fn must_exist(&self, name: &str) -> Result<(), OperateError> {
         match self.tables.registered(Some(name)).await?.is_empty() {
             true => Err(self.unknown(name).await),
             false => Ok(()),

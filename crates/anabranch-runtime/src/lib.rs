@@ -27,6 +27,8 @@
 //! | [`mod@progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: pause, replay, parked keys, generations |
 //! | [`operate_error`] | [`OperateError`]: why a request of an operator was not carried out |
+//! | `skip` | leaving out what is not handled |
+//! | [`parked_page`] | parked keys by filter, a page at a time |
 //! | [`replay`] | beginning again: from where, and from where it can |
 //! | [`status`] | how the consumers stand |
 //! | [`gauges`] | [`Gauges`]: what metrics show, by one cheap statement |
@@ -71,6 +73,7 @@ mod lane;
 pub mod next_event;
 pub mod offsets;
 pub mod operate_error;
+pub mod parked_page;
 pub mod permits;
 pub mod progress_bar;
 pub mod projection;
@@ -86,6 +89,7 @@ pub mod run_error;
 pub mod scope;
 pub mod scope_change;
 pub mod settings;
+mod skip;
 mod standing;
 pub mod status;
 pub mod subscriber;
@@ -113,6 +117,7 @@ pub use known_codes::code_of_runtime;
 pub use next_event::NextEvent;
 pub use offsets::{Offset, Offsets, Rescale};
 pub use operate_error::{Obstacle, OperateError};
+pub use parked_page::{ParkedAction, ParkedFilter, ParkedFound, ParkedPage};
 pub use permits::{Permit, Permits};
 pub use progress_bar::{ProgressBar, progress_bar};
 pub use projection::Projection;
@@ -121,7 +126,7 @@ pub use rebuild::{
     ChangedColumn, ColumnDifference, Rebuild, RebuildError, SwitchPreview, TableColumn,
     TableDifference, VersionState,
 };
-pub use replay::{MissingEvents, ReplayError, ReplayFrom};
+pub use replay::{MOST_LAST, MissingEvents, ReplayError, ReplayFrom};
 pub use replica_set::{
     ConsumerChange, ConsumerProgress, Progress, ReplicaSet, SetCheck, SetHandle, shutdown_signal,
 };

@@ -18,6 +18,7 @@ use crate::operate_error::OperateError;
 use crate::tables::Tables;
 use anabranch_core::{ErrorCode, ErrorKind, Position, StoreError, debug_with_code};
 use anabranch_store::Log;
+use anabranch_store::database::Statement;
 use thiserror::Error;
 
 pub use columns::{ChangedColumn, ColumnDifference, TableColumn};
@@ -52,6 +53,8 @@ pub struct Rebuild {
     name: String,
     /// Each table, and that of the new version.
     own: Vec<(String, String)>,
+    /// What is written in the transaction of the switch.
+    with: Vec<Statement>,
 }
 
 /// Why a rebuild cannot go on.
@@ -176,7 +179,15 @@ impl Rebuild {
 
     fn with_tables(log: &Log, name: &str, own: Vec<(String, String)>) -> Self {
         let tables = Tables::of(log.database());
-        Self { log: log.clone(), tables, name: name.to_owned(), own }
+        Self { log: log.clone(), tables, name: name.to_owned(), own, with: Vec::new() }
+    }
+
+    /// The same, with statements that are run in the transaction of the switch, after its own: for the journal of
+    /// operations.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_transaction_with(self, statements: Vec<Statement>) -> Self {
+        Self { with: statements, ..self }
     }
 
     /// Refuses unless there is a new version, built or being built.

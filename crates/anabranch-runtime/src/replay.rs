@@ -6,7 +6,11 @@
 use crate::consumer::is_folded;
 use crate::consumers::Consumers;
 use crate::operate_error::{Obstacle, OperateError};
-use anabranch_core::{ErrorCode, ErrorKind, Event, Position, Query, StoreError, debug_with_code};
+use crate::scope::Scope;
+use anabranch_core::{
+    ErrorCode, ErrorKind, Event, InputError, InputProblem, Position, Query, StoreError,
+    debug_with_code,
+};
 use anabranch_store::database::Statement;
 use std::fmt;
 use thiserror::Error;
@@ -23,7 +27,14 @@ pub enum ReplayFrom {
     After(Position),
     /// The first event that was recorded at this time or later, in microseconds since 1970.
     Time(i64),
+    /// As many of its events before where it stands, [`MOST_LAST`] at most. Where its slots stand apart, that is where
+    /// the last of them stands.
+    Last(u64),
 }
+
+/// How many of its last events a consumer can be asked to handle again by their number; for more, say the position or the
+/// time.
+pub const MOST_LAST: u64 = 100_000;
 
 /// Why a replay was not asked for.
 #[derive(Error)]
@@ -167,6 +178,30 @@ impl Consumers {
         accepts_missing: bool,
         with: Vec<Statement>,
     ) -> Result<Position, ReplayError> {
+        let to = self.replay_position(name, from, accepts_missing).await?;
+        let log = self.log.identity().await?;
+        let mut statements = vec![self.tables.ask_reset(name, to, log)];
+        statements.extend(with);
+        self.on_existing(name, statements).await?;
+        Ok(to)
+    }
+
+    /// The position after which a replay would begin; refused as the replay would be. Nothing is changed.
+    ///
+    /// ```
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_runtime::ReplayError> {
+    /// use anabranch_runtime::{Consumers, ReplayFrom};
+    /// let consumers = Consumers::new(&log);
+    /// let to = consumers.replay_position("order_summary", ReplayFrom::Last(100), false).await?;
+    /// println!("it would begin again after position {to}");
+    /// # Ok(()) }
+    /// ```
+    pub async fn replay_position(
+        &self,
+        name: &str,
+        from: ReplayFrom,
+        accepts_missing: bool,
+    ) -> Result<Position, ReplayError> {
         self.must_follow_log(name).await?;
         let cursors = self.tables.cursors(name).await?;
         let standing = || cursors.iter().map(|cursor| cursor.position);
@@ -178,6 +213,9 @@ impl Consumers {
             ReplayFrom::FirstKept => self.before_first().await?.unwrap_or(drawn),
             ReplayFrom::After(position) => position,
             ReplayFrom::Time(micros) => self.before(micros).await?,
+            ReplayFrom::Last(events) => {
+                self.before_last(name, events, lowest.unwrap_or_default()).await?
+            }
         };
         // What was not handled yet comes anyway.
         let to = match (from, lowest) {
@@ -197,11 +235,47 @@ impl Consumers {
         if !accepts_missing && from != ReplayFrom::FirstKept {
             self.must_have(name, to, furthest).await?;
         }
-        let log = self.log.identity().await?;
-        let mut statements = vec![self.tables.ask_reset(name, to, log)];
-        statements.extend(with);
-        self.on_existing(name, statements).await?;
         Ok(to)
+    }
+
+    /// The position before the last events of a consumer up to a position; the start if there are not as many.
+    async fn before_last(
+        &self,
+        name: &str,
+        events: u64,
+        up_to: Position,
+    ) -> Result<Position, ReplayError> {
+        if events > MOST_LAST {
+            let problem = InputProblem::TooMany {
+                count: usize::try_from(events).unwrap_or(usize::MAX),
+                limit: MOST_LAST as usize,
+                remedy: "name a position or a time instead",
+            };
+            return Err(
+                OperateError::from(InputError::new("number of last events", problem)).into()
+            );
+        }
+        let stored = self.tables.identity(name).await?;
+        // One that a program of the last version made has not stored it.
+        let scope = stored.and_then(|stored| stored.scope);
+        let scope = scope.and_then(|text| serde_json::from_str::<Scope>(&text).ok());
+        let scope = scope.unwrap_or_default();
+        if events == 0 {
+            return Ok(up_to);
+        }
+        let behind = Position::new(up_to.get().saturating_add(1));
+        let mut found = self.log.read(scope.query().clone()).before(behind).events();
+        let mut left = events;
+        while let Some(event) = found.next().await {
+            let event = event?;
+            if scope.matches(&event) {
+                left -= 1;
+                if left == 0 {
+                    return Ok(Position::new(event.position().get() - 1));
+                }
+            }
+        }
+        Ok(Position::START)
     }
 
     /// Refuses a replay if the event with which it would begin is not there, though the consumer has come

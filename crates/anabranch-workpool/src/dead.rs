@@ -1,29 +1,26 @@
 //! What is done with tasks that failed: look at them, try them again, discard those whose attempts are used up.
 
-use crate::filter::TaskFilter;
 use crate::tables::{Why, instead};
 use crate::task::{Compensation, TaskDetails, TaskRef, TaskStatus};
 use crate::task_error::TaskError;
 use crate::tasks::Tasks;
 use anabranch_core::{StoreError, TaskState};
+use anabranch_store::Row;
 use anabranch_store::database::{End, Session, Statement, Topic, column};
-use anabranch_store::{Log, Row};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How many tasks are tried again in one transaction.
-const PAGE: usize = 500;
 /// How long a transaction of ours may be open without a statement.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// A task that nobody changes before the session ends.
-struct Locked {
-    status: TaskStatus,
+pub(crate) struct Locked {
+    pub(crate) status: TaskStatus,
     /// What was enqueued instead of it.
-    instead: Vec<TaskRef>,
+    pub(crate) instead: Vec<TaskRef>,
     /// Whether its key is held because of a dead task.
-    is_held: bool,
+    pub(crate) is_held: bool,
 }
 
 impl Tasks {
@@ -92,7 +89,7 @@ impl Tasks {
         if state == TaskState::Dead && !is_held && !anyway {
             return Err(TaskError::Passed { task });
         }
-        self.revive(session, &[status]).await?;
+        self.revive(session, &[status], Vec::new()).await?;
         self.compensations(instead).await
     }
 
@@ -108,45 +105,11 @@ impl Tasks {
         self.end(session, task, Some(state)).await.map(drop)
     }
 
-    /// How many tasks a filter finds, by pool.
-    pub async fn count_where(
-        log: &Log,
-        filter: &TaskFilter,
-    ) -> Result<Vec<(String, u64)>, TaskError> {
-        let tasks = Self::new(log, "");
-        let answers = tasks.run(vec![tasks.tables.count_found(filter)]).await?;
-        let count = |row| Ok((column(log.at(), row, "pool")?, column(log.at(), row, "tasks")?));
-        answers.iter().flat_map(|answer| &answer.rows).map(count).collect()
-    }
-
-    /// Tries all tasks again that a filter finds, of whatever pool, some hundreds in a transaction, and says
-    /// how many so far after each. Returns how many there were: those that somebody else has retried or
-    /// discarded meanwhile are not among them.
-    pub async fn retry_where(
-        log: &Log,
-        filter: &TaskFilter,
-        mut so_far: impl FnMut(u64),
-    ) -> Result<u64, TaskError> {
-        let tasks = Self::new(log, "");
-        let (mut retried, mut after) = (0, 0);
-        loop {
-            let answers = tasks.run(vec![tasks.tables.find(filter, after, PAGE)]).await?;
-            let rows: Vec<&Row> = answers.iter().flat_map(|answer| &answer.rows).collect();
-            let Some(last) = rows.last() else { return Ok(retried) };
-            after = column(log.at(), last, "seq")?;
-            let id = |row: &&Row| column(log.at(), row, "id");
-            let ids = rows.iter().map(id).collect::<Result<Vec<Uuid>, _>>()?;
-            let (session, locked) = tasks.lock(&ids).await?;
-            let still = locked.into_iter().map(|locked| locked.status);
-            let still: Vec<TaskStatus> = still.filter(|task| task.state == filter.state).collect();
-            tasks.revive(session, &still).await?;
-            retried += still.len() as u64;
-            so_far(retried);
-        }
-    }
-
     /// Some tasks, which nobody changes before the session ends.
-    async fn lock(&self, tasks: &[Uuid]) -> Result<(Box<dyn Session>, Vec<Locked>), TaskError> {
+    pub(crate) async fn lock(
+        &self,
+        tasks: &[Uuid],
+    ) -> Result<(Box<dyn Session>, Vec<Locked>), TaskError> {
         let (mut session, at) = (self.database.begin(), self.database.at());
         let lock = vec![self.tables.lock(tasks)];
         let answers = session.run(lock, End::Open { idle: IDLE }).await;
@@ -171,10 +134,11 @@ impl Tasks {
     }
 
     /// Makes tasks ready that are locked, and releases the keys that they held.
-    async fn revive(
+    pub(crate) async fn revive(
         &self,
         mut session: Box<dyn Session>,
         tasks: &[TaskStatus],
+        with: Vec<Statement>,
     ) -> Result<(), TaskError> {
         let ids: Vec<Uuid> = tasks.iter().map(|task| task.id).collect();
         let mut statements = vec![self.tables.revive(&ids)];
@@ -184,6 +148,7 @@ impl Tasks {
         for (pool, key) in keys {
             statements.extend(self.tables.release(pool, key, Why::Dead));
         }
+        statements.extend(with);
         statements.push(Statement::signal(Topic::Tasks));
         let done = session.run(statements, End::Commit).await;
         done.map(drop).map_err(|failed| failed.into_store_error(self.database.at()).into())

@@ -1,11 +1,11 @@
-//! Which of the tasks whose attempts are used up are meant.
+//! Which tasks are meant, where many are.
 
 use anabranch_core::{ErrorCode, TaskState};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Which of the tasks whose attempts are used up are meant: all that stand so and meet every condition.
+/// Which tasks are meant: all that stand so and meet every condition.
 ///
 /// ```
 /// use anabranch_workpool::TaskFilter;
@@ -17,25 +17,58 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct TaskFilter {
-    pub(crate) state: TaskState,
+    pub(crate) standing: Standing,
     pub(crate) conditions: Vec<TaskCondition>,
+}
+
+/// How the tasks stand that are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// So.
+    Is(TaskState),
+    /// They have not ended.
+    Open,
+}
+
+impl Standing {
+    /// Whether a task that stands so is meant.
+    pub(crate) fn meets(self, state: TaskState) -> bool {
+        match self {
+            Self::Is(wanted) => state == wanted,
+            Self::Open => state.is_open(),
+        }
+    }
 }
 
 impl TaskFilter {
     /// Those that wait for somebody.
     pub fn dead() -> Self {
-        Self { state: TaskState::Dead, conditions: Vec::new() }
+        Self::of(Standing::Is(TaskState::Dead))
+    }
+
+    /// Those that stand so.
+    pub fn in_state(state: TaskState) -> Self {
+        Self::of(Standing::Is(state))
+    }
+
+    /// Those that have not ended: ready, scheduled or held.
+    pub fn open() -> Self {
+        Self::of(Standing::Open)
+    }
+
+    fn of(standing: Standing) -> Self {
+        Self { standing, conditions: Vec::new() }
     }
 
     /// Those whose key has gone on without them.
     pub fn skipped() -> Self {
-        Self { state: TaskState::Skipped, conditions: Vec::new() }
+        Self::of(Standing::Is(TaskState::Skipped))
     }
 
     /// Those instead of which others were enqueued. To try these again does both, so nothing less than naming
     /// them finds them.
     pub fn compensated() -> Self {
-        Self { state: TaskState::Compensated, conditions: Vec::new() }
+        Self::of(Standing::Is(TaskState::Compensated))
     }
 
     /// Only those that meet this condition, too.

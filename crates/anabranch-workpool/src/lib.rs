@@ -11,6 +11,7 @@
 //! | [`task`] | [`Task`] as it is run, [`TaskStatus`] as others see it |
 //! | [`tasks`] | [`Tasks`]: enqueue, status, cancel |
 //! | [`dead`] | tasks whose attempts are used up: their details, retry, discard |
+//! | [`many`] | many tasks at a time |
 //! | [`filter`] | [`TaskFilter`]: which of them are meant |
 //! | [`key`] | [`KeyTasks`]: what there is of one key |
 //! | [`pool`] | [`Pool`] (exactly once) and [`OutsidePool`] (at least once) |
@@ -33,6 +34,7 @@ mod ending;
 pub mod filter;
 mod inside;
 pub mod key;
+pub mod many;
 pub mod new_task;
 mod outside;
 pub mod pool;
@@ -50,6 +52,7 @@ pub use anabranch_core::TaskState;
 pub use dcb::{Dcb, DcbError, DcbFailure, DcbHandler, DcbOutcome, DcbPool, DcbRejected};
 pub use filter::{TaskCondition, TaskConditionError, TaskFilter};
 pub use key::KeyTasks;
+pub use many::{TaskAction, TaskBound, TaskPage, TasksFound};
 pub use new_task::{Completed, NewTask, Outcome};
 pub use pool::{OutsidePool, Pool, PoolSettings, TaskGaveUp};
 pub use run::Run;

@@ -42,6 +42,8 @@ pub struct Tasks {
     pool: String,
     /// Whether it has been asked if a worker has ever run the pool. Clones share it.
     has_asked: Arc<AtomicBool>,
+    /// What is written in the transaction of a change by an operator.
+    pub(crate) with: Vec<Statement>,
 }
 
 /// Where a task is.
@@ -104,7 +106,15 @@ impl Tasks {
         let database = log.database();
         let tables = Tables::of(&database);
         let has_asked = Arc::default();
-        Self { log: log.clone(), database, tables, pool: pool.into(), has_asked }
+        Self { log: log.clone(), database, tables, pool: pool.into(), has_asked, with: Vec::new() }
+    }
+
+    /// The same, with statements that are run in the transaction of pausing or resuming a key, after its own: for the
+    /// journal of operations.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_transaction_with(&self, statements: Vec<Statement>) -> Self {
+        Self { with: statements, ..self.clone() }
     }
 
     /// The pool.
@@ -349,12 +359,27 @@ impl Tasks {
         task: Uuid,
         dead: Option<TaskState>,
     ) -> Result<bool, TaskError> {
+        let Some(follows) = self.end_in(session.as_mut(), task, dead).await? else {
+            return Ok(false);
+        };
+        let done = session.run(follows, End::Commit).await;
+        done.map_err(|failed| failed.into_store_error(self.database.at()))?;
+        Ok(true)
+    }
+
+    /// The same in a transaction that goes on: answers with what is still to be run in it, if there is such a task.
+    pub(crate) async fn end_in(
+        &self,
+        session: &mut dyn Session,
+        task: Uuid,
+        dead: Option<TaskState>,
+    ) -> Result<Option<Vec<Statement>>, TaskError> {
         let idle = Duration::from_secs(2);
         let cancel = vec![self.tables.cancel(task, dead.is_some())];
         let answers = session.run(cancel, End::Open { idle }).await;
         let answers = answers.map_err(|failed| failed.into_store_error(self.database.at()))?;
         let Some(row) = answers.iter().find_map(|answer| answer.rows.first()) else {
-            return Ok(false);
+            return Ok(None);
         };
         let at = self.database.at();
         let ended = self.tables.task(row).map_err(|error| corrupt(at, error))?;
@@ -373,21 +398,23 @@ impl Tasks {
             let pool: String = column(at, row, "pool")?;
             statements.extend(self.tables.release(&pool, &ended.key, Why::Dead));
         }
-        let done = session.run(statements, End::Commit).await;
-        done.map_err(|failed| failed.into_store_error(at))?;
-        Ok(true)
+        Ok(Some(statements))
     }
 
     /// Runs nothing of a key from now on; what runs at this moment is finished.
     pub async fn pause_key(&self, key: &str) -> Result<(), TaskError> {
         let slot = self.log.hash_rule().slot(key);
-        let hold = self.tables.hold(&self.pool, key, slot, Why::Paused);
-        self.run(vec![hold, Statement::signal(Topic::Tasks)]).await.map(drop)
+        let mut statements = vec![self.tables.hold(&self.pool, key, slot, Why::Paused)];
+        statements.extend(self.with.clone());
+        statements.push(Statement::signal(Topic::Tasks));
+        self.run(statements).await.map(drop)
     }
 
     /// Goes on with a paused key.
     pub async fn resume_key(&self, key: &str) -> Result<(), TaskError> {
-        self.run(self.tables.release(&self.pool, key, Why::Paused)).await.map(drop)
+        let mut statements = self.tables.release(&self.pool, key, Why::Paused);
+        statements.extend(self.with.clone());
+        self.run(statements).await.map(drop)
     }
 
     /// [`pause_key`](Self::pause_key) in the transaction of a handler.

@@ -9,7 +9,7 @@ use crate::scope_change::ScopeChange;
 use crate::settings::Start;
 use crate::standing;
 use crate::tables::Tables;
-use crate::tables::consumers::Registered;
+use crate::tables::consumers::{ParkedEvents, Registered};
 use crate::tables::cursors::Locked;
 use crate::tx::{Ended, Tx};
 use crate::unmatched::Unmatched;
@@ -102,7 +102,13 @@ impl Consumer {
                 let record = is_audited.then_some(0);
                 let fresh = Cursor { record, ..Cursor::free(slots.clone(), start) };
                 let begin = RecordKind::Begin;
-                tables.restart_with(&self.name, &[], vec![fresh], start.position, begin)
+                tables.restart_with(
+                    &self.name,
+                    &[],
+                    vec![fresh],
+                    ParkedEvents::After(start.position),
+                    begin,
+                )
             }
             // Its cursors were imported: they stay where they stand, and a record begins there.
             false => {

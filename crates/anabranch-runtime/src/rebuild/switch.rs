@@ -141,6 +141,7 @@ impl Rebuild {
         statements.extend(self.tables.rename(&next_name, &self.name));
         // Its workers run it under the old name: their cursors are gone from under them.
         statements.extend(self.tables.fence_all(&self.name));
+        statements.extend(self.with.clone());
         statements.push(Statement::signal(Topic::Workers));
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| self.tables.error(failed))?;

@@ -40,6 +40,15 @@ pub(crate) struct Registered {
     pub(crate) wanted_code: Option<String>,
 }
 
+/// Which of the events that wait behind keys are not kept when cursors are put elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ParkedEvents {
+    /// Those after a position: they come again.
+    After(Position),
+    /// Those up to a position: they are left out.
+    UpTo(Position),
+}
+
 impl Tables {
     /// What is kept about all consumers, or about one.
     pub(crate) async fn registered(
@@ -207,8 +216,7 @@ impl Tables {
     }
 
     /// The statements that put all cursors of a locked consumer to one position and take them from
-    /// their owners. Events that were parked after `keep` come again, or are left out with the others;
-    /// those before it stay parked. `kind` says what that is in the record of an audited consumer.
+    /// their owners. Events that were parked after `keep` come again; those before it stay parked. `kind` says what that is in the record of an audited consumer.
     pub(crate) fn restart_at(
         &self,
         consumer: &str,
@@ -219,16 +227,16 @@ impl Tables {
         kind: RecordKind,
     ) -> Vec<Statement> {
         let fresh = vec![Cursor::free(slots.clone(), to)];
-        self.restart_with(consumer, cursors, fresh, keep, kind)
+        self.restart_with(consumer, cursors, fresh, ParkedEvents::After(keep), kind)
     }
 
-    /// The same with cursors in the place of the old ones.
+    /// The same with cursors in the place of these, and without what is parked of some events.
     pub(crate) fn restart_with(
         &self,
         consumer: &str,
         cursors: &[Cursor],
         mut fresh: Vec<Cursor>,
-        keep: Position,
+        without: ParkedEvents,
         kind: RecordKind,
     ) -> Vec<Statement> {
         let epoch = cursors.iter().map(|cursor| cursor.epoch).max().unwrap_or(0) + 1;
@@ -243,8 +251,12 @@ impl Tables {
             statements.push(self.write_cursor(consumer, cursor, tip));
         }
         let (keys, events) = (&self.parked_keys, &self.parked_events);
-        let delete = format!("DELETE FROM {events} WHERE consumer = $1 AND position > $2");
-        statements.push(Statement::new(delete, params![consumer, keep]));
+        let (which, bound) = match without {
+            ParkedEvents::After(keep) => (">", keep),
+            ParkedEvents::UpTo(position) => ("<=", position),
+        };
+        let delete = format!("DELETE FROM {events} WHERE consumer = $1 AND position {which} $2");
+        statements.push(Statement::new(delete, params![consumer, bound]));
         let delete = format!(
             "DELETE FROM {keys} WHERE consumer = $1 AND NOT EXISTS (SELECT 1 FROM {events} AS e \
              WHERE e.consumer = $1 AND e.key = {keys}.key)"
@@ -307,6 +319,15 @@ impl Tables {
             of(&self.parked_events, "consumer"),
             of(&self.key_samples, "consumer"),
         ]
+    }
+
+    /// The statement that takes a locked cursor from its owner, wherever it stands.
+    pub(crate) fn free(&self, cursor: &Cursor) -> Statement {
+        let free = format!(
+            "UPDATE {} SET owner = NULL, epoch = epoch + 1 WHERE id = $1 AND epoch = $2",
+            self.cursors
+        );
+        Statement::fence(free, params![cursor.id, cursor.epoch], 1)
     }
 
     /// Takes the cursors of a consumer from their owners, wherever they stand.

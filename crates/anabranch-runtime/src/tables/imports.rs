@@ -1,6 +1,7 @@
 //! Positions of runners that were there before: read from their own table, written as cursors.
 
 use super::Tables;
+use super::consumers::ParkedEvents;
 use anabranch_core::audit::RecordKind;
 use anabranch_core::{Cursor, Position, SlotSet, StoreError, cursor};
 use anabranch_store::database::{Session, Statement};
@@ -50,7 +51,13 @@ impl Tables {
             statements.extend([self.clear_record(name), self.mark_audited(name)]);
         }
         let begin = RecordKind::Begin;
-        statements.extend(self.restart_with(name, old, cursors, Position::START, begin));
+        statements.extend(self.restart_with(
+            name,
+            old,
+            cursors,
+            ParkedEvents::After(Position::START),
+            begin,
+        ));
         // Of an earlier import they may be others.
         // So may be what a program by mistake has stored of itself.
         let update = format!(

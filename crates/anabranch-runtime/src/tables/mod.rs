@@ -24,6 +24,7 @@
 //! | `generations` | looking at generations |
 //! | `outages` | consumers that stopped by themselves |
 //! | `parked` | keys that failed, and the events behind them |
+//! | `parked_filter` | keys that failed, by what a filter says |
 //! | `permits` | how much of a consumer each worker may have in work |
 //! | `pools` | tasks of pools, as a status counts them |
 
@@ -41,6 +42,7 @@ mod locked_sets;
 pub(crate) mod log_names;
 pub(crate) mod outages;
 pub(crate) mod parked;
+pub(crate) mod parked_filter;
 pub(crate) mod permits;
 pub(crate) mod pools;
 pub(crate) mod replica_sets;

@@ -183,6 +183,30 @@ impl Tables {
         rows.iter().map(|row| self.column(row, "position")).collect()
     }
 
+    /// The positions up to one that wait behind keys of these slots, in an open transaction.
+    pub(crate) async fn parked_of(
+        &self,
+        session: &mut dyn Session,
+        consumer: &str,
+        slots: &SlotSet,
+        up_to: Position,
+    ) -> Result<Vec<Position>, StoreError> {
+        let select = format!(
+            "SELECT e.position, k.slot FROM {} AS e JOIN {} AS k ON k.consumer = e.consumer AND k.key = e.key \
+             WHERE e.consumer = $1 AND e.position <= $2 ORDER BY e.position",
+            self.parked_events, self.parked_keys
+        );
+        let rows =
+            self.query_in(session, Statement::query(select, params![consumer, up_to])).await?;
+        let mut positions = Vec::new();
+        for row in &rows {
+            if slots.contains(self.slot(row)?) {
+                positions.push(self.column(row, "position")?);
+            }
+        }
+        Ok(positions)
+    }
+
     /// Sets a key aside, or notes one more failed attempt.
     pub(crate) fn park(&self, consumer: &str, attempt: &Attempt<'_>) -> Statement {
         let (keys, now) = (&self.parked_keys, self.now);

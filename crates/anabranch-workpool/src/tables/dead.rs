@@ -1,8 +1,9 @@
 //! Tasks whose attempts are used up: what was done about them, and to try them again.
 
 use super::asked::not_json;
-use super::{DEAD, HURRIED, READY, SCHEDULED, SHOWN, Tables, UNFINISHED, Why};
-use crate::filter::{TaskCondition, TaskFilter};
+use super::{DEAD, HURRIED, OPEN, READY, SCHEDULED, SHOWN, Tables, UNFINISHED, Why};
+use crate::filter::{Standing, TaskCondition, TaskFilter};
+use crate::many::TaskBound;
 use crate::task::TaskRef;
 use anabranch_core::{StoreError, TaskState};
 use anabranch_store::database::{Statement, column};
@@ -97,10 +98,19 @@ impl Tables {
         Statement::query(select, vec![tasks.iter().map(|task| Value::from(task.id)).collect()])
     }
 
+    /// The last task that was ever enqueued, and the time.
+    pub(crate) fn bound(&self) -> Statement {
+        let select = format!(
+            "SELECT coalesce(max(seq), 0) AS seq, {} AS now_us FROM {}",
+            self.now, self.tasks
+        );
+        Statement::query(select, vec![])
+    }
+
     /// How many tasks a filter finds, by pool.
-    pub(crate) fn count_found(&self, filter: &TaskFilter) -> Statement {
+    pub(crate) fn count_found(&self, filter: &TaskFilter, bound: TaskBound) -> Statement {
         let mut values = Vec::new();
-        let found = self.found(filter, &mut values);
+        let found = self.found(filter, bound, &mut values);
         let select = format!(
             "SELECT pool, count(*) AS tasks FROM {} WHERE {found} GROUP BY pool ORDER BY pool",
             self.tasks
@@ -109,9 +119,15 @@ impl Tables {
     }
 
     /// The next tasks that a filter finds, after one.
-    pub(crate) fn find(&self, filter: &TaskFilter, after: i64, limit: usize) -> Statement {
+    pub(crate) fn find(
+        &self,
+        filter: &TaskFilter,
+        bound: TaskBound,
+        after: i64,
+        limit: usize,
+    ) -> Statement {
         let mut values = params![after, limit];
-        let found = self.found(filter, &mut values);
+        let found = self.found(filter, bound, &mut values);
         let select = format!(
             "SELECT id, seq FROM {} WHERE seq > $1 AND {found} ORDER BY seq LIMIT $2",
             self.tasks
@@ -119,9 +135,19 @@ impl Tables {
         Statement::query(select, values)
     }
 
-    fn found(&self, filter: &TaskFilter, values: &mut Vec<Value>) -> String {
-        let mut found = self.stands(filter.state);
-        if filter.state == TaskState::Dead {
+    fn found(&self, filter: &TaskFilter, bound: TaskBound, values: &mut Vec<Value>) -> String {
+        let mut found = match filter.standing {
+            Standing::Is(state) => self.stands(state),
+            Standing::Open => format!("state {UNFINISHED} AND state {OPEN}"),
+        };
+        values.extend(params![bound.seq, bound.at_us]);
+        // What has died since was not meant, whenever it was enqueued.
+        found += &format!(
+            " AND seq <= ${} AND (finished_us IS NULL OR finished_us <= ${})",
+            values.len() - 1,
+            values.len()
+        );
+        if filter.standing == Standing::Is(TaskState::Dead) {
             // Programs of the last version do not say that they went on without one.
             found += &format!(" AND {} > 0", self.holds());
         }
