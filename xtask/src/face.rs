@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 
 /// More names than this at the root, and nobody finds the one that they need. Modules count.
-const MOST: usize = 69;
+const MOST: usize = 70;
 
 pub(crate) fn check(root: &Path) -> Result<()> {
     let path = root.join("crates/anabranch/src/lib.rs");

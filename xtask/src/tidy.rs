@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MAX_LINES: usize = 500;
 
 /// The layers from the bottom up: a crate depends only on those before it.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "anabranch-core",
     "anabranch-store",
     "anabranch-runtime",
@@ -15,6 +15,7 @@ const LAYERS: [&str; 16] = [
     "anabranch-workflow",
     "anabranch-batch",
     "anabranch-webhook",
+    "anabranch-operations",
     "anabranch-otlp",
     "anabranch-watch",
     "anabranch-sqlite",
@@ -33,7 +34,7 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
 /// compares them with, and the demo and the chaos, which are
 /// users of the library.
-const SQL_PLACES: [&str; 17] = [
+const SQL_PLACES: [&str; 18] = [
     "crates/anabranch-file/src/",
     "crates/anabranch-store/src/contract/",
     "crates/anabranch-lab/src/demo/",
@@ -43,6 +44,7 @@ const SQL_PLACES: [&str; 17] = [
     "crates/anabranch-runtime/src/rebuild",
     "crates/anabranch-workpool/src/tables",
     "crates/anabranch-webhook/src/tables.rs",
+    "crates/anabranch-operations/src/tables.rs",
     "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-batch/src/",
     "crates/anabranch-sqlite/",
@@ -55,7 +57,7 @@ const SQL_PLACES: [&str; 17] = [
 
 /// The layers that know no database: everything between the core and the backends. Comments may speak of one,
 /// and so may what a user reads.
-const KNOW_NO_DATABASE: [&str; 8] = [
+const KNOW_NO_DATABASE: [&str; 9] = [
     "crates/anabranch-core/src/",
     "crates/anabranch-store/src/",
     "crates/anabranch-runtime/src/",
@@ -63,12 +65,13 @@ const KNOW_NO_DATABASE: [&str; 8] = [
     "crates/anabranch-workflow/src/",
     "crates/anabranch-batch/src/",
     "crates/anabranch-webhook/src/",
+    "crates/anabranch-operations/src/",
     "crates/anabranch-watch/src/",
 ];
 
 /// The engine, in which one file logs and one makes spans: everything else says what happens to observers, and what
 /// is traced by `anabranch_store::trace`.
-const LOGS_NOTHING: [&str; 9] = [
+const LOGS_NOTHING: [&str; 10] = [
     "crates/anabranch-store/src/",
     "crates/anabranch-sqlite/src/",
     "crates/anabranch-postgres/src/",
@@ -77,6 +80,7 @@ const LOGS_NOTHING: [&str; 9] = [
     "crates/anabranch-workflow/src/",
     "crates/anabranch-batch/src/",
     "crates/anabranch-webhook/src/",
+    "crates/anabranch-operations/src/",
     "crates/anabranch-watch/src/",
 ];
 const LOGS: [&str; 2] = [

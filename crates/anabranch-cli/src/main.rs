@@ -19,6 +19,8 @@
 //! | `workers` | processes that run consumers |
 //! | `generations` | when slots were assigned anew, why, and to whom |
 //! | `pause` | pause and resume a consumer |
+//! | `planned` | what changes something: planned, applied, in the journal |
+//! | `journal` | who did what, and plans |
 //! | `replay` | begin again |
 //! | `accept_scope` | another scope than before is meant |
 //! | `audit` | proof that every event was handled once and in order |
@@ -54,6 +56,7 @@ mod forget;
 mod generations;
 mod health;
 mod import_positions;
+mod journal;
 mod lag;
 mod launch;
 mod log_lines;
@@ -65,6 +68,7 @@ mod pages;
 mod parked;
 mod partition;
 mod pause;
+mod planned;
 mod rebuild;
 mod refusal;
 mod replay;
@@ -135,6 +139,10 @@ enum Command {
     SkipToHead(skip_to_head::SkipToHead),
     AcceptScope(accept_scope::AcceptScope),
     Audit(audit::Audit),
+    Journal(journal::Journal),
+    /// What --dry-run has planned, and what is being done step by step
+    #[command(subcommand)]
+    Plans(journal::Plans),
     Offsets(offsets::Offsets),
     Rescale(rescale::Rescale),
     ImportPositions(import_positions::ImportPositions),
@@ -245,6 +253,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::SkipToHead(skip) => skip.run().await,
         Command::AcceptScope(accept) => accept.run().await,
         Command::Audit(audit) => Box::pin(audit.run()).await,
+        Command::Journal(journal) => journal.run().await,
+        Command::Plans(plans) => plans.run().await,
         Command::Offsets(offsets) => offsets.run().await,
         Command::Rescale(rescale) => rescale.run().await,
         Command::ImportPositions(import) => import.run().await,

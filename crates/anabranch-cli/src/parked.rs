@@ -1,14 +1,18 @@
 //! Keys that are set aside because an event of them failed: parked, or tried again by themselves.
 
+use crate::confirm::Confirm;
 use crate::event_line::event_line;
+use crate::planned::Planned;
 use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch::Event;
-use anabranch::operate::{Consumers, KeyState, Parked};
+use anabranch::operate::{Consumers, KeyState, Parked, ParkedAction, ParkedFilter};
+use anabranch::operations::{Plan, Request};
 use anabranch_terminal::output::{self, Table, count, time};
 use anabranch_terminal::say;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde::Serialize;
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -72,39 +76,94 @@ pub(crate) struct Show {
     json: bool,
 }
 
-/// Ask for a key that has failed to be tried again at once
+/// Ask for keys that have failed to be tried again at once: one, or all that --all or the filters find
 #[derive(Args)]
 pub(crate) struct Retry {
     #[command(flatten)]
     target: Target,
 
-    /// The consumer
-    name: String,
+    #[command(flatten)]
+    which: Which,
 
-    /// The key, as `parked list` shows it
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
-    key: Option<String>,
-
-    /// All keys of the consumer that have failed
-    #[arg(long)]
-    all: bool,
+    #[command(flatten)]
+    planned: Planned,
 }
 
-/// Ask for the first event of a key that has failed to be left out, and the others to be tried
+/// Ask for the first event of keys that have failed to be left out, and the others to be tried
+///
+/// One key, or all that --all or the filters find; several need --yes.
 #[derive(Args)]
 pub(crate) struct Skip {
     #[command(flatten)]
     target: Target,
 
-    /// The consumer
-    name: String,
-
-    /// The key, as `parked list` shows it
-    key: String,
+    #[command(flatten)]
+    which: Which,
 
     /// Leave out all events that wait, not only the first
     #[arg(long)]
     all_events: bool,
+
+    #[command(flatten)]
+    confirm: Confirm,
+
+    #[command(flatten)]
+    planned: Planned,
+}
+
+/// Which keys that have failed.
+#[derive(Args)]
+#[command(group(ArgGroup::new("which").required(true).multiple(true)
+    .args(["key", "all", "key_contains", "error_contains"])))]
+struct Which {
+    /// The consumer
+    name: String,
+
+    /// The key, as `parked list` shows it
+    #[arg(conflicts_with_all = ["all", "key_contains", "error_contains", "state"])]
+    key: Option<String>,
+
+    /// All keys of the consumer that have failed
+    #[arg(long)]
+    all: bool,
+
+    /// Keys with this text in them
+    #[arg(long, value_name = "TEXT")]
+    key_contains: Option<String>,
+
+    /// Keys whose last error has this text in it
+    #[arg(long, value_name = "TEXT")]
+    error_contains: Option<String>,
+
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+
+    /// So many keys a second at most, so that what they wait for is not flooded
+    #[arg(long, value_name = "KEYS")]
+    per_second: Option<NonZeroU32>,
+}
+
+impl Which {
+    fn request(&self, action: ParkedAction) -> Request {
+        let filter = ParkedFilter {
+            key: self.key.clone(),
+            key_contains: self.key_contains.clone(),
+            error_contains: self.error_contains.clone(),
+            state: self.state.map(State::key_state),
+        };
+        let (consumer, per_second) = (self.name.clone(), self.per_second);
+        Request::Parked { consumer, action, filter, per_second }
+    }
+}
+
+impl State {
+    fn key_state(self) -> KeyState {
+        match self {
+            Self::Parked => KeyState::Parked,
+            Self::Retrying => KeyState::Retrying,
+        }
+    }
 }
 
 impl ParkedKeys {
@@ -122,10 +181,7 @@ impl ParkedKeys {
 impl List {
     async fn run(self) -> anyhow::Result<()> {
         let mut parked = self.target.consumers().await?.parked(&self.name).await?;
-        let state = self.state.map(|state| match state {
-            State::Parked => KeyState::Parked,
-            State::Retrying => KeyState::Retrying,
-        });
+        let state = self.state.map(State::key_state);
         parked.retain(|key| state.is_none_or(|state| key.state == state));
         if self.json {
             return parked.iter().try_for_each(output::json);
@@ -192,35 +248,45 @@ impl Show {
 
 impl Retry {
     async fn run(self) -> anyhow::Result<()> {
-        let (consumers, name) = (self.target.consumers().await?, &self.name);
-        let keys = match self.key {
-            Some(key) => vec![key],
-            None => {
-                let parked = consumers.parked(name).await?;
-                parked.into_iter().map(|parked| parked.key).collect()
-            }
-        };
-        for key in &keys {
-            consumers.retry_parked(name, key).await?;
+        let operations = self.target.operations().await?;
+        let request = self.which.request(ParkedAction::Retry);
+        if let Some(plan) = self.planned.carry_out(&operations, &request, None).await? {
+            let asked = count(plan.done, "key");
+            say!(
+                "asked for {asked} of `{}` to be tried again{}; {BY_WHOM}",
+                self.which.name,
+                gone(&plan)
+            );
         }
-        let asked = count(keys.len() as u64, "key");
-        say!("asked for {asked} of `{name}` to be tried again; {BY_WHOM}");
         Ok(())
     }
 }
 
 impl Skip {
     async fn run(self) -> anyhow::Result<()> {
-        let (consumers, name, key) = (self.target.consumers().await?, &self.name, &self.key);
-        let what = if self.all_events {
-            consumers.skip_all_parked(name, key).await?;
-            "all events that wait"
-        } else {
-            consumers.skip_parked(name, key).await?;
-            "the first event"
+        let operations = self.target.operations().await?;
+        let action = if self.all_events { ParkedAction::SkipAll } else { ParkedAction::Skip };
+        // What waits behind one key was looked at when it was named.
+        let confirm = Some(&self.confirm).filter(|_| self.which.key.is_none());
+        let request = self.which.request(action);
+        let Some(plan) = self.planned.carry_out(&operations, &request, confirm).await? else {
+            return Ok(());
         };
-        say!("asked for {what} of `{key}` to be left out; {BY_WHOM}");
+        let what = if self.all_events { "all events that wait" } else { "the first event" };
+        let of = match &self.which.key {
+            Some(key) => format!("of `{key}`"),
+            None => format!("behind {} of `{}`", count(plan.done, "key"), self.which.name),
+        };
+        say!("asked for {what} {of} to be left out{}; {BY_WHOM}", gone(&plan));
         Ok(())
+    }
+}
+
+/// What was planned and is not there any more.
+fn gone(plan: &Plan) -> String {
+    match plan.gone {
+        0 => String::new(),
+        gone => format!(" ({gone} of {} had gone on meanwhile)", plan.total),
     }
 }
 

@@ -1,7 +1,10 @@
 //! A consumer that is to stand still for a while.
 
+use crate::planned::{Planned, operations};
 use crate::status::awaits_decision;
 use crate::target::Target;
+use anabranch::operate::Consumers;
+use anabranch::operations::Request;
 use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
@@ -14,6 +17,9 @@ pub(crate) struct Pause {
 
     /// The consumer
     name: String,
+
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Let a consumer go on that was paused, or that has stopped by itself
@@ -30,22 +36,31 @@ pub(crate) struct Resume {
 
     /// The consumer
     name: String,
+
+    #[command(flatten)]
+    planned: Planned,
 }
 
 impl Pause {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let name = &self.name;
-        self.target.consumers().await?.pause(name).await?;
-        say!("`{name}` is paused; `anabranch resume {name}` lets it go on");
+        let (operations, name) = (self.target.operations().await?, &self.name);
+        let request = Request::Pause { consumer: name.clone() };
+        if self.planned.carry_out(&operations, &request, None).await?.is_some() {
+            say!("`{name}` is paused; `anabranch resume {name}` lets it go on");
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl Resume {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let (consumers, name) = (self.target.consumers().await?, &self.name);
-        let before = consumers.status(name).await?;
-        consumers.resume(name).await?;
+        let (log, name) = (self.target.connect().await?, &self.name);
+        let before = Consumers::new(&log).status(name).await?;
+        let request = Request::Resume { consumer: name.clone() };
+        let operations = operations(&log);
+        if self.planned.carry_out(&operations, &request, None).await?.is_none() {
+            return Ok(ExitCode::SUCCESS);
+        }
         if let Some(reason) = awaits_decision(&before) {
             say!(
                 "`{name}` does not go on by that: {reason} (`anabranch replay {name} --from-start`, \

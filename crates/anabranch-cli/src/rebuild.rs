@@ -5,10 +5,11 @@ mod show;
 
 use crate::confirm::Confirm;
 use crate::file::Described;
+use crate::planned::{Planned, operations};
 use crate::refusal::refuse;
-use crate::status::is_run;
 use crate::target::Target;
 use anabranch::operate::{Consumers, Rebuild, TableDifference};
+use anabranch::operations::Request;
 use anabranch::{Log, Namespace};
 use anabranch_terminal::output;
 use anabranch_terminal::say;
@@ -100,6 +101,9 @@ pub(crate) struct Switch {
 
     #[command(flatten)]
     confirm: Confirm,
+
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Throw away what was built of the new version, with its tables
@@ -186,15 +190,18 @@ impl Compare {
 
 impl Switch {
     async fn run(self) -> anyhow::Result<ExitCode> {
-        let rebuild = self.versions.rebuild().await?;
-        let preview = rebuild.preview().await?;
+        let log = self.versions.target.connect().await?;
+        let preview = self.versions.of(&log).preview().await?;
         show::preview(&preview, &self.versions.comparison());
-        let (name, new, old) = (&self.versions.name, preview.new.version, preview.old.version);
-        let consequence =
-            format!("version {new} of `{name}` would take the place of version {old}");
-        self.confirm.require(&consequence)?;
-        rebuild.switch().await?;
-        say!("`{name}` is version {new} now; the old tables are kept with _old in their names");
+        let (name, new) = (&self.versions.name, preview.new.version);
+        let request = Request::SwitchRebuild {
+            consumer: name.clone(),
+            tables: self.versions.tables.tables.clone(),
+        };
+        let (operations, confirm) = (operations(&log), Some(&self.confirm));
+        if self.planned.carry_out(&operations, &request, confirm).await?.is_some() {
+            say!("`{name}` is version {new} now; the old tables are kept with _old in their names");
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -206,7 +213,7 @@ impl Abandon {
         rebuild.must_be_under_way().await?;
         let next = format!("{}.next", self.versions.name);
         let status = Consumers::new(&log).status(&next).await?;
-        if is_run(&status) {
+        if status.is_run() {
             refuse!(
                 StillRunning,
                 "`{next}` is being built; stop its workers first (`anabranch status {next}`)"

@@ -1,12 +1,13 @@
 //! A consumer that is to begin again.
 
 use crate::confirm::Confirm;
+use crate::planned::{Planned, operations};
 use crate::refusal::refuse;
-use crate::status::{is_of_other_log, is_run};
+use crate::status::is_of_other_log;
 use crate::target::Target;
 use anabranch::Position;
-use anabranch::operate::{ReplayError, ReplayFrom};
-use anabranch::webhook::Deliveries;
+use anabranch::operate::{Consumers, ReplayError, ReplayFrom};
+use anabranch::operations::{Begin, OperationError, Request};
 use anabranch_terminal::say;
 use clap::Args;
 use jiff::Timestamp;
@@ -37,6 +38,9 @@ pub(crate) struct Replay {
 
     #[command(flatten)]
     confirm: Confirm,
+
+    #[command(flatten)]
+    planned: Planned,
 }
 
 #[derive(Args)]
@@ -59,25 +63,31 @@ struct From {
     /// 2026-11-15T09:16:47Z
     #[arg(long, value_name = "RFC3339", value_parser = timestamp)]
     from_time: Option<Timestamp>,
+
+    /// From as many of its last events on
+    #[arg(long, value_name = "EVENTS")]
+    last: Option<u64>,
 }
 
 impl From {
-    fn replay_from(&self) -> ReplayFrom {
-        match (self.after, self.from_time) {
-            _ if self.from_first_kept => ReplayFrom::FirstKept,
-            (Some(after), _) => ReplayFrom::After(Position::new(after)),
-            (_, Some(time)) => ReplayFrom::Time(time.as_microsecond()),
-            (None, None) => ReplayFrom::Start,
+    fn begin(&self) -> Begin {
+        match (self.after, self.from_time, self.last) {
+            _ if self.from_first_kept => Begin::FirstKept,
+            (Some(after), ..) => Begin::After(Position::new(after)),
+            (_, Some(time), _) => Begin::Time(time),
+            (.., Some(events)) => Begin::Last(events),
+            (None, None, None) => Begin::Start,
         }
     }
 }
 
 impl Replay {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let consumers = self.target.consumers().await?;
-        let (name, from) = (&self.name, self.from.replay_from());
+        let log = self.target.connect().await?;
+        let (consumers, operations) = (Consumers::new(&log), operations(&log));
+        let (name, from) = (&self.name, self.from.begin());
         let status = consumers.status(name).await?;
-        if let ReplayFrom::After(after) = from
+        if let Begin::After(after) = from
             && after > status.position
         {
             refuse!(
@@ -87,46 +97,38 @@ impl Replay {
                 status.position
             );
         }
-        if status.kind == "webhook" {
-            let from = match from {
-                ReplayFrom::After(after) => format!("after position {after}"),
-                _ => "from there on".to_owned(),
-            };
-            self.confirm.require(&format!(
-                "`{name}` is a webhook: every event {from}, up to position {}, is sent to its endpoint again, {}",
-                status.position,
-                if self.new_id { "under new ids" } else { "under the same ids" }
-            ))?;
+        if is_of_other_log(&status) && self.target.events_url.is_none() {
+            // Refused: nobody has said where the log is.
+            consumers.replay_position(name, ReplayFrom::Start, false).await?;
         }
-        if is_of_other_log(&status) && self.target.events_url.is_some() {
-            self.confirm.require(&format!(
-                "this is another log than the one of which `{name}` has handled the events up to position {}; it \
-                 would begin with this one, and belong to it",
-                status.position
-            ))?;
-        }
-        if self.new_id && status.kind != "webhook" {
-            let kind = &status.kind;
-            refuse!(InvalidArguments, "`{name}` is a {kind}, and only webhooks have ids");
-        }
-        let deliveries = Deliveries::new(&self.target.connect().await?);
-        let ask = async |accepts_missing| match (self.new_id, accepts_missing) {
-            (true, _) => deliveries.replay_anew(name, from, accepts_missing).await,
-            (false, true) => consumers.replay_what_is_left(name, from).await,
-            (false, false) => consumers.replay(name, from).await,
+        let request = |accept_missing| {
+            let (consumer, new_ids) = (name.clone(), self.new_id);
+            Request::Replay { consumer, from, accept_missing, new_ids }
         };
-        let to = match ask(false).await {
-            Err(ReplayError::Missing(missing)) => {
-                self.confirm.require(&missing.to_string())?;
-                ask(true).await?
+        let asked = request(false);
+        let asked = match operations.look(&asked).await {
+            // Of a plan that was decided when it was made.
+            Err(OperationError::Replay(ReplayError::Missing(missing)))
+                if self.planned.plan.is_none() =>
+            {
+                if !self.planned.dry_run {
+                    self.confirm.require(&missing.to_string())?;
+                }
+                request(true)
             }
-            asked => asked?,
+            _ => asked,
         };
-        let who = match is_run(&status) {
+        let confirm = Some(&self.confirm);
+        let Some(plan) = self.planned.carry_out(&operations, &asked, confirm).await? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let who = match status.is_run() {
             true => "its worker does it now",
             false => "no worker runs it now, so the next one that does will do it",
         };
-        say!("asked `{name}` to begin again after position {to}; {who}");
+        let from =
+            plan.replays_after().map_or_else(String::new, |to| format!(" after position {to}"));
+        say!("asked `{name}` to begin again{from}; {who}");
         Ok(ExitCode::SUCCESS)
     }
 }

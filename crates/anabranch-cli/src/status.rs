@@ -344,7 +344,7 @@ pub(crate) fn state(status: &ConsumerStatus) -> String {
         words.push("replay asked".to_owned());
     }
     // Workers with the accepted code may run it meanwhile.
-    if has_reason(status, |reason| matches!(reason, Reason::OtherCode { .. })) && !is_run(status) {
+    if has_reason(status, |reason| matches!(reason, Reason::OtherCode { .. })) && !status.is_run() {
         words.push("waits: workers have other code than the accepted one".to_owned());
     }
     if words.is_empty() {
@@ -373,11 +373,6 @@ pub(crate) fn state(status: &ConsumerStatus) -> String {
         }
     }
     words.join(", ")
-}
-
-/// Whether a worker that is alive runs some of it.
-pub(crate) fn is_run(status: &ConsumerStatus) -> bool {
-    status.cursors.iter().any(|cursor| matches!(cursor.owner, Owner::Worker(_)))
 }
 
 /// Who owns a cursor, in words.

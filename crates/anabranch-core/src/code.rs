@@ -262,6 +262,16 @@ codes! {
     NoScopeChange = "no_scope_change", Conflict;
     /// Workers run what was to be removed.
     StillRunning = "still_running", Conflict;
+    /// No plan has this id.
+    NoSuchPlan = "no_such_plan", NotFound;
+    /// The plan has expired.
+    PlanExpired = "plan_expired", Conflict;
+    /// The plan was applied, cancelled or begun by somebody else already.
+    PlanUsed = "plan_used", Conflict;
+    /// What the plan was made on has changed.
+    PlanOutdated = "plan_outdated", Conflict;
+    /// The plan is of another operation than the one that was to be done.
+    PlanDiffers = "plan_differs", Conflict;
     /// What cannot be taken back was not confirmed.
     NotConfirmed = "not_confirmed", Conflict;
     /// No new version is being built.

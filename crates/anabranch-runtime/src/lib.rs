@@ -27,6 +27,7 @@
 //! | [`mod@progress_bar`] | how far it is, on a terminal |
 //! | [`consumers`] | [`Consumers`]: pause, replay, parked keys, generations |
 //! | [`operate_error`] | [`OperateError`]: why a request of an operator was not carried out |
+//! | [`fingerprint`] | [`Fingerprint`]: what a decision about a consumer rests on |
 //! | `skip` | leaving out what is not handled |
 //! | [`parked_page`] | parked keys by filter, a page at a time |
 //! | [`replay`] | beginning again: from where, and from where it can |
@@ -58,6 +59,7 @@ pub mod consumers;
 #[doc(hidden)]
 pub mod courier;
 mod feed;
+pub mod fingerprint;
 mod fold;
 pub mod gauges;
 pub mod handler;
@@ -107,6 +109,7 @@ pub use code_change::CodeChange;
 pub use consumers::{Consumers, KeyState, Parked};
 #[doc(hidden)]
 pub use courier::{Courier, CourierLane};
+pub use fingerprint::Fingerprint;
 pub use gauges::{ConsumerGauges, Gauges, GaugesOf, SetGauges, TaskGauge};
 pub use handler::{HandlerError, HandlerResult};
 pub use holding::{Commit, Holding};

@@ -53,8 +53,8 @@ pub struct Rebuild {
     name: String,
     /// Each table, and that of the new version.
     own: Vec<(String, String)>,
-    /// What is written in the transaction of the switch.
-    with: Vec<Statement>,
+    /// What is run in the transaction of the switch, before and after it.
+    around: (Vec<Statement>, Vec<Statement>),
 }
 
 /// Why a rebuild cannot go on.
@@ -179,15 +179,15 @@ impl Rebuild {
 
     fn with_tables(log: &Log, name: &str, own: Vec<(String, String)>) -> Self {
         let tables = Tables::of(log.database());
-        Self { log: log.clone(), tables, name: name.to_owned(), own, with: Vec::new() }
+        Self { log: log.clone(), tables, name: name.to_owned(), own, around: Default::default() }
     }
 
-    /// The same, with statements that are run in the transaction of the switch, after its own: for the journal of
-    /// operations.
+    /// The same, with statements that are run in the transaction of the switch, before and after its own: for the journal
+    /// of operations.
     #[doc(hidden)]
     #[must_use]
-    pub fn in_transaction_with(self, statements: Vec<Statement>) -> Self {
-        Self { with: statements, ..self }
+    pub fn in_transaction_with(self, before: Vec<Statement>, after: Vec<Statement>) -> Self {
+        Self { around: (before, after), ..self }
     }
 
     /// Refuses unless there is a new version, built or being built.

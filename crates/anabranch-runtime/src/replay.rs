@@ -149,16 +149,16 @@ impl Consumers {
         self.ask_replay(name, from, false, Vec::new()).await
     }
 
-    /// The same, with statements of the consumer's kind in the transaction that asks for it.
+    /// [`replay`](Self::replay) of a webhook under new ids: its receiver takes what comes again for new.
     #[doc(hidden)]
-    pub async fn replay_with(
+    pub async fn replay_under_new_ids(
         &self,
         name: &str,
         from: ReplayFrom,
         accepts_missing: bool,
-        with: Vec<Statement>,
     ) -> Result<Position, ReplayError> {
-        self.ask_replay(name, from, accepts_missing, with).await
+        let edition = vec![self.tables.next_edition(name)];
+        self.ask_replay(name, from, accepts_missing, edition).await
     }
 
     /// [`replay`](Self::replay), though the log may have lost the events with which it would begin: what

@@ -89,6 +89,14 @@ impl ConsumerStatus {
     }
 }
 
+impl ConsumerStatus {
+    /// Whether a living worker owns slots of it.
+    #[must_use]
+    pub fn is_run(&self) -> bool {
+        self.cursors.iter().any(|cursor| matches!(cursor.owner, Owner::Worker(_)))
+    }
+}
+
 /// A consumer has stopped by itself, since its handler fails wherever it runs. It is tried with one event
 /// now and then, and goes on when that works.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

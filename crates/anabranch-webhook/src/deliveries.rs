@@ -179,7 +179,6 @@ impl Deliveries {
         from: ReplayFrom,
         accepts_missing: bool,
     ) -> Result<Position, ReplayError> {
-        let edition = vec![self.tables.next_edition(consumer)];
-        Consumers::new(&self.log).replay_with(consumer, from, accepts_missing, edition).await
+        Consumers::new(&self.log).replay_under_new_ids(consumer, from, accepts_missing).await
     }
 }

@@ -135,16 +135,6 @@ impl Tables {
         self.run(vec![pause, Statement::signal(Topic::Workers)]).await.map(drop)
     }
 
-    /// The statement that begins another edition of ids.
-    pub(crate) fn next_edition(&self, consumer: &str) -> Statement {
-        let upsert = format!(
-            "INSERT INTO {} AS e (consumer, free_us, edition) VALUES ($1, 0, 1) \
-             ON CONFLICT (consumer) DO UPDATE SET edition = e.edition + 1",
-            self.endpoints
-        );
-        Statement::new(upsert, params![consumer])
-    }
-
     /// The query for the deliveries with members among these positions, and so many of them at least.
     pub(crate) fn groups(
         &self,

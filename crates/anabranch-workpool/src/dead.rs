@@ -89,7 +89,7 @@ impl Tasks {
         if state == TaskState::Dead && !is_held && !anyway {
             return Err(TaskError::Passed { task });
         }
-        self.revive(session, &[status], Vec::new()).await?;
+        self.revive(session, &[status], self.with.clone()).await?;
         self.compensations(instead).await
     }
 
@@ -125,7 +125,9 @@ impl Tasks {
 
     /// Has a task tried now, if it waits for its next attempt; says whether it does.
     async fn hurry(&self, mut session: Box<dyn Session>, task: Uuid) -> Result<bool, TaskError> {
-        let statements = vec![self.tables.hurry(task), Statement::signal(Topic::Tasks)];
+        let mut statements = vec![self.tables.hurry(task)];
+        statements.extend(self.with.clone());
+        statements.push(Statement::signal(Topic::Tasks));
         match session.run(statements, End::Commit).await {
             Ok(_) => Ok(true),
             Err(failed) if failed.is_unmatched() => Ok(false),

@@ -109,8 +109,8 @@ impl Tasks {
         Self { log: log.clone(), database, tables, pool: pool.into(), has_asked, with: Vec::new() }
     }
 
-    /// The same, with statements that are run in the transaction of pausing or resuming a key, after its own: for the
-    /// journal of operations.
+    /// The same, with statements that are run in the transaction of what an operator does with a task or a key, after its own:
+    /// for the journal of operations.
     #[doc(hidden)]
     #[must_use]
     pub fn in_transaction_with(&self, statements: Vec<Statement>) -> Self {
@@ -359,9 +359,10 @@ impl Tasks {
         task: Uuid,
         dead: Option<TaskState>,
     ) -> Result<bool, TaskError> {
-        let Some(follows) = self.end_in(session.as_mut(), task, dead).await? else {
+        let Some(mut follows) = self.end_in(session.as_mut(), task, dead).await? else {
             return Ok(false);
         };
+        follows.extend(self.with.clone());
         let done = session.run(follows, End::Commit).await;
         done.map_err(|failed| failed.into_store_error(self.database.at()))?;
         Ok(true)

@@ -29,6 +29,11 @@ fn code_of(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
         use crate::workpool::{DcbFailure, DcbRejected, TaskConditionError, TaskError};
         anabranch_core::code_among!(error; TaskError, DcbRejected, DcbFailure, TaskConditionError)
     });
+    #[cfg(feature = "operations")]
+    let code = code.or_else(|| {
+        use crate::operations::OperationError;
+        anabranch_core::code_among!(error; OperationError)
+    });
     #[cfg(feature = "workflow")]
     let code = code.or_else(|| {
         use crate::workflow::{LifecycleError, LoadError};

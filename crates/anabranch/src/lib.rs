@@ -251,6 +251,8 @@ pub use jiff::Timestamp;
 
 #[cfg(feature = "batch")]
 pub use anabranch_batch as batch;
+#[cfg(feature = "operations")]
+pub use anabranch_operations as operations;
 #[cfg(feature = "watch")]
 pub use anabranch_watch as watch;
 #[cfg(feature = "webhook")]

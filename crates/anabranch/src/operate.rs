@@ -25,10 +25,11 @@ pub use anabranch_runtime::host;
 pub use anabranch_runtime::import::{Before, ImportedPartition};
 pub use anabranch_runtime::{
     AuditError, AuditProgress, AuditStatus, ChangedColumn, CheckpointTable, CodeChange,
-    ColumnDifference, ConsumerGauges, ConsumerStatus, Consumers, CursorStatus, Gauges, GaugesOf,
-    Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
+    ColumnDifference, ConsumerGauges, ConsumerStatus, Consumers, CursorStatus, Fingerprint, Gauges,
+    GaugesOf, Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
     MissingEvents, NextEvent, Obstacle, Offset, Offsets, OperateError, Outage, Owner, Parked,
-    Proof, Reason, Rebuild, RebuildError, Refusal, ReplayError, ReplayFrom, Rescale, Runner,
-    RunnerStatus, ScopeChange, SetGauges, SwitchPreview, TableColumn, TableDifference, TaskGauge,
-    UnableWorker, Unlimited, Unmatched, UnrunPool, VersionState, WorkerStatus,
+    ParkedAction, ParkedFilter, ParkedFound, Proof, Reason, Rebuild, RebuildError, Refusal,
+    ReplayError, ReplayFrom, Rescale, Runner, RunnerStatus, ScopeChange, SetGauges, SwitchPreview,
+    TableColumn, TableDifference, TaskGauge, UnableWorker, Unlimited, Unmatched, UnrunPool,
+    VersionState, WorkerStatus,
 };

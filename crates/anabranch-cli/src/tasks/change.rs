@@ -1,31 +1,56 @@
 //! What is done with a task or a key that is there.
 
-use super::One;
+use super::look::state;
+use super::many::{Which, stand};
 use crate::confirm::Confirm;
+use crate::planned::{Planned, operations};
 use crate::refusal::refuse;
 use crate::target::Target;
-use anabranch::workpool::{TaskState, Tasks};
+use anabranch::operations::Request;
+use anabranch::workpool::{TaskAction, TaskState};
+use anabranch_terminal::output::count;
 use anabranch_terminal::say;
 use clap::Args;
 use std::process::ExitCode;
+use uuid::Uuid;
 
-/// Cancel a task that has not ended: it is not run, or what it does is not stored
+/// Cancel tasks that have not ended: they are not run, or what they do is not stored
+///
+/// One by its id, or several by --all or --where; several need --yes.
 #[derive(Args)]
 pub(crate) struct Cancel {
     #[command(flatten)]
-    one: One,
-}
+    which: Which,
 
-/// Discard a dead task for good; what its key held back goes on
-///
-/// One that was compensated or skipped is only cleared away: its key has gone on already.
-#[derive(Args)]
-pub(crate) struct Discard {
-    #[command(flatten)]
-    one: One,
+    /// With --all or --where, only those that are ready, scheduled or held
+    #[arg(long, value_parser = state, conflicts_with = "id")]
+    state: Option<TaskState>,
 
     #[command(flatten)]
     confirm: Confirm,
+
+    #[command(flatten)]
+    planned: Planned,
+}
+
+/// Discard dead tasks for good; what their keys held back goes on
+///
+/// One by its id, or several by --all or --where. One that was compensated or skipped is only cleared away: its key has
+/// gone on already.
+#[derive(Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    which: Which,
+
+    /// With --all or --where, which ones: dead (they wait for somebody), skipped or compensated
+    #[arg(long, value_parser = state, conflicts_with = "id")]
+    state: Option<TaskState>,
+
+    #[command(flatten)]
+    confirm: Confirm,
+
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// A key of a pool.
@@ -39,15 +64,9 @@ struct Key {
 
     /// The key
     key: String,
-}
 
-impl Key {
-    /// The tasks of its pool, which must be there.
-    async fn tasks(&self) -> anyhow::Result<Tasks> {
-        let log = self.target.connect().await?;
-        super::must_exist(&log, &self.pool).await?;
-        Ok(Tasks::new(&log, &self.pool))
-    }
+    #[command(flatten)]
+    planned: Planned,
 }
 
 /// Run nothing of a key until it is resumed; what runs at this moment is finished
@@ -66,8 +85,9 @@ pub(crate) struct ResumeKey {
 
 impl Cancel {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let (tasks, task) = self.one.find().await?;
-        let id = task.id;
+        let Some(id) = self.which.id else { return self.many().await };
+        let log = self.which.target.connect().await?;
+        let task = self.which.find(&log, id).await?;
         if task.state.is_dead() {
             refuse!(
                 WrongTaskState,
@@ -75,19 +95,37 @@ impl Cancel {
                 task.state
             );
         }
-        if !tasks.cancel(id).await? {
-            let (_, task) = self.one.find().await?;
+        if !task.state.is_open() {
             refuse!(WrongTaskState, "task {id} is {} already", task.state);
         }
-        say!("task {id} of `{}` is cancelled", task.key);
+        let request = Request::Task { action: TaskAction::Cancel, id, force: false };
+        if self.planned.carry_out(&operations(&log), &request, None).await?.is_some() {
+            say!("task {id} of `{}` is cancelled", task.key);
+        }
+        Ok(())
+    }
+
+    async fn many(&self) -> anyhow::Result<()> {
+        let (action, confirm, planned) = (TaskAction::Cancel, &self.confirm, &self.planned);
+        if let Some(plan) = self.which.carry_out(action, self.state, confirm, planned).await? {
+            say!("{} cancelled", count(plan.done, &format!("{} task", stand(action, self.state))));
+        }
         Ok(())
     }
 }
 
 impl Discard {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        let (tasks, task) = self.one.find().await?;
-        let id = task.id;
+        match self.which.id {
+            Some(id) => self.one(id).await?,
+            None => self.many().await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn one(&self, id: Uuid) -> anyhow::Result<()> {
+        let log = self.which.target.connect().await?;
+        let task = self.which.find(&log, id).await?;
         if task.state.is_open() {
             refuse!(
                 WrongTaskState,
@@ -98,42 +136,45 @@ impl Discard {
         if !task.state.is_dead() {
             refuse!(WrongTaskState, "task {id} is {} already", task.state);
         }
-        let waits = task.state == TaskState::Dead;
-        let consequence = match waits {
-            true => format!(
-                "task {id} would never be run, and the later tasks of `{}` would go on without it",
-                task.key
-            ),
-            false => {
-                format!("task {id}, which is {}, could not be tried again any more", task.state)
-            }
-        };
-        self.confirm.require(&consequence)?;
-        tasks.discard(id).await?;
-        match waits {
+        let request = Request::Task { action: TaskAction::Discard, id, force: false };
+        let (operations, confirm) = (operations(&log), Some(&self.confirm));
+        if self.planned.carry_out(&operations, &request, confirm).await?.is_none() {
+            return Ok(());
+        }
+        match task.state == TaskState::Dead {
             true => say!("task {id} is discarded; what waits of `{}` goes on", task.key),
             false => say!("task {id} is discarded; `{}` had gone on before", task.key),
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
+    }
+
+    async fn many(&self) -> anyhow::Result<()> {
+        let (action, confirm, planned) = (TaskAction::Discard, &self.confirm, &self.planned);
+        if let Some(plan) = self.which.carry_out(action, self.state, confirm, planned).await? {
+            say!("{} discarded", count(plan.done, &format!("{} task", stand(action, self.state))));
+        }
+        Ok(())
     }
 }
 
 impl PauseKey {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let tasks = self.key.tasks().await?;
-        let Key { pool, key, .. } = self.key;
-        tasks.pause_key(&key).await?;
-        say!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
+        let Key { target, pool, key, planned } = self.key;
+        let request = Request::PauseKey { pool: pool.clone(), key: key.clone() };
+        if planned.carry_out(&target.operations().await?, &request, None).await?.is_some() {
+            say!("`{key}` is paused; go on with it by `anabranch tasks resume-key {pool} {key}`");
+        }
         Ok(())
     }
 }
 
 impl ResumeKey {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let tasks = self.key.tasks().await?;
-        let Key { pool, key, .. } = self.key;
-        tasks.resume_key(&key).await?;
-        say!("`{key}` of pool `{pool}` is not paused any more");
+        let Key { target, pool, key, planned } = self.key;
+        let request = Request::ResumeKey { pool: pool.clone(), key: key.clone() };
+        if planned.carry_out(&target.operations().await?, &request, None).await?.is_some() {
+            say!("`{key}` of pool `{pool}` is not paused any more");
+        }
         Ok(())
     }
 }

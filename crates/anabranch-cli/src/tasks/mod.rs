@@ -5,12 +5,14 @@
 //! | `look` | pools, lists of tasks, one task |
 //! | `enqueue` | one task from the command line |
 //! | `change` | cancel, discard; pause and resume a key |
+//! | `many` | one task, or all that meet conditions |
 //! | `retry` | try dead tasks again: one, or all that meet conditions |
 //! | `show` | one task with all that is kept of it |
 
 mod change;
 mod enqueue;
 mod look;
+mod many;
 mod retry;
 mod show;
 
@@ -19,7 +21,7 @@ use crate::status::POOL;
 use crate::target::Target;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
-use anabranch::workpool::{TaskStatus, Tasks};
+use anabranch::workpool::Tasks;
 use anabranch::{Log, StoreError};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -76,15 +78,6 @@ struct One {
     /// The task, as `tasks list` and `tasks enqueue` show it
     #[arg(value_parser = id)]
     id: Uuid,
-}
-
-impl One {
-    /// The tasks, of whichever pool this one is, and how it stands.
-    async fn find(&self) -> anyhow::Result<(Tasks, TaskStatus)> {
-        let tasks = tasks(&self.target).await?;
-        let status = tasks.status(self.id).await?.ok_or_else(|| none(self.id))?;
-        Ok((tasks, status))
-    }
 }
 
 fn none(id: Uuid) -> Refusal {

@@ -1,20 +1,17 @@
 //! Tries tasks again: one, or all dead ones that meet conditions.
 
 use super::look::state;
-use super::{WHICH_POOLS, none};
+use super::many::Which;
 use crate::confirm::Confirm;
+use crate::planned::{Planned, operations};
 use crate::refusal::refuse;
-use crate::target::Target;
-use anabranch::workpool::{TaskCondition, TaskFilter, TaskState, Tasks};
+use anabranch::operations::Request;
+use anabranch::workpool::{TaskAction, TaskState, Tasks};
 use anabranch_terminal::output::count;
 use anabranch_terminal::say;
-use clap::{ArgGroup, Args};
+use clap::Args;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 use uuid::Uuid;
-
-/// How often to say how far it is.
-const TELL: Duration = Duration::from_secs(1);
 
 /// Try dead tasks again, as if they had never failed; what their keys held back follows
 ///
@@ -22,23 +19,9 @@ const TELL: Duration = Duration::from_secs(1);
 /// attempt now. A task that was compensated (others were enqueued instead of
 /// it) is refused with what was enqueued, since to try it again would do both; --force does.
 #[derive(Args)]
-#[command(group(ArgGroup::new("which").required(true).args(["id", "all", "conditions"])))]
 pub(crate) struct Retry {
     #[command(flatten)]
-    target: Target,
-
-    /// The task, as `tasks list` shows it
-    #[arg(value_parser = super::id)]
-    id: Option<Uuid>,
-
-    /// All tasks of all pools that wait for somebody
-    #[arg(long)]
-    all: bool,
-
-    /// Only those of which this is true: pool=NAME, key=KEY or error=TEXT; with ~ for =, those that contain the
-    /// text. Upper and lower case differ. Given several times, all of it must be true
-    #[arg(long = "where", value_name = "CONDITION")]
-    conditions: Vec<TaskCondition>,
+    which: Which,
 
     /// With --all or --where, which ones: dead (they wait for somebody), skipped, or, with --force, compensated
     #[arg(long, value_parser = state, default_value = "dead", conflicts_with = "id")]
@@ -50,74 +33,53 @@ pub(crate) struct Retry {
 
     #[command(flatten)]
     confirm: Confirm,
+
+    #[command(flatten)]
+    planned: Planned,
 }
 
 impl Retry {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        match self.id {
-            Some(id) => self.one(id).await.map(|()| ExitCode::SUCCESS),
-            None => self.many().await,
+        match self.which.id {
+            Some(id) => self.one(id).await?,
+            None => self.many().await?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 
     async fn one(&self, id: Uuid) -> anyhow::Result<()> {
-        let tasks = super::tasks(&self.target).await?;
-        let task = tasks.status(id).await?.ok_or_else(|| none(id))?;
-        if !self.force {
-            tasks.retry(id).await?;
-        } else {
-            for instead in tasks.retry_anyway(id).await? {
-                say!("not undone: {instead}");
-            }
+        let log = self.which.target.connect().await?;
+        let task = self.which.find(&log, id).await?;
+        let details = Tasks::new(&log, "").details(id).await?;
+        let request = Request::Task { action: TaskAction::Retry, id, force: self.force };
+        if self.planned.carry_out(&operations(&log), &request, None).await?.is_none() {
+            return Ok(());
+        }
+        for instead in details.into_iter().flat_map(|details| details.compensated_by) {
+            say!("not undone: {instead}");
         }
         say!("task {id} of `{}` is ready again", task.key);
         Ok(())
     }
 
-    async fn many(self) -> anyhow::Result<ExitCode> {
-        let mut filter = match self.state {
-            TaskState::Dead => TaskFilter::dead(),
-            TaskState::Skipped => TaskFilter::skipped(),
-            TaskState::Compensated if self.force => TaskFilter::compensated(),
-            TaskState::Compensated => refuse!(
+    async fn many(&self) -> anyhow::Result<()> {
+        match self.state {
+            TaskState::Compensated if !self.force => refuse!(
                 TaskCompensated,
                 "compensated tasks would be done besides what was enqueued instead of them; add --force if that \
                  is meant (`anabranch tasks show ID` names what was enqueued)"
             ),
-            other => refuse!(
+            state if !state.is_dead() => refuse!(
                 WrongTaskState,
-                "{other} tasks cannot be tried again; use dead, skipped or compensated"
+                "{state} tasks cannot be tried again; use dead, skipped or compensated"
             ),
-        };
-        for condition in &self.conditions {
-            filter = filter.and(condition.clone());
+            _ => {}
         }
-        let log = self.target.connect().await?;
-        let found = Tasks::count_where(&log, &filter).await?;
-        let all: u64 = found.iter().map(|(_, tasks)| tasks).sum();
-        let what = format!("{} task", self.state);
-        if all == 0 {
-            let pools = super::pools(&log).await?;
-            if let Some(wrong) = self.conditions.iter().find(|given| given.is_of_no_pool(&pools)) {
-                refuse!(NoSuchPool, "there is no pool for which `{wrong}` is true; {WHICH_POOLS}");
-            }
-            say!("no {what} is as you say; `anabranch tasks` shows the pools");
-            return Ok(ExitCode::SUCCESS);
+        let (action, state) = (TaskAction::Retry, Some(self.state));
+        let (confirm, planned) = (&self.confirm, &self.planned);
+        if let Some(plan) = self.which.carry_out(action, state, confirm, planned).await? {
+            say!("{} ready again", count(plan.done, &format!("{} task", self.state)));
         }
-        let pools = found.iter().map(|(pool, tasks)| format!("{tasks} of pool `{pool}`"));
-        let pools = pools.collect::<Vec<_>>().join(", ");
-        if all > 1 {
-            let consequence = format!("{} would be tried again: {pools}", count(all, &what));
-            self.confirm.require(&consequence)?;
-        }
-        let mut told = Instant::now();
-        let retried = Tasks::retry_where(&log, &filter, |retried| {
-            if told.elapsed() >= TELL {
-                told = Instant::now();
-                say!("{retried} of {all} …");
-            }
-        });
-        say!("{} ready again", count(retried.await?, &what));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -137,11 +137,13 @@ impl Rebuild {
         let next = self.tables.lock(session.as_mut(), &next_name).await?;
         let parked = self.tables.parked_in(session.as_mut(), &next_name).await?;
         self.check(&old.cursors, &next.cursors, parked, by_slot)?;
-        let mut statements = self.tables.forget(&self.name);
+        let (before, after) = self.around.clone();
+        let mut statements = before;
+        statements.extend(self.tables.forget(&self.name));
         statements.extend(self.tables.rename(&next_name, &self.name));
         // Its workers run it under the old name: their cursors are gone from under them.
         statements.extend(self.tables.fence_all(&self.name));
-        statements.extend(self.with.clone());
+        statements.extend(after);
         statements.push(Statement::signal(Topic::Workers));
         let done = session.run(statements, End::Commit).await;
         done.map_err(|failed| self.tables.error(failed))?;

@@ -4,6 +4,7 @@ use super::Tables;
 use super::audit::Tip;
 use super::outages::StoredOutage;
 use super::parked::plain;
+use crate::fingerprint::Fingerprint;
 use anabranch_core::audit::RecordKind;
 use anabranch_core::cursor::{Change, Point};
 use anabranch_core::{Cursor, Position, SlotSet, StoreError};
@@ -170,6 +171,23 @@ impl Tables {
         Statement::fence(update, params![name, true, kind, *version], 1)
     }
 
+    /// The statement that matches only while a consumer is as this says.
+    pub(crate) fn unchanged(&self, is: &Fingerprint) -> Statement {
+        let (mut code, mut values) =
+            ("", params![&is.consumer, &is.kind, &is.strategy, is.version, is.paused]);
+        values.extend(params![is.replay_from.map_or(-1, |to| to.get() as i64)]);
+        if self.database.schema() >= since::CODE {
+            code = " AND coalesce(code, '') = $7";
+            values.extend(params![is.code.clone().unwrap_or_default()]);
+        }
+        let update = format!(
+            "UPDATE {} SET name = name WHERE name = $1 AND kind = $2 AND strategy = $3 AND version = $4 \
+             AND paused = $5 AND coalesce(reset_to, -1) = $6{code}",
+            self.consumers
+        );
+        Statement::fence(update, values, 1)
+    }
+
     /// The statement that pauses or resumes a consumer. One that is resumed tries again what has stopped
     /// it. Older logs have no such columns.
     pub(crate) fn pause(&self, consumer: &str, paused: bool) -> Statement {
@@ -193,6 +211,16 @@ impl Tables {
             self.consumers
         );
         Statement::fence(update, values, 1)
+    }
+
+    /// The statement that begins another edition of the ids of a webhook's deliveries.
+    pub(crate) fn next_edition(&self, consumer: &str) -> Statement {
+        let upsert = format!(
+            "INSERT INTO {} AS e (consumer, free_us, edition) VALUES ($1, 0, 1) \
+             ON CONFLICT (consumer) DO UPDATE SET edition = e.edition + 1",
+            self.endpoints
+        );
+        Statement::new(upsert, params![consumer])
     }
 
     /// The statement that writes down what somebody must know.

@@ -81,6 +81,12 @@ impl LogStore for Store {
     }
 }
 
+fn note(statements: &Statements, run: &Statement) {
+    if let Work::Sql(sql, values) = &run.work {
+        statements.lock().unwrap().insert(sql.to_string(), values.clone());
+    }
+}
+
 struct Recorder {
     database: Arc<dyn Database>,
     statements: Statements,
@@ -94,6 +100,7 @@ impl Recorder {
 
 impl Database for Recorder {
     fn query(&self, query: Statement) -> BoxFuture<'_, Result<Vec<Row>, Failed>> {
+        note(&self.statements, &query);
         self.database.query(query)
     }
 
@@ -178,11 +185,7 @@ impl Session for Recording {
         statements: Vec<Statement>,
         end: End,
     ) -> BoxFuture<'_, Result<Vec<Answer>, Failed>> {
-        for statement in &statements {
-            if let Work::Sql(sql, values) = &statement.work {
-                self.statements.lock().unwrap().insert(sql.to_string(), values.clone());
-            }
-        }
+        statements.iter().for_each(|statement| note(&self.statements, statement));
         self.session.run(statements, end)
     }
 

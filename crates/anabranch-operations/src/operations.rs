@@ -1,0 +1,218 @@
+//! The handle: look, plan, apply, cancel, and read the journal.
+
+use crate::basis::Basis;
+use crate::journal::{JournalEntry, JournalFilter, Stage};
+use crate::operation_error::OperationError;
+use crate::plan::{Effect, Plan, PlanState};
+use crate::request::Request;
+use crate::tables::{NewPlan, Tables};
+use anabranch_core::StoreError;
+use anabranch_runtime::{Consumers, Fingerprint};
+use anabranch_store::Log;
+use anabranch_store::database::{End, Statement};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Who operates, and by which way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct By {
+    pub(crate) who: String,
+    pub(crate) via: String,
+}
+
+impl By {
+    /// A person or program, by the command (`cli`), the API (`api`), the console (`console`), or a program of yours
+    /// (`library`).
+    #[must_use]
+    pub fn new(who: impl Into<String>, via: impl Into<String>) -> Self {
+        Self { who: who.into(), via: via.into() }
+    }
+}
+
+/// Operations on a log: each is planned, applied if the plan is still true, and written in the journal. Cheap to clone.
+///
+/// ```
+/// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_operations::OperationError> {
+/// use anabranch_operations::{By, Operations, Request};
+/// let operations = Operations::new(&log, By::new("mary", "library"));
+/// let plan = operations.plan(&Request::Pause { consumer: "order_summary".to_owned() }).await?;
+/// println!("{} ({})", plan.effect.says, plan.id);
+/// operations.apply(plan.id, |_| {}).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Operations {
+    pub(crate) log: Log,
+    pub(crate) consumers: Consumers,
+    pub(crate) tables: Tables,
+    pub(crate) by: By,
+    /// Of this handle, so that it may go on with what it has begun itself.
+    pub(crate) runner: Arc<str>,
+}
+
+/// What an operation would do, and on what that was said.
+pub(crate) struct Looked {
+    pub(crate) basis: Basis,
+    pub(crate) effect: Effect,
+    pub(crate) total: u64,
+}
+
+impl Operations {
+    /// Those on a log, by somebody.
+    #[must_use]
+    pub fn new(log: &Log, by: By) -> Self {
+        let (consumers, tables) = (Consumers::new(log), Tables::of(log.database()));
+        let runner = Uuid::now_v7().to_string().into();
+        Self { log: log.clone(), consumers, tables, by, runner }
+    }
+
+    /// The same by somebody else.
+    #[must_use]
+    pub fn by(&self, by: By) -> Self {
+        Self { by, ..self.clone() }
+    }
+
+    /// What an operation would do. Nothing is stored.
+    pub async fn look(&self, request: &Request) -> Result<Effect, OperationError> {
+        Ok(self.look_at(request).await?.effect)
+    }
+
+    /// Plans an operation: what it would do is stored, until it is applied or expires in ten minutes.
+    pub async fn plan(&self, request: &Request) -> Result<Plan, OperationError> {
+        self.tables.database.require_newest_schema()?;
+        let looked = self.look_at(request).await?;
+        let id = Uuid::now_v7();
+        let statements = self.tables.add(&NewPlan {
+            id,
+            request,
+            basis: &looked.basis,
+            effect: &looked.effect,
+            total: looked.total,
+            by: &self.by,
+        });
+        self.run(statements).await?;
+        Ok(self.stored(id).await?.0)
+    }
+
+    /// A plan, as it stands.
+    pub async fn get(&self, id: Uuid) -> Result<Plan, OperationError> {
+        Ok(self.stored(id).await?.0)
+    }
+
+    /// The newest plans.
+    pub async fn plans(&self, limit: usize) -> Result<Vec<Plan>, OperationError> {
+        let rows = self.tables.database.rows(self.tables.find(None, limit)).await?;
+        let plan = |row| Ok(self.tables.plan(row)?.0);
+        rows.iter().map(plan).collect()
+    }
+
+    /// Applies a plan, unless it is not true any more. What goes step by step tells `progress` after each; if it is
+    /// interrupted, it can be applied again and goes on where it was.
+    pub async fn apply(
+        &self,
+        id: Uuid,
+        mut progress: impl FnMut(&Plan) + Send,
+    ) -> Result<Plan, OperationError> {
+        let (plan, has_expired) = self.stored(id).await?;
+        match plan.state {
+            PlanState::Open if has_expired => return Err(OperationError::Expired { id }),
+            PlanState::Open => self.must_be_true(&plan).await?,
+            PlanState::Running if plan.request.is_of_many() => {}
+            state => return Err(OperationError::Used { id, state }),
+        }
+        match plan.request.is_of_many() {
+            true => self.carry_many(&plan, &mut progress).await,
+            false => self.carry_one(&plan).await,
+        }
+    }
+
+    /// Plans an operation and applies it at once. A log that is older than plans has no journal either; then it is only
+    /// carried out, and what is answered has the id of no plan.
+    pub async fn carry_out(
+        &self,
+        request: &Request,
+        progress: impl FnMut(&Plan) + Send,
+    ) -> Result<Plan, OperationError> {
+        if !self.tables.has_journal() {
+            return self.carry_unwritten(request).await;
+        }
+        let plan = self.plan(request).await?;
+        self.apply(plan.id, progress).await
+    }
+
+    /// Whether what is done is written in the journal: not on a log that is older than it.
+    #[must_use]
+    pub fn has_journal(&self) -> bool {
+        self.tables.has_journal()
+    }
+
+    /// Cancels a plan that is open or being carried out; what was done until then stays.
+    pub async fn cancel(&self, id: Uuid) -> Result<Plan, OperationError> {
+        let (plan, _) = self.stored(id).await?;
+        let mut statements = vec![self.tables.cancelled(id)];
+        if plan.state == PlanState::Running {
+            statements.push(self.tables.entry(&plan, Stage::Cancelled, &self.by));
+        }
+        match self.tables.database.control().run(statements, End::Commit).await {
+            Ok(_) => {}
+            Err(failed) if failed.is_unmatched() => {
+                let state = self.stored(id).await?.0.state;
+                return Err(OperationError::Used { id, state });
+            }
+            Err(failed) => return Err(failed.into_store_error(self.log.at()).into()),
+        }
+        self.get(id).await
+    }
+
+    /// Entries of the journal, the newest first.
+    ///
+    /// ```
+    /// # async fn f(operations: anabranch_operations::Operations) -> Result<(), anabranch_operations::OperationError> {
+    /// use anabranch_operations::JournalFilter;
+    /// let of = JournalFilter { target: Some("order_summary".to_owned()), ..JournalFilter::default() };
+    /// for entry in operations.journal(&of).await? {
+    ///     println!("{} {} {} by {}", entry.at, entry.verb, entry.target, entry.who);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn journal(
+        &self,
+        filter: &JournalFilter,
+    ) -> Result<Vec<JournalEntry>, OperationError> {
+        self.tables.database.require_newest_schema()?;
+        let rows = self.tables.database.rows(self.tables.entries(filter)).await?;
+        Ok(rows.iter().map(|row| self.tables.journal_entry(row)).collect::<Result<_, _>>()?)
+    }
+
+    /// A stored plan, and whether it has expired.
+    pub(crate) async fn stored(&self, id: Uuid) -> Result<(Plan, bool), OperationError> {
+        self.tables.database.require_newest_schema()?;
+        let rows = self.tables.database.rows(self.tables.find(Some(id), 1)).await?;
+        let row = rows.first().ok_or(OperationError::NoSuchPlan { id })?;
+        Ok(self.tables.plan(row)?)
+    }
+
+    /// Refuses a plan if what it was made on has changed.
+    pub(crate) async fn must_be_true(&self, plan: &Plan) -> Result<(), OperationError> {
+        let mut now: Vec<Fingerprint> = Vec::new();
+        for known in &plan.basis.consumers {
+            now.push(self.consumers.fingerprint(&known.consumer).await?);
+        }
+        let what = plan.basis.differences(&now);
+        match what.is_empty() {
+            true => Ok(()),
+            false => Err(OperationError::Outdated { id: plan.id, what }),
+        }
+    }
+
+    pub(crate) async fn run(&self, statements: Vec<Statement>) -> Result<(), StoreError> {
+        let done = self.tables.database.control().run(statements, End::Commit).await;
+        done.map(drop).map_err(|failed| failed.into_store_error(self.log.at()))
+    }
+}
+
+impl std::fmt::Debug for Operations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operations").field("by", &self.by).finish_non_exhaustive()
+    }
+}
