@@ -75,7 +75,7 @@ impl Tables {
         let meant = self.is_meant(of.filter, &mut values);
         let is_one = self.database.dialect().is_any("k.key", 4);
         let update = format!(
-            "UPDATE {} AS k SET asked = $3 WHERE {meant} AND {is_one} RETURNING k.key",
+            "UPDATE {} AS k SET asked = $3 WHERE {meant} AND {is_one} RETURNING key",
             self.parked_keys
         );
         let rows: Vec<Row> = self.query_in(session, Statement::query(update, values)).await?;
