@@ -42,10 +42,10 @@ pub enum StoreError {
         /// What the driver said.
         r#source: Source,
     },
-    /// The server cannot prove who it is.
+    /// The server cannot prove who it is, or is not encrypted.
     #[error(
-        "{at} is not trusted: {}; add its authority to the system's certificates, or name a file \
-         with it in SSL_CERT_FILE",
+        "{at} is not trusted: {}; sslmode and sslrootcert in the URL say what is encrypted and whose certificates \
+         are trusted (docs/postgresql-connections.md)",
         root(.source)
     )]
     NotTrusted {

@@ -38,7 +38,8 @@
 //! | `hosts` | which of several servers to connect to |
 //! | `room` | how many connections the server has room for |
 //! | `look_alikes` | servers and poolers that only look like PostgreSQL |
-//! | `tls` | encryption |
+//! | `encryption` | which hosts are encrypted and verified: pure |
+//! | `tls` | what encrypts, and whose certificates are trusted |
 //! | `throwaway` | a database for a test |
 //! | `schema` | migrations, settings, statements |
 //! | `error` | what PostgreSQL's errors mean |
@@ -61,6 +62,7 @@ mod connection;
 mod decided;
 mod dialect;
 mod effects;
+mod encryption;
 mod error;
 mod horizon;
 mod hosts;
