@@ -405,7 +405,7 @@ impl StoreError {
 
     /// Whether somebody may cure it while this program runs: a worker waits then and goes on by itself, and
     /// no event is to blame. Besides what is transient, that is a disk that is full or fails, a database
-    /// that is read-only, and a right that is missing.
+    /// that is read-only, a right that is missing, and a certificate that has to be renewed.
     ///
     /// ```
     /// use anabranch_core::StoreError;
@@ -419,7 +419,11 @@ impl StoreError {
         self.is_transient()
             || matches!(
                 self,
-                Self::Full { .. } | Self::Disk { .. } | Self::ReadOnly { .. } | Self::Denied { .. }
+                Self::Full { .. }
+                    | Self::Disk { .. }
+                    | Self::ReadOnly { .. }
+                    | Self::Denied { .. }
+                    | Self::NotTrusted { .. }
             )
     }
 }

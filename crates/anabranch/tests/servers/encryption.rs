@@ -3,7 +3,9 @@
 //! `0.0.0.0` stands for a host that is not local: it is none of the addresses that are, and leads to this machine all
 //! the same.
 
+use crate::fleet::Fleet;
 use crate::server::{Server, own};
+use crate::support::Db;
 use anabranch::StoreError;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,14 +27,27 @@ impl Files {
         let files = Self(std::env::temp_dir().join(name));
         fs::create_dir_all(&files.0).unwrap();
         own(&files.0);
-        for (from, to) in [(certificate, "server.pem"), ("server.key", "server.key")] {
-            let to = files.0.join(to);
-            fs::copy(Path::new(CERTIFICATES).join(from), &to).unwrap();
-            // The server refuses a key that others can read.
-            fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
-            own(&to);
-        }
+        files.put(certificate, "server.pem");
+        files.put("server.key", "server.key");
         files
+    }
+
+    fn put(&self, from: &str, to: &str) {
+        let to = self.0.join(to);
+        fs::copy(Path::new(CERTIFICATES).join(from), &to).unwrap();
+        // The server refuses a key that others can read.
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o600)).unwrap();
+        own(&to);
+    }
+
+    /// Gives the server another certificate, and cuts all sessions.
+    fn renew(&self, certificate: &str, server: &Server) {
+        self.put(certificate, "server.pem");
+        server.ask("SELECT pg_reload_conf()");
+        server.ask(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+        );
     }
 }
 
@@ -206,4 +221,44 @@ async fn each_of_several_hosts_is_verified_or_not_as_it_is_local_or_not() {
     }
     let both = format!("{}&{}", of([far, gone]), root("authority"));
     assert!(connect(&remote, &both).await.unwrap());
+}
+
+/// Whoever renews it is elsewhere, and need not know who waits for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_expires_under_workers_is_waited_for() {
+    let (server, files) = encrypted("server.pem");
+    let trusting = url(&server, "127.0.0.1", &format!("sslmode=verify-full&{}", root("authority")));
+    let mut fleet = Fleet::start(Db::at(trusting.clone()), [&trusting, &trusting], &trusting).await;
+    files.renew("expired.pem", &server);
+    fleet.until_refused("has expired", &server.url()).await;
+    files.renew("server.pem", &server);
+    fleet.end(&server.url()).await;
+}
+
+/// The authorities of the machine are those in a file that the environment names. A process has one environment,
+/// so each case has one of its own.
+#[tokio::test]
+async fn authorities_of_the_machine_are_trusted() {
+    const URL: &str = "ANABRANCH_TEST_TRUSTING";
+    if let Ok(url) = std::env::var(URL) {
+        let connected = anabranch::connect(&url).await.map(drop);
+        return connected.unwrap_or_else(|error| panic!("{error}"));
+    }
+    let (server, _files) = encrypted("server.pem");
+    let empty = format!("{CERTIFICATES}/README.md");
+    for (file, options, expected) in [
+        (format!("{CERTIFICATES}/authority.pem"), AT.to_owned(), None),
+        (format!("{CERTIFICATES}/authority.pem"), format!("{AT}&sslrootcert=system"), None),
+        (format!("{CERTIFICATES}/stranger.pem"), AT.to_owned(), Some("this machine knows")),
+        (empty.clone(), AT.to_owned(), Some("this machine has no certificates of authorities")),
+        (empty, format!("{AT}&{}", root("authority")), None),
+    ] {
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        process.args(["encryption::authorities_of_the_machine_are_trusted", "--exact"]);
+        process.env(URL, url(&server, REMOTE, &options)).env("SSL_CERT_FILE", &file);
+        let output = process.env_remove("SSL_CERT_DIR").output().unwrap();
+        let said = format!("{output:?}");
+        assert_eq!(output.status.success(), expected.is_none(), "{file} {options}: {said}");
+        assert!(said.contains(expected.unwrap_or("1 passed")), "{file} {options}: {said}");
+    }
 }
