@@ -40,6 +40,7 @@
 //! | `look_alikes` | servers and poolers that only look like PostgreSQL |
 //! | `encryption` | which hosts are encrypted and verified: pure |
 //! | `tls` | what encrypts, and whose certificates are trusted |
+//! | `driver` | a session of the driver, for others |
 //! | `throwaway` | a database for a test |
 //! | `schema` | migrations, settings, statements |
 //! | `error` | what PostgreSQL's errors mean |
@@ -61,6 +62,7 @@ mod conditions;
 mod connection;
 mod decided;
 mod dialect;
+mod driver;
 mod effects;
 mod encryption;
 mod error;
@@ -100,6 +102,7 @@ mod value;
 mod wake;
 
 pub use dialect::LEXICAL;
+pub use driver::driver_session;
 pub use schema::MIGRATIONS;
 pub use store::Postgres;
 pub use throwaway::ThrowawayDatabase;

@@ -123,6 +123,21 @@ async fn a_server_that_is_not_local_must_prove_who_it_is() {
     }
 }
 
+/// What is not of a log is encrypted like it, and verified like it.
+#[tokio::test]
+async fn a_session_of_the_driver_is_encrypted_as_a_log_is() {
+    use anabranch::postgres::driver_session;
+    let (server, _files) = encrypted("server.pem");
+    for (options, expected) in [(root("authority"), true), ("sslmode=disable".to_owned(), false)] {
+        let url = url(&server, REMOTE, &format!("{AT}&{options}"));
+        let client = driver_session(&url).await.unwrap();
+        let ssl = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        assert_eq!(client.query_one(ssl, &[]).await.unwrap().get::<_, bool>(0), expected);
+    }
+    let error = driver_session(&url(&server, REMOTE, AT)).await.unwrap_err();
+    assert!(matches!(error, StoreError::NotTrusted { .. }), "{error}");
+}
+
 #[tokio::test]
 async fn a_server_without_encryption_is_used_only_where_that_is_admitted() {
     let server = Server::start(&["log_connections=on"]);
