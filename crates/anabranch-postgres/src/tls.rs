@@ -57,7 +57,11 @@ impl Trusted {
             return Ok(Self { roots: roots_of_system()?, named: Vec::new(), name });
         };
         let wrong = |problem: &str| {
-            format!("the file that sslrootcert names, {}, {problem}", file.display())
+            format!(
+                "the file that sslrootcert names, {}, {problem}; it is to be the authority's certificate (PEM), where \
+                 this program may read it",
+                file.display()
+            )
         };
         let named = certificates(file).map_err(|problem| wrong(&problem))?;
         let mut roots = RootCertStore::empty();
@@ -119,7 +123,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match found {
         Ok(found) if found.is_empty() => {
-            Err("holds no certificate (PEM: -----BEGIN CERTIFICATE-----)".to_owned())
+            Err("holds no certificate (-----BEGIN CERTIFICATE-----)".to_owned())
         }
         Ok(found) => Ok(found),
         Err(error) => Err(format!("is no PEM ({error})")),
