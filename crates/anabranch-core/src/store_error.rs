@@ -42,10 +42,10 @@ pub enum StoreError {
         /// What the driver said.
         r#source: Source,
     },
-    /// The server cannot prove who it is.
+    /// The server cannot prove who it is, or is not encrypted.
     #[error(
-        "{at} is not trusted: {}; add its authority to the system's certificates, or name a file \
-         with it in SSL_CERT_FILE",
+        "{at} is not trusted: {}; sslmode and sslrootcert in the URL say what is encrypted and whose certificates \
+         are trusted (docs/postgresql-connections.md)",
         root(.source)
     )]
     NotTrusted {
@@ -405,7 +405,7 @@ impl StoreError {
 
     /// Whether somebody may cure it while this program runs: a worker waits then and goes on by itself, and
     /// no event is to blame. Besides what is transient, that is a disk that is full or fails, a database
-    /// that is read-only, and a right that is missing.
+    /// that is read-only, a right that is missing, and a certificate that has to be renewed.
     ///
     /// ```
     /// use anabranch_core::StoreError;
@@ -419,7 +419,11 @@ impl StoreError {
         self.is_transient()
             || matches!(
                 self,
-                Self::Full { .. } | Self::Disk { .. } | Self::ReadOnly { .. } | Self::Denied { .. }
+                Self::Full { .. }
+                    | Self::Disk { .. }
+                    | Self::ReadOnly { .. }
+                    | Self::Denied { .. }
+                    | Self::NotTrusted { .. }
             )
     }
 }

@@ -1,10 +1,10 @@
 //! How sessions of a server are opened.
 
 use crate::error::Failure;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, NotOpened};
 use crate::room::{self, Room, Seen};
 use crate::session::{Bare, Begun, Connection};
-use crate::{tls, url};
+use crate::url;
 use anabranch_core::StoreError;
 use anabranch_store::Emitter;
 use anabranch_store::{Durability, Home};
@@ -49,7 +49,14 @@ pub(crate) struct Server {
 /// Adds what a URL does not say, and says how long the server may be silent.
 fn complete(config: &mut Config) -> Duration {
     if config.get_hosts().is_empty() {
-        config.host("localhost");
+        // A host without a name is called by its address: its certificate is for that.
+        let addresses = config.get_hostaddrs().to_vec();
+        for address in &addresses {
+            config.host(address.to_string());
+        }
+        if addresses.is_empty() {
+            config.host("localhost");
+        }
     }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_WAIT);
@@ -71,13 +78,12 @@ impl Server {
         durability: Durability,
         tracing: bool,
     ) -> Result<Self, StoreError> {
-        let mut config = url::parse(url)?;
+        let (mut config, said) = url::parse(url)?;
         let silence = complete(&mut config);
         let at = url::describe(&config);
-        let tls = tls::connector(config.get_ssl_mode())
-            .map_err(|error| StoreError::Other { at: at.clone(), source: error.into() })?;
         let patience = config.get_connect_timeout().copied().unwrap_or(CONNECT_WAIT);
-        let hosts = Hosts::of(&config, &tls, patience);
+        let hosts = Hosts::of(&config, said, patience)
+            .map_err(|why| StoreError::NotTrusted { at: at.clone(), source: why.into() })?;
         let session = match durability {
             Durability::Full => include_str!("../queries/session_full.sql"),
             Durability::Relaxed => include_str!("../queries/session_relaxed.sql"),
@@ -121,8 +127,10 @@ impl Server {
         // Large, and seldom.
         let connect = tokio::time::timeout(patience, Box::pin(self.hosts.open(&self.events)));
         let Ok(connected) = connect.await else { return Err(Failure::NotThere(patience)) };
-        let (client, connection) =
-            connected.map_err(|error| Failure::opening(error, &self.room))?;
+        let (client, connection) = connected.map_err(|why| match why {
+            NotOpened::NotTrusted(why) => Failure::NotTrusted(why),
+            NotOpened::Driver(error) => Failure::opening(error, &self.room),
+        })?;
         let (end, closed) = watch::channel(false);
         let driver = tokio::spawn(async move {
             let mut connection = connection;
@@ -205,5 +213,19 @@ mod tests {
         };
         assert_eq!(times("postgres://db/shop"), (30, 20));
         assert_eq!(times("postgres://db/shop?keepalives_idle=7&tcp_user_timeout=9"), (7, 9));
+    }
+
+    #[test]
+    fn a_host_without_a_name_is_called_by_its_address() {
+        for (url, expected) in [
+            ("postgres:///shop", "localhost:5432"),
+            ("postgres:///shop?hostaddr=10.0.0.7", "10.0.0.7:5432"),
+            ("postgres:///shop?hostaddr=10.0.0.7,%3A%3A2", "10.0.0.7:5432,[::2]:5432"),
+            ("postgres://db/shop?hostaddr=10.0.0.7", "db:5432"),
+        ] {
+            let mut config = url.parse().unwrap();
+            complete(&mut config);
+            assert_eq!(url::hosts(&config), expected);
+        }
     }
 }

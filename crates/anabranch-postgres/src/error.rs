@@ -18,6 +18,8 @@ const TO_PRIMARY: &str = "connect to the primary, and check default_transaction_
 pub(crate) enum Failure {
     /// There is no session.
     Connect(Arc<Error>),
+    /// The server is not encrypted or verified as the URL wants it: why, and what to do.
+    NotTrusted(String),
     /// The server did not answer in time when a session was to be opened.
     NotThere(Duration),
     /// The server has no connection left, and how many there may be.
@@ -87,6 +89,9 @@ impl Failure {
             Self::NotThere(time) => {
                 let source = format!("no answer within {time:?}").into();
                 StoreError::Unreachable { at: at.to_owned(), source }
+            }
+            Self::NotTrusted(why) => {
+                StoreError::NotTrusted { at: at.to_owned(), source: why.clone().into() }
             }
             Self::OtherRuntime(why) => why.at(at),
             Self::LifeHeld(time) => {

@@ -4,7 +4,9 @@
 //! the first that answers, and waits for ever for one that takes the connection and says nothing (a frozen
 //! machine). Here each gets its time, a standby is passed over, and where the primary was last is asked first.
 
-use crate::tls::Connector;
+use crate::encryption::{Mode, Place, Said};
+use crate::tls::{self, Connector};
+use crate::url;
 use anabranch_core::{Happening, Notice};
 use anabranch_store::Emitter;
 use futures_util::future::{Either, select};
@@ -22,25 +24,52 @@ type Stream = <Connector as MakeTlsConnect<Socket>>::Stream;
 /// A session, and what drives it.
 pub(crate) type Opened = (Client, Connection<Socket, Stream>);
 
+/// Why there is no session.
+pub(crate) enum NotOpened {
+    /// The server is not encrypted or verified as the URL wants it: why, and what to do.
+    NotTrusted(String),
+    Driver(Error),
+}
+
 /// The servers of a URL.
 #[derive(Clone)]
 pub(crate) struct Hosts {
-    each: Arc<[Config]>,
-    tls: Connector,
+    each: Arc<[One]>,
+    said: Said,
     /// How long each may take.
     patience: Duration,
     /// Where the primary was last.
     last: Arc<AtomicUsize>,
 }
 
+/// One of them, and how it is connected to.
+struct One {
+    config: Config,
+    how: (Mode, Place),
+    tls: Connector,
+}
+
 impl Hosts {
-    pub(crate) fn of(config: &Config, tls: &Connector, patience: Duration) -> Self {
+    /// An error says which host cannot be trusted whatever it answers, and why.
+    pub(crate) fn of(config: &Config, said: Said, patience: Duration) -> Result<Self, String> {
         let count = config.get_hosts().len().max(config.get_hostaddrs().len());
-        let each = match count {
-            0 | 1 => Arc::from([config.clone()]),
+        let configs = match count {
+            0 | 1 => vec![config.clone()],
             count => (0..count).map(|number| only(config, number)).collect(),
         };
-        Self { each, tls: Connector::clone(tls), patience, last: Arc::default() }
+        let mut each: Vec<One> = Vec::new();
+        for mut config in configs {
+            let place = Place::of(&config);
+            let how = (said.mode_for(place), place);
+            // What several have in common is made once: it may be a file with hundreds of certificates.
+            let tls = match each.iter().find(|one| one.how == how) {
+                Some(one) => Connector::clone(&one.tls),
+                None => tls::connector(how, &said, &url::hosts(&config))?,
+            };
+            config.ssl_mode(how.0.for_driver());
+            each.push(One { config, how, tls });
+        }
+        Ok(Self { each: each.into(), said, patience, last: Arc::default() })
     }
 
     /// How long it takes at most until all of them were asked.
@@ -49,15 +78,15 @@ impl Hosts {
     }
 
     /// Opens a session with the primary; with a standby, if that is all there is.
-    pub(crate) async fn open(&self, events: &Emitter) -> Result<Opened, Error> {
-        if let [config] = self.each.as_ref() {
-            return config.connect(Connector::clone(&self.tls)).await;
+    pub(crate) async fn open(&self, events: &Emitter) -> Result<Opened, NotOpened> {
+        if let [one] = self.each.as_ref() {
+            return one.connect().await.map_err(|error| self.why(error, one));
         }
         let (count, first) = (self.each.len(), self.last.load(Ordering::Relaxed));
         let (mut standby, mut failure) = (None, None);
         for number in (first..first + count).map(|number| number % count) {
             let open = async {
-                let mut opened = self.each[number].connect(Connector::clone(&self.tls)).await?;
+                let mut opened = self.each[number].connect().await?;
                 let is_standby = is_standby(&mut opened).await?;
                 Ok((opened, is_standby))
             };
@@ -67,7 +96,12 @@ impl Hosts {
                     return Ok(opened);
                 }
                 Ok(Ok((opened, true))) => standby = Some(opened),
-                Ok(Err(error)) => failure = Some(error),
+                Ok(Err(error)) => {
+                    // What somebody must change is said, whatever becomes of the others.
+                    if !matches!(failure, Some(NotOpened::NotTrusted(_))) {
+                        failure = Some(self.why(error, &self.each[number]));
+                    }
+                }
                 Err(_) => {
                     let detail = format!("number={number}");
                     events.emit(Happening::noticed(Notice::HostSilent, detail));
@@ -75,11 +109,27 @@ impl Hosts {
             }
         }
         match (standby, failure) {
+            // It may be the primary that is not trusted.
+            (_, Some(NotOpened::NotTrusted(why))) => Err(NotOpened::NotTrusted(why)),
             (Some(opened), _) => Ok(opened),
-            (None, Some(error)) => Err(error),
+            (None, Some(why)) => Err(why),
             // Whoever asks does not wait for ever.
             (None, None) => std::future::pending().await,
         }
+    }
+
+    /// What it means that a session with this host was not opened.
+    fn why(&self, error: Error, one: &One) -> NotOpened {
+        match tls::why_not_trusted(&error, &self.said, &url::hosts(&one.config)) {
+            Some(why) => NotOpened::NotTrusted(why),
+            None => NotOpened::Driver(error),
+        }
+    }
+}
+
+impl One {
+    async fn connect(&self) -> Result<Opened, Error> {
+        self.config.connect(Connector::clone(&self.tls)).await
     }
 }
 

@@ -38,7 +38,9 @@
 //! | `hosts` | which of several servers to connect to |
 //! | `room` | how many connections the server has room for |
 //! | `look_alikes` | servers and poolers that only look like PostgreSQL |
-//! | `tls` | encryption |
+//! | `encryption` | which hosts are encrypted and verified: pure |
+//! | `tls` | what encrypts, and whose certificates are trusted |
+//! | `driver` | a session of the driver, for others |
 //! | `throwaway` | a database for a test |
 //! | `schema` | migrations, settings, statements |
 //! | `error` | what PostgreSQL's errors mean |
@@ -60,7 +62,9 @@ mod conditions;
 mod connection;
 mod decided;
 mod dialect;
+mod driver;
 mod effects;
+mod encryption;
 mod error;
 mod horizon;
 mod hosts;
@@ -98,6 +102,7 @@ mod value;
 mod wake;
 
 pub use dialect::LEXICAL;
+pub use driver::driver_session;
 pub use schema::MIGRATIONS;
 pub use store::Postgres;
 pub use throwaway::ThrowawayDatabase;

@@ -2,6 +2,7 @@
 //! is: an `@` in a password that is not encoded would put the rest of it into the name of a host, a
 //! database or an option, and from there into messages.
 
+use crate::encryption::Said;
 use anabranch_core::{InputError, InputProblem};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -9,19 +10,14 @@ use tokio_postgres::config::Host;
 const ENCODED: &str = "write these characters of the password (and of the user) percent-encoded: \
     @ as %40, / as %2F, : as %3A, ? as %3F, # as %23, % as %25";
 const OPTIONS: &str = "there are user, password, dbname, options, \
-    application_name, sslmode, sslnegotiation, host, hostaddr, port, connect_timeout, \
+    application_name, sslmode, sslrootcert, sslnegotiation, host, hostaddr, port, connect_timeout, \
     tcp_user_timeout, keepalives, keepalives_idle, keepalives_interval, keepalives_retries, \
     target_session_attrs, channel_binding and load_balance_hosts; & in a password is %26";
 
-const SSL_MODE: &str = "sslmode is disable, prefer (the default: encrypted if the server can, whatever its \
-    certificate) or require (encrypted, and the certificate and the host that it is for are verified, which \
-    others call verify-full); authorities are the system's, or those in the file that SSL_CERT_FILE names";
-const ROOT: &str = "`sslrootcert` is not read: name the file with the authority in the environment, as \
-    SSL_CERT_FILE, and write sslmode=require";
 const CLIENT: &str = "is not read: certificates of clients are not supported";
 
-/// Reads a URL. Its errors repeat nothing of it.
-pub(crate) fn parse(url: &str) -> Result<Config, InputError> {
+/// Reads a URL: what the driver is told, and what is said of encryption. Its errors repeat nothing of it.
+pub(crate) fn parse(url: &str) -> Result<(Config, Said), InputError> {
     let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
     let Some(rest) = rest else {
         return Err(refuse("does not begin with postgres://"));
@@ -42,15 +38,16 @@ pub(crate) fn parse(url: &str) -> Result<Config, InputError> {
             "has an encoded : in its user; the one before the password is a plain :",
         ));
     }
-    url.parse().map_err(|error: tokio_postgres::Error| {
+    let (said, others) = Said::take_out_of(url).map_err(refuse)?;
+    let config = others.parse().map_err(|error: tokio_postgres::Error| {
         let cause = std::error::Error::source(&error);
         let cause = cause.map_or_else(|| error.to_string(), ToString::to_string);
         match cause.strip_prefix("unknown option `").and_then(|name| name.strip_suffix('`')) {
             Some(name) => refuse(&unknown(name, url)),
-            None if cause.contains("`sslmode`") => refuse(SSL_MODE),
             None => refuse(&cause),
         }
-    })
+    })?;
+    Ok((config, said))
 }
 
 /// What is said of an option that is not read. The name of one may be what follows an & of the password, where
@@ -59,7 +56,6 @@ fn unknown(name: &str, url: &str) -> String {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let options = url.split_once('?').map_or("", |(_, options)| options);
     match name {
-        "sslrootcert" => ROOT.to_owned(),
         "sslcert" | "sslkey" => format!("`{name}` {CLIENT}"),
         name if is_plain && !options.contains("password") => {
             format!("has the option `{name}`, which is not read; {OPTIONS}")
@@ -76,6 +72,13 @@ fn refuse(problem: &str) -> InputError {
 /// `postgres://user@host:port/database`.
 pub(crate) fn describe(config: &Config) -> String {
     let user = config.get_user().map(|user| format!("{user}@")).unwrap_or_default();
+    let hosts = hosts(config);
+    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+    format!("postgres://{user}{hosts}/{database}")
+}
+
+/// `host:port`, of all of them.
+pub(crate) fn hosts(config: &Config) -> String {
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate().map(|(number, host)| {
         let port = ports.get(number).or(ports.first()).copied().unwrap_or(5432);
@@ -86,9 +89,7 @@ pub(crate) fn describe(config: &Config) -> String {
             Host::Unix(path) => format!("{}:{port}", path.display()),
         }
     });
-    let hosts = hosts.collect::<Vec<_>>().join(",");
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-    format!("postgres://{user}{hosts}/{database}")
+    hosts.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -179,7 +180,8 @@ mod tests {
                 format!("postgres://app%3A{password}@db.test/shop"),
             ] {
                 match parse(&url) {
-                    Ok(config) => {
+                    Ok((config, said)) => {
+                        assert_hidden(&format!("{said:?}"), &password, &url);
                         assert_hidden(&describe(&config), &password, &url);
                         assert_hidden(&format!("{config:?}"), &password, &url);
                     }
@@ -211,9 +213,8 @@ mod tests {
     #[test]
     fn an_option_that_is_not_read_is_named_with_what_to_do() {
         for (option, said) in [
-            ("sslmode=verify-full", "sslmode is disable, prefer (the default"),
-            ("sslmode=verify-ca&sslrootcert=ca.pem", "require (encrypted, and the certificate"),
-            ("sslrootcert=ca.pem", "`sslrootcert` is not read: name the file with the authority"),
+            ("sslmode=allow", "sslmode is disable, prefer (encrypted if"),
+            ("sslmode=verify-ca", "without sslrootcert=FILE"),
             ("sslmode=require&sslkey=a", "`sslkey` is not read: certificates of clients"),
             ("schema=public", "`schema`, which is not read; there are user, password"),
             ("sslmode=disable&pgbouncer=true", "`pgbouncer`, which is not read"),
@@ -233,7 +234,7 @@ mod tests {
 
     #[test]
     fn addresses_of_version_6_stand_in_brackets() {
-        let config = parse("postgres://app:x@[::1]:36003,db,127.0.0.1:7/shop").unwrap();
+        let (config, _) = parse("postgres://app:x@[::1]:36003,db,127.0.0.1:7/shop").unwrap();
         assert_eq!(describe(&config), "postgres://app@[::1]:36003,db:5432,127.0.0.1:7/shop");
     }
 
@@ -241,12 +242,12 @@ mod tests {
     fn a_password_that_is_written_so_arrives_as_it_is() {
         for password in passwords() {
             let encoded: String = password.bytes().map(|byte| format!("%{byte:02X}")).collect();
-            let config = parse(&format!("postgres://app:{encoded}@db:6543/shop")).unwrap();
+            let (config, _) = parse(&format!("postgres://app:{encoded}@db:6543/shop")).unwrap();
             assert_eq!(config.get_password(), Some(password.as_bytes()));
             assert_eq!(describe(&config), "postgres://app@db:6543/shop");
         }
         for plain in ["a:b", "a#b", "a&b=c", "100%", "a,b;c d!"] {
-            let config = parse(&format!("postgres://app:{plain}@db/shop")).unwrap();
+            let (config, _) = parse(&format!("postgres://app:{plain}@db/shop")).unwrap();
             assert_eq!(config.get_password(), Some(plain.as_bytes()));
         }
     }

@@ -280,7 +280,8 @@ mod pages;
 
 /// Connects to a log with the default options: `sqlite:orders.db`, `sqlite::memory:` or
 /// `postgres://user@host/database`. Of several hosts (`host-1,host-2`) the primary is used, wherever it is just
-/// then. The log is created if it does not exist yet.
+/// then. One on another machine must prove who it is, unless the URL has `sslmode`. The log is created if it does
+/// not exist yet.
 ///
 /// Call it once and clone the [`Log`]: clones share connections, and their appends share commits.
 pub async fn connect(url: &str) -> Result<Log, StoreError> {

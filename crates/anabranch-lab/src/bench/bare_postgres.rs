@@ -2,9 +2,10 @@
 
 use super::bare::BareRow;
 use anabranch::Namespace;
+use anabranch::postgres::driver_session;
 use anabranch::postgres::tokio_postgres::error::SqlState;
 use anabranch::postgres::tokio_postgres::types::{FromSql, ToSql, Type};
-use anabranch::postgres::tokio_postgres::{Client, NoTls, Row, Statement, connect};
+use anabranch::postgres::tokio_postgres::{Client, Row, Statement};
 use futures_util::{StreamExt, pin_mut};
 use std::error::Error;
 use std::hint::black_box;
@@ -185,10 +186,9 @@ impl BarePostgres {
     }
 }
 
-/// A connection whose commits are on disk.
+/// A connection whose commits are on disk. It is encrypted as that of the log is, or they could not be compared.
 pub(crate) async fn open(url: &str) -> anyhow::Result<Client> {
-    let (client, connection) = connect(url, NoTls).await?;
-    tokio::spawn(connection);
+    let client = driver_session(url).await?;
     client.batch_execute("SET synchronous_commit = on").await?;
     Ok(client)
 }

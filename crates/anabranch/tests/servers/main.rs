@@ -8,6 +8,7 @@ mod crashed;
 #[path = "../replica_sets/crew.rs"]
 mod crew;
 mod crowds;
+mod encryption;
 mod fail_over;
 mod fleet;
 mod locks;
