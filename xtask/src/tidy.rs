@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const MAX_LINES: usize = 500;
 
 /// The layers from the bottom up: a crate depends only on those before it.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "anabranch-core",
     "anabranch-store",
     "anabranch-runtime",
@@ -21,6 +21,7 @@ const LAYERS: [&str; 16] = [
     "anabranch-postgres",
     "anabranch",
     "anabranch-file",
+    "anabranch-server",
     "anabranch-terminal",
     "anabranch-lab",
     "anabranch-cli",
@@ -33,7 +34,7 @@ const APART: [(&str, &str); 1] = [("anabranch-postgres", "anabranch-sqlite")];
 /// the views and rebuilds, whose tables are made by name), and the bare driver that the benchmark
 /// compares them with, and the demo and the chaos, which are
 /// users of the library.
-const SQL_PLACES: [&str; 17] = [
+const SQL_PLACES: [&str; 18] = [
     "crates/anabranch-file/src/",
     "crates/anabranch-store/src/contract/",
     "crates/anabranch-lab/src/demo/",
@@ -44,6 +45,7 @@ const SQL_PLACES: [&str; 17] = [
     "crates/anabranch-workpool/src/tables",
     "crates/anabranch-webhook/src/tables.rs",
     "crates/anabranch-workflow/src/snapshots.rs",
+    "crates/anabranch-server/src/tables.rs",
     "crates/anabranch-batch/src/",
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",
