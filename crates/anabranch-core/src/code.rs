@@ -136,6 +136,8 @@ codes! {
     ConditionFailed = "condition_failed", Conflict;
     /// The id of an event is taken by another one.
     IdReused = "id_reused", Conflict;
+    /// There is no such event.
+    NoSuchEvent = "no_such_event", NotFound;
 
     /// An event of a type that the schema does not know.
     UnknownEventType = "unknown_event_type", Failed;

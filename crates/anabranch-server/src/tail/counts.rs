@@ -1,8 +1,52 @@
-//! What tails have cost and done, counted.
+//! The handle of all tails of a server: what they have cost and done, and their end.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::watch;
 
-/// What the tails of a server have cost and done since it began; see [`Api::tail_figures`](crate::Api::tail_figures).
+/// The tails of a server, for the program that it runs in. Cheap to clone; clones are of the same tails.
+///
+/// ```
+/// # async fn f(log: anabranch::Log) {
+/// use anabranch_server::{Api, Tails};
+/// let tails = Tails::default();
+/// let app = Api::new(&log).tails(&tails).router();
+/// println!("{} tails are open", tails.figures().open);
+/// // Before the server stops: each is told, and can go on elsewhere.
+/// tails.close();
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Tails {
+    pub(crate) counts: Arc<Counts>,
+    closed: Arc<watch::Sender<bool>>,
+}
+
+impl Tails {
+    /// What they have cost and done since the server began.
+    #[must_use]
+    pub fn figures(&self) -> TailFigures {
+        self.counts.figures()
+    }
+
+    /// Ends them all with a word of farewell, and lets nobody in any more.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Resolves when they are closed.
+    pub(crate) async fn closed(&self) {
+        let mut closed = self.closed.subscribe();
+        // The sender is here.
+        let _ = closed.wait_for(|is_closed| *is_closed).await;
+    }
+}
+
+/// What the tails of a server have cost and done since it began; see [`Tails`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TailFigures {

@@ -67,6 +67,11 @@ impl<T> Ring<T> {
         }
     }
 
+    /// Lets go of all events.
+    pub(crate) fn clear(&mut self) {
+        (self.held, self.bytes, self.floor) = (VecDeque::new(), 0, self.top);
+    }
+
     /// The events after a position, so many at the most.
     pub(crate) fn after(&self, cursor: u64, most: usize) -> Result<Vec<Arc<T>>, Passed> {
         if !self.reaches_back_to(cursor) {
