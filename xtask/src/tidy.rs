@@ -45,7 +45,7 @@ const SQL_PLACES: [&str; 18] = [
     "crates/anabranch-workpool/src/tables",
     "crates/anabranch-webhook/src/tables.rs",
     "crates/anabranch-workflow/src/snapshots.rs",
-    "crates/anabranch-server/src/tables.rs",
+    "crates/anabranch-server/src/tables",
     "crates/anabranch-batch/src/",
     "crates/anabranch-sqlite/",
     "crates/anabranch-postgres/",

@@ -1,9 +1,13 @@
 //! Settings of the API, and the router that is made of them.
 
+use crate::access::Access;
+use crate::enqueue::WAITS;
+use crate::gate::finish::finish;
 use crate::gate::gate;
 use crate::problem::Problem;
 use crate::routes::{self, Room};
 use crate::state::{Settings, Shared, State};
+use crate::tail::{Hub, TailLimits, Tails};
 use anabranch::Log;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
@@ -11,10 +15,11 @@ use anabranch::watch::Watch;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// The API of a log as a router for a program of one's own, which it is mounted in under any path. Who asks needs a
 /// token.
@@ -42,12 +47,20 @@ pub struct Api {
     log: Log,
     watch: Option<Watch>,
     settings: Settings,
+    tails: Tails,
+    tail_limits: TailLimits,
 }
 
 impl Api {
     /// The API of a log. Who asks needs a token.
     pub fn new(log: &Log) -> Self {
-        Self { log: log.clone(), watch: None, settings: Settings::default() }
+        Self {
+            log: log.clone(),
+            watch: None,
+            settings: Settings::default(),
+            tails: Tails::default(),
+            tail_limits: TailLimits::default(),
+        }
     }
 
     /// Anybody may do anything until the first token is made: for a server that only this machine reaches.
@@ -99,14 +112,29 @@ impl Api {
         self
     }
 
+    /// With a handle of its tails.
+    pub fn tails(mut self, tails: &Tails) -> Self {
+        self.tails = tails.clone();
+        self
+    }
+
+    /// How its tails are bounded.
+    pub fn tail_limits(mut self, limits: TailLimits) -> Self {
+        self.tail_limits = limits;
+        self
+    }
+
     /// The router.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn router(self) -> Router {
         let consumers = Consumers::new(&self.log);
-        let Self { log, watch, settings } = self;
-        let state: Shared = Arc::new(State { log, consumers, watch, settings });
+        let Self { log, watch, settings, tails, tail_limits } = self;
+        let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
+        let waits = Semaphore::new(WAITS);
+        let access = Access::new(&log);
+        let state: Shared = Arc::new(State { log, consumers, access, watch, settings, hub, waits });
         let (mut router, mut methods) = (Router::new(), BTreeMap::<_, Vec<_>>::new());
         for route in routes::all() {
             let bytes = match route.rules.room {
@@ -118,7 +146,8 @@ impl Api {
             router = router.route(route.path, handler);
             methods.entry(route.path).or_default().push(route.method);
         }
-        router.fallback(no_such_route).method_not_allowed_fallback(no_such_method).with_state(state)
+        let router = router.fallback(no_such_route).method_not_allowed_fallback(no_such_method);
+        router.layer(from_fn(finish)).with_state(state)
     }
 }
 

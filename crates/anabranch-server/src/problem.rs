@@ -1,5 +1,6 @@
 //! Errors as `application/problem+json` (RFC 9457), with the stable codes of `docs/errors.md`.
 
+use crate::token::TokenError;
 use anabranch::AppendError;
 use anabranch::errors::{ErrorCode, ErrorKind, error_code};
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -95,7 +96,8 @@ impl Problem {
     /// An error of a library, or what came of one.
     #[must_use]
     pub fn of(error: &(dyn Error + 'static)) -> Self {
-        let Some(code) = error_code(error) else {
+        let code = error.downcast_ref::<TokenError>().map(TokenError::code);
+        let Some(code) = code.or_else(|| error_code(error)) else {
             tracing::error!(target: "anabranch::server", "a request failed: {error}");
             let said = "the server could not do it; its log says why";
             return Self::new(ErrorCode::DatabaseError, said);

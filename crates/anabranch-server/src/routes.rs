@@ -3,9 +3,9 @@
 //! What is not said here is refused: a parameter that is not named, a token whose limits the handler does not
 //! look at.
 
-use crate::openapi;
 use crate::scope::Scope;
 use crate::state::Shared;
+use crate::{enqueue, events, health, openapi, sessions, tail, tokens};
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
@@ -13,6 +13,12 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 pub(crate) fn all() -> Vec<Route> {
     let mut all = Vec::new();
     all.extend(openapi::routes());
+    all.extend(health::routes());
+    all.extend(events::routes());
+    all.extend(tail::routes());
+    all.extend(enqueue::routes());
+    all.extend(sessions::routes());
+    all.extend(tokens::routes());
     all
 }
 
@@ -58,6 +64,8 @@ pub(crate) struct Rules {
     pub(crate) keeps_tenants: bool,
     /// Whether it may take longer than others: it waits for something, or never ends.
     pub(crate) is_long: bool,
+    /// Whether it is for probes, which know no name of the host and send no token.
+    pub(crate) is_probe: bool,
     pub(crate) room: Room,
 }
 
@@ -79,6 +87,7 @@ impl Route {
             keeps_consumers: false,
             keeps_tenants: false,
             is_long: false,
+            is_probe: false,
             room: Room::Usual,
         };
         Self { method, path, handler: on(filter, handler), rules }
@@ -132,6 +141,12 @@ impl Route {
     /// It waits for something, or never ends.
     pub(crate) fn long(mut self) -> Self {
         self.rules.is_long = true;
+        self
+    }
+
+    /// It is for probes.
+    pub(crate) fn for_probes(mut self) -> Self {
+        self.rules.is_probe = true;
         self
     }
 

@@ -1,11 +1,14 @@
 //! What all requests share.
 
+use crate::access::Access;
+use crate::tail::Hub;
 use anabranch::Log;
 use anabranch::operate::Consumers;
 use anabranch::watch::Watch;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// What handlers get as `State<Shared>`.
 pub(crate) type Shared = Arc<State>;
@@ -13,8 +16,13 @@ pub(crate) type Shared = Arc<State>;
 pub(crate) struct State {
     pub(crate) log: Log,
     pub(crate) consumers: Consumers,
+    pub(crate) access: Access,
     pub(crate) watch: Option<Watch>,
     pub(crate) settings: Settings,
+    /// All tails.
+    pub(crate) hub: Arc<Hub>,
+    /// Places for requests that wait for a task.
+    pub(crate) waits: Semaphore,
 }
 
 /// What [`Api`](crate::Api) sets.
