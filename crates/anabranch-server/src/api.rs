@@ -16,7 +16,6 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -135,7 +134,7 @@ impl Api {
         let waits = Semaphore::new(WAITS);
         let access = Access::new(&log);
         let state: Shared = Arc::new(State { log, consumers, access, watch, settings, hub, waits });
-        let (mut router, mut methods) = (Router::new(), BTreeMap::<_, Vec<_>>::new());
+        let mut router = Router::new();
         for route in routes::all() {
             let bytes = match route.rules.room {
                 Room::Usual => state.settings.body_bytes,
@@ -144,7 +143,6 @@ impl Api {
             let pass = from_fn_with_state((Arc::clone(&state), route.rules), gate);
             let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes)).route_layer(pass);
             router = router.route(route.path, handler);
-            methods.entry(route.path).or_default().push(route.method);
         }
         let router = router.fallback(no_such_route).method_not_allowed_fallback(no_such_method);
         router.layer(from_fn(finish)).with_state(state)

@@ -28,6 +28,7 @@
 //! | `problem` | errors as `application/problem+json` |
 //! | `page` | parameters of a request, and lists |
 //! | `body` | bodies of requests as JSON |
+//! | `resources` | consumers, slots, workers, tasks, deliveries, workflows, to look at |
 //! | `events` | append, read, query |
 //! | `tail` | the events as they are stored, to many at once |
 //! | `enqueue` | tasks and commands for workers |
@@ -44,6 +45,7 @@ mod health;
 mod openapi;
 mod page;
 mod problem;
+mod resources;
 mod routes;
 mod scope;
 mod secret;

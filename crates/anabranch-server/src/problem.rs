@@ -3,7 +3,7 @@
 use crate::token::TokenError;
 use anabranch::AppendError;
 use anabranch::errors::{ErrorCode, ErrorKind, error_code};
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -34,7 +34,6 @@ struct Parts {
     detail: String,
     members: Map<String, Value>,
     retry_after: Option<u64>,
-    allow: Option<String>,
 }
 
 impl Problem {
@@ -49,7 +48,6 @@ impl Problem {
             detail: detail.into(),
             members: Map::new(),
             retry_after: is_away.then_some(AGAIN_SECONDS),
-            allow: None,
         }))
     }
 
@@ -71,13 +69,6 @@ impl Problem {
     #[must_use]
     pub(crate) fn after_seconds(mut self, seconds: u64) -> Self {
         self.0.retry_after = Some(seconds);
-        self
-    }
-
-    /// With the methods that there are.
-    #[must_use]
-    pub(crate) fn allowing(mut self, methods: String) -> Self {
-        self.0.allow = Some(methods);
         self
     }
 
@@ -150,7 +141,7 @@ impl<E: Error + 'static> From<E> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Parts { code, status, detail, members, retry_after, allow } = *self.0;
+        let Parts { code, status, detail, members, retry_after } = *self.0;
         let mut body = json!({
             "type": format!("errors#{code}"),
             "title": title(code),
@@ -173,9 +164,6 @@ impl IntoResponse for Problem {
         }
         if code == ErrorCode::NotAuthenticated {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        if let Some(allow) = allow.and_then(|allow| HeaderValue::from_str(&allow).ok()) {
-            headers.insert(ALLOW, allow);
         }
         response
     }

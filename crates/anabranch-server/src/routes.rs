@@ -5,7 +5,7 @@
 
 use crate::scope::Scope;
 use crate::state::Shared;
-use crate::{enqueue, events, health, openapi, sessions, tail, tokens};
+use crate::{enqueue, events, health, openapi, resources, sessions, tail, tokens};
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
@@ -14,6 +14,7 @@ pub(crate) fn all() -> Vec<Route> {
     let mut all = Vec::new();
     all.extend(openapi::routes());
     all.extend(health::routes());
+    all.extend(resources::routes());
     all.extend(events::routes());
     all.extend(tail::routes());
     all.extend(enqueue::routes());

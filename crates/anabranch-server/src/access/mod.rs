@@ -108,7 +108,7 @@ impl Access {
             return Ok(caller.clone());
         }
         // Who was good a moment ago is not held up by others at the same address.
-        if !before.is_some_and(|found| found.caller.is_some()) {
+        if before.is_none_or(|found| found.caller.is_none()) {
             self.tries.may(source)?;
         }
         let asking = self.asking.lock().await;

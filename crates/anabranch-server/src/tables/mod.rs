@@ -4,7 +4,9 @@
 //! | module | subject |
 //! |---|---|
 //! | `tokens` | tokens and the sessions of browsers |
+//! | `kept` | replica sets, and states of workflows |
 
+mod kept;
 mod tokens;
 
 use anabranch::backend::Database;
