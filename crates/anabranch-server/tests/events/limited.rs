@@ -16,7 +16,8 @@ on_both!(
     who_is_limited_to_consumers_reaches_no_other_pool,
 );
 
-const ONE: &str = r#"{"events": [{"type": "A", "data": "secret", "metadata": {"by": "lovelace"}}]}"#;
+const ONE: &str =
+    r#"{"events": [{"type": "A", "data": "secret", "metadata": {"by": "lovelace"}}]}"#;
 const TASK: &str = r#"{"key": "k", "payload": 1}"#;
 
 async fn scopes_are_kept_apart(db: Db) {
@@ -53,7 +54,11 @@ async fn a_mask_hides_bodies_and_nothing_else(db: Db) {
     for path in ["/v1/streams/Order/1", "/v1/events", one.as_str()] {
         let (seen, hidden) = (whole.get(path).await, masked.get(path).await);
         assert!(seen.text.contains("secret") && seen.text.contains("lovelace"), "{}", seen.text);
-        assert!(!hidden.text.contains("secret") && !hidden.text.contains("lovelace"), "{}", hidden.text);
+        assert!(
+            !hidden.text.contains("secret") && !hidden.text.contains("lovelace"),
+            "{}",
+            hidden.text
+        );
         let (seen, hidden) = (seen.good(), hidden.good());
         let event = |answer: &serde_json::Value| match answer.get("items") {
             Some(items) => items[0].clone(),

@@ -115,7 +115,8 @@ async fn bodies_are_kept_from_those_who_may_not_see_them(db: Db) {
     let mut masked = server.with_scopes(&[Scope::ReadMasked]).await.tail("").await;
     let mut acme = server.holder(acme).await.tail("").await;
     for tenant in [None, Some("umbrella"), Some("acme")] {
-        let event = NewEvent::new("A", "secret").with_metadata(serde_json::json!({"by": "lovelace"}));
+        let event =
+            NewEvent::new("A", "secret").with_metadata(serde_json::json!({"by": "lovelace"}));
         let event = match tenant {
             Some(tenant) => event.with_tenant(tenant),
             None => event,
@@ -124,9 +125,16 @@ async fn bodies_are_kept_from_those_who_may_not_see_them(db: Db) {
     }
     for tenant in [None, Some("umbrella"), Some("acme")] {
         let (seen, hidden) = (whole.event().await, masked.until("event").await);
-        assert_eq!((&seen["data"], &seen["metadata"]["by"]), (&"secret".into(), &"lovelace".into()));
+        assert_eq!(
+            (&seen["data"], &seen["metadata"]["by"]),
+            (&"secret".into(), &"lovelace".into())
+        );
         assert_eq!(hidden.json()["masked"], true);
-        assert!(!hidden.data.contains("secret") && !hidden.data.contains("lovelace"), "{}", hidden.data);
+        assert!(
+            !hidden.data.contains("secret") && !hidden.data.contains("lovelace"),
+            "{}",
+            hidden.data
+        );
         for mut one in [seen, hidden.json()] {
             assert_eq!(one["tenant"].as_str(), tenant);
             one["position"].take();
