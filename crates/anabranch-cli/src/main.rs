@@ -38,6 +38,8 @@
 //! | `partition` | where a key goes, and which strategy fits |
 //! | `rebuild` | compare a new version, and switch to it |
 //! | `file` | replica sets that are described in a file: run, check, test |
+//! | `serve` | the HTTP API |
+//! | `token` | tokens of the HTTP API |
 //! | `pages` | the commands of the docs are ones (tests) |
 //! | `forget` | remove a consumer that no longer exists |
 
@@ -73,6 +75,7 @@ mod rebuild;
 mod refusal;
 mod replay;
 mod rescale;
+mod serve;
 mod shell;
 mod skip_to_head;
 mod status;
@@ -80,6 +83,7 @@ mod tail;
 mod target;
 mod tasks;
 mod times;
+mod token;
 mod why;
 mod workers;
 
@@ -116,6 +120,10 @@ enum Command {
     Run(file::Run),
     Check(file::Check),
     Test(file::Test),
+    Serve(serve::Serve),
+    /// Tokens of the HTTP API: who may use it, and for what
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     Demo(Demo),
     #[command(hide = true)]
     DemoWorker(DemoWorker),
@@ -233,6 +241,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(run) => run.run().await,
         Command::Check(check) => check.run().await,
         Command::Test(test) => test.run().await,
+        Command::Serve(serve) => Box::pin(serve.run()).await,
+        Command::Token(token) => token.run().await,
         Command::Demo(demo) => demo.run().await,
         Command::DemoWorker(worker) => worker.run().await,
         Command::Chaos(chaos) => chaos.run().await,

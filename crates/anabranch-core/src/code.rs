@@ -136,6 +136,8 @@ codes! {
     ConditionFailed = "condition_failed", Conflict;
     /// The id of an event is taken by another one.
     IdReused = "id_reused", Conflict;
+    /// There is no such event.
+    NoSuchEvent = "no_such_event", NotFound;
 
     /// An event of a type that the schema does not know.
     UnknownEventType = "unknown_event_type", Failed;
@@ -345,6 +347,33 @@ codes! {
     BatchStopped = "batch_stopped", Failed;
     /// A part of a batch that is none.
     InvalidPart = "invalid_part", Invalid;
+
+    /// Who asks has not said who that is, or not truly.
+    NotAuthenticated = "not_authenticated", Invalid;
+    /// Who asks may not do that.
+    NotAllowed = "not_allowed", Invalid;
+    /// The API has no such address.
+    NoSuchRoute = "no_such_route", NotFound;
+    /// The address has no such method.
+    MethodNotAllowed = "method_not_allowed", Invalid;
+    /// A body that is not of the type that the address takes.
+    UnsupportedMediaType = "unsupported_media_type", Invalid;
+    /// A body over the limit of the server.
+    BodyTooLarge = "body_too_large", Invalid;
+    /// A request that has come or was answered too slowly.
+    RequestTooSlow = "request_too_slow", Unavailable;
+    /// More tries than a client may have in a time.
+    TooManyRequests = "too_many_requests", Unavailable;
+    /// A request for a host that the server does not answer for.
+    WrongHost = "wrong_host", Invalid;
+    /// A request that may come from another web site.
+    CrossSite = "cross_site", Invalid;
+    /// The server has panicked over a request.
+    ServerPanicked = "server_panicked", Failed;
+    /// There is no such token.
+    NoSuchToken = "no_such_token", NotFound;
+    /// A server for other machines, and no token was made.
+    NoToken = "no_token", Conflict;
 }
 
 impl fmt::Display for ErrorCode {

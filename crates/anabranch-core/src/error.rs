@@ -205,7 +205,9 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    pub(crate) fn new(what: &'static str, name: &str, known: &'static str) -> Self {
+    /// That a word is none of the known ones: what it should be, the word, and which there are.
+    #[must_use]
+    pub fn new(what: &'static str, name: &str, known: &'static str) -> Self {
         Self { what, name: name.to_owned(), known }
     }
 

@@ -247,6 +247,14 @@ pub struct CursorStatus {
     pub(crate) set: SlotSet,
 }
 
+impl CursorStatus {
+    /// Which slots.
+    #[must_use]
+    pub fn slot_set(&self) -> &SlotSet {
+        &self.set
+    }
+}
+
 /// Who owns a cursor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

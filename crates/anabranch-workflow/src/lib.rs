@@ -10,6 +10,7 @@
 //! | [`workflows`] | [`Workflows`]: the handle |
 //! | [`commands`] | [`Workflows::send`]: decide on the newest state, append, once |
 //! | [`load`] | from events, or a snapshot and what follows it, to a state |
+//! | [`command_queue`] | [`CommandQueue`]: commands of programs that do not have the code |
 //! | [`lifecycle`] | pause, resume, cancel |
 //! | [`what_if`] | commands that are only imagined, and the past |
 //! | [`running`] | [`WorkflowSet`]: reactions, actions, timers and schedules in a replica set |
@@ -25,6 +26,7 @@
 
 pub mod action;
 mod cache;
+pub mod command_queue;
 pub mod commands;
 pub mod error;
 pub mod event_info;
@@ -42,6 +44,7 @@ pub mod workflow;
 pub mod workflows;
 
 pub use action::{ActionGaveUp, ActionRun, Journal, MemoryJournal};
+pub use command_queue::{CommandQueue, Queued};
 pub use commands::Sent;
 pub use error::{LifecycleError, LoadError, SendError};
 pub use event_info::{EventInfo, MaybeText};

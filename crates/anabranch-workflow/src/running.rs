@@ -18,6 +18,8 @@ mod overdue;
 mod react;
 mod schedules;
 
+pub(crate) use job::sent;
+
 use crate::workflows::REMEDY;
 use crate::{Workflow, Workflows};
 use anabranch_runtime::ReplicaSet;

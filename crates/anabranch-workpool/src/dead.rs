@@ -35,6 +35,29 @@ impl Tasks {
         Ok(Some(self.tables.task_details(self.database.at(), row, compensated_by)?))
     }
 
+    /// The tasks that stand so, the oldest first: of one key or of all, and only those behind one of them.
+    ///
+    /// ```
+    /// # use anabranch_workpool::{TaskError, TaskState, Tasks};
+    /// # async fn f(payouts: Tasks) -> Result<(), TaskError> {
+    /// let page = payouts.page(TaskState::Dead, None, None, 100).await?;
+    /// let next = payouts.page(TaskState::Dead, None, page.last().map(|task| task.id), 100).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn page(
+        &self,
+        state: TaskState,
+        key: Option<&str>,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Result<Vec<TaskStatus>, TaskError> {
+        let page = self.tables.page(self.pool(), state, key, after, limit);
+        let answers = self.run(vec![page]).await?;
+        let rows = answers.iter().flat_map(|answer| &answer.rows);
+        let status = |row| self.tables.task_status(self.database.at(), row);
+        Ok(rows.map(status).collect::<Result<_, _>>()?)
+    }
+
     /// How the tasks stand that were enqueued instead of another one.
     async fn compensations(&self, tasks: Vec<TaskRef>) -> Result<Vec<Compensation>, TaskError> {
         if tasks.is_empty() {

@@ -9,6 +9,7 @@ use super::sets::{EndedSet, RunningSets};
 use super::{Described, programs, refused};
 use crate::log_settings::{tell, tell_failure};
 use crate::refusal::{Printed, refuse};
+use crate::serve::{self, Place, ServeFlags};
 use anabranch::running::Progress;
 use anabranch::watch::{Server, Watch};
 use anabranch::{Log, RunError, shutdown_signal};
@@ -18,9 +19,10 @@ use anabranch_terminal::output;
 use clap::Args;
 use std::convert::Infallible;
 use std::io::IsTerminal;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::time::Instant;
+use tokio::sync::oneshot;
 
 /// Run the consumers that a file describes: projections in SQL, programs in any language, pools, schedules
 ///
@@ -70,8 +72,17 @@ pub(crate) struct Run {
     /// Serve metrics for Prometheus and health for probes there: /metrics, /livez and /readyz (docs/metrics.md)
     ///
     /// Whoever reaches the address may read them: the names of consumers, pools and sets, and counts; no event, no key.
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plan", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plan", value_parser = serve::address)]
     metrics: Option<SocketAddr>,
+
+    /// Serve the HTTP API there, beside the workers, with the same metrics and health (docs/api.md)
+    ///
+    /// On 127.0.0.1 it is open to everybody on this machine until a token is made; other addresses need one.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plan", value_parser = serve::address)]
+    listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    served: ServeFlags,
 
     #[command(flatten)]
     narration: Narration,
@@ -99,7 +110,9 @@ impl Run {
         let target = self.described.target(&file)?;
         // Before anything is made in the database.
         let listener = self.listener()?;
-        let (log, _server) = watched(target.create_for_consumers().await?, listener)?;
+        let place = self.listen.map(|address| Place::bind(address, &self.served)).transpose()?;
+        let log = target.create_for_consumers().await?;
+        let (log, _servers) = watched(log, listener, place).await?;
         let programs = programs();
         let made = Sets { programs: programs.clone(), ..Sets::default() };
         let sets = as_partition(made.of(&file, &log)?, partition);
@@ -290,23 +303,31 @@ impl Run {
     }
 }
 
-/// The log with metrics, if they are asked for, and their server.
-fn watched(log: Log, listener: Option<TcpListener>) -> anyhow::Result<(Log, Option<Server>)> {
-    let Some(listener) = listener else { return Ok((log, None)) };
-    let watch = Watch::new(log);
-    let server = watch.serve(listener)?;
-    let at = server.address();
-    tell(&format!("metrics and health at http://{at}/metrics, /livez and /readyz"));
-    Ok((watch.log(), Some(server)))
-}
+/// What is served while the sets run: dropped, it ends.
+type Servers = (Option<Server>, Option<oneshot::Sender<()>>);
 
-/// `127.0.0.1:9090`, or with a name in place of the address.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
-    found.ok_or_else(|| {
-        "write an address of this machine and a port, as 127.0.0.1:9090; 0.0.0.0 is all of them"
-            .to_owned()
-    })
+/// The log with metrics and the API, if they are asked for, and their servers.
+async fn watched(
+    log: Log,
+    listener: Option<TcpListener>,
+    place: Option<Place>,
+) -> anyhow::Result<(Log, Servers)> {
+    if listener.is_none() && place.is_none() {
+        return Ok((log, (None, None)));
+    }
+    let watch = Watch::new(log);
+    let server = listener.map(|listener| watch.serve(listener)).transpose()?;
+    if let Some(server) = &server {
+        let at = server.address();
+        tell(&format!("metrics and health at http://{at}/metrics, /livez and /readyz"));
+    }
+    let mut api = None;
+    if let Some(place) = place {
+        let (stop, stopped) = oneshot::channel();
+        drop(place.serve(&watch, stopped).await?);
+        api = Some(stop);
+    }
+    Ok((watch.log(), (server, api)))
 }
 
 /// What is said of a set that has ended with an error, while others go on.

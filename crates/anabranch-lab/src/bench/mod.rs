@@ -11,6 +11,8 @@
 //! | `webhook` | events to a server on this machine |
 //! | `webhook_outage` | that server is down for a while |
 //! | `partitions` | four processes against one |
+//! | `serve`, `serve_tails` | the HTTP API: appends, and tails |
+//! | `serve_client`, `serve_process` | what speaks to it, and its process |
 //! | `latency` | from an append to its handler |
 //! | `rescale` | processes that come and go |
 //! | `rolling` | processes that are replaced one by one |
@@ -53,6 +55,10 @@ mod report;
 mod rescale;
 mod rolling;
 mod run;
+mod serve;
+mod serve_client;
+mod serve_process;
+mod serve_tails;
 mod tasks_limit;
 mod webhook;
 mod webhook_outage;
@@ -149,6 +155,7 @@ enum What {
     Project(project::BenchProject),
     Run(run::BenchRun),
     Webhook(webhook::BenchWebhook),
+    Serve(serve::BenchServe),
     Latency(latency::BenchLatency),
     Rescale(rescale::BenchRescale),
     Workpool(workpool::BenchWorkpool),
@@ -160,6 +167,8 @@ enum What {
     Appender(appenders::Appender),
     #[command(hide = true)]
     PartitionWorker(partitions::PartitionWorker),
+    #[command(hide = true)]
+    Server(serve_process::Server),
     #[command(hide = true)]
     PoolWorker(workpool::PoolWorker),
 }
@@ -177,6 +186,7 @@ impl Bench {
             What::Project(bench) => bench.run().await,
             What::Run(bench) => bench.run().await,
             What::Webhook(bench) => bench.run().await,
+            What::Serve(bench) => bench.run().await,
             What::Latency(bench) => bench.run().await,
             What::Rescale(bench) => bench.run().await,
             What::Workpool(bench) => bench.run().await,
@@ -185,6 +195,7 @@ impl Bench {
             What::Audit(bench) => bench.run().await,
             What::Observer(bench) => bench.run().await,
             What::Appender(appender) => appender.run().await,
+            What::Server(server) => server.run().await,
             What::PoolWorker(worker) => worker.run().await,
             What::PartitionWorker(worker) => worker.run().await,
         }

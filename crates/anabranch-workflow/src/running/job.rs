@@ -5,6 +5,7 @@ use anabranch_core::limits::MAX_NAME_BYTES;
 use anabranch_workpool::NewTask;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 /// What is to be delivered to an instance.
@@ -13,6 +14,13 @@ use uuid::Uuid;
 pub(super) enum Job {
     /// A command.
     Command(serde_json::Value),
+    /// A command of a program that does not have the code: see [`CommandQueue`](crate::CommandQueue).
+    Sent {
+        /// Which command it is, for this instance.
+        id: Uuid,
+        /// As it was sent, digit by digit.
+        command: Box<RawValue>,
+    },
     /// The command of a timer that came due while nobody ran, and lets others go first.
     Late {
         /// The command.
@@ -37,6 +45,11 @@ impl Job {
     pub(super) fn command(id: &str, command: serde_json::Value, task: Uuid) -> NewTask {
         NewTask::new(id, &Self::Command(command)).with_id(task)
     }
+}
+
+/// A command of a program that does not have the code, as a task with an id that follows from the command's.
+pub(crate) fn sent(instance: &str, task: Uuid, id: Uuid, command: Box<RawValue>) -> NewTask {
+    NewTask::new(instance, &Job::Sent { id, command }).with_id(task)
 }
 
 /// The id of the task that follows from something as its n-th consequence.

@@ -77,6 +77,33 @@ impl Tables {
         Statement::query(select, params![pool, limit])
     }
 
+    /// The same of one key or of all, behind one of them.
+    pub(crate) fn page(
+        &self,
+        pool: &str,
+        state: TaskState,
+        key: Option<&str>,
+        after: Option<Uuid>,
+        limit: usize,
+    ) -> Statement {
+        let (columns, stands, tasks) = (self.status_columns(), self.stands(state), &self.tasks);
+        let mut values = params![pool, limit];
+        let mut and = String::new();
+        if let Some(key) = key {
+            values.push(key.into());
+            and += &format!(" AND key = ${}", values.len());
+        }
+        if let Some(after) = after {
+            values.push(after.into());
+            // One that is gone is behind all of them: the page is empty, and no task is shown twice.
+            and += &format!(" AND seq > (SELECT seq FROM {tasks} WHERE id = ${})", values.len());
+        }
+        let select = format!(
+            "SELECT {columns} FROM {tasks} WHERE pool = $1 AND {stands}{and} ORDER BY seq LIMIT $2"
+        );
+        Statement::query(select, values)
+    }
+
     /// How much of a key waits for its turn besides one task, how much of it was never tried, and which is the
     /// first, where that is one of these: of what was enqueued by a time, or until now.
     pub(crate) fn ready_of_key(

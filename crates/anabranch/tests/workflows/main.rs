@@ -8,6 +8,7 @@ mod commands;
 mod described;
 mod lifecycle;
 mod overdue;
+mod queued;
 mod repeated;
 mod running;
 mod shop;

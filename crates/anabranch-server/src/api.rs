@@ -1,0 +1,162 @@
+//! Settings of the API, and the router that is made of them.
+
+use crate::access::Access;
+use crate::enqueue::WAITS;
+use crate::gate::finish::finish;
+use crate::gate::gate;
+use crate::problem::Problem;
+use crate::routes::{self, Room};
+use crate::state::{Settings, Shared, State};
+use crate::tail::{Hub, TailLimits, Tails};
+use anabranch::Log;
+use anabranch::errors::ErrorCode;
+use anabranch::operate::Consumers;
+use anabranch::watch::Watch;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{Method, Uri};
+use axum::middleware::{from_fn, from_fn_with_state};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// The API of a log as a router for a program of one's own, which it is mounted in under any path. Who asks needs a
+/// token.
+///
+/// ```
+/// # async fn f(log: anabranch::Log) {
+/// let app: axum::Router = axum::Router::new().nest("/events", anabranch_server::router(&log));
+/// # }
+/// ```
+pub fn router(log: &Log) -> Router {
+    Api::new(log).router()
+}
+
+/// The API of a log, with its settings.
+///
+/// ```
+/// # async fn f(log: anabranch::Log) {
+/// use anabranch_server::Api;
+/// let api = Api::new(&log).host("events.example.com").mounted_at("/events");
+/// let app: axum::Router = axum::Router::new().nest("/events", api.router());
+/// # }
+/// ```
+#[must_use]
+pub struct Api {
+    log: Log,
+    watch: Option<Watch>,
+    settings: Settings,
+    tails: Tails,
+    tail_limits: TailLimits,
+}
+
+impl Api {
+    /// The API of a log. Who asks needs a token.
+    pub fn new(log: &Log) -> Self {
+        Self {
+            log: log.clone(),
+            watch: None,
+            settings: Settings::default(),
+            tails: Tails::default(),
+            tail_limits: TailLimits::default(),
+        }
+    }
+
+    /// Anybody may do anything until the first token is made: for a server that only this machine reaches.
+    pub fn open_until_first_token(mut self) -> Self {
+        self.settings.is_open = true;
+        self
+    }
+
+    /// Whether `/metrics` needs no token; it does unless said otherwise.
+    pub fn open_metrics(mut self, is_open: bool) -> Self {
+        self.settings.shows_metrics = is_open;
+        self
+    }
+
+    /// With `/metrics`, `/livez` and `/readyz` of what is watched.
+    pub fn watch(mut self, watch: Watch) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
+    /// Answers for this name as well. Addresses in numbers and `localhost` need not be named; other names are refused,
+    /// since a page of another site could reach the server by one (DNS rebinding).
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.settings.hosts.insert(name.into().to_ascii_lowercase());
+        self
+    }
+
+    /// Where the router is mounted: the path of the cookies of browsers. `/` unless said otherwise.
+    pub fn mounted_at(mut self, path: impl Into<String>) -> Self {
+        self.settings.mount = path.into();
+        self
+    }
+
+    /// That browsers reach it by `https` only: its cookies are not sent otherwise.
+    pub fn encrypted(mut self) -> Self {
+        self.settings.is_encrypted = true;
+        self
+    }
+
+    /// How many bytes the body of an append may have; 8 MiB unless said otherwise.
+    pub fn append_limit(mut self, bytes: usize) -> Self {
+        self.settings.append_bytes = bytes;
+        self
+    }
+
+    /// How long a request may take, but for those that wait for something; 30 seconds unless said otherwise.
+    pub fn time_limit(mut self, time: Duration) -> Self {
+        self.settings.time = time;
+        self
+    }
+
+    /// With a handle of its tails.
+    pub fn tails(mut self, tails: &Tails) -> Self {
+        self.tails = tails.clone();
+        self
+    }
+
+    /// How its tails are bounded.
+    pub fn tail_limits(mut self, limits: TailLimits) -> Self {
+        self.tail_limits = limits;
+        self
+    }
+
+    /// The router.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn router(self) -> Router {
+        let consumers = Consumers::new(&self.log);
+        let Self { log, watch, settings, tails, tail_limits } = self;
+        let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
+        let waits = Semaphore::new(WAITS);
+        let access = Access::new(&log);
+        let state: Shared = Arc::new(State { log, consumers, access, watch, settings, hub, waits });
+        let mut router = Router::new();
+        for route in routes::all() {
+            let bytes = match route.rules.room {
+                Room::Usual => state.settings.body_bytes,
+                Room::Append => state.settings.append_bytes,
+            };
+            let pass = from_fn_with_state((Arc::clone(&state), route.rules), gate);
+            let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes)).route_layer(pass);
+            router = router.route(route.path, handler);
+        }
+        let router = router.fallback(no_such_route).method_not_allowed_fallback(no_such_method);
+        router.layer(from_fn(finish)).with_state(state)
+    }
+}
+
+async fn no_such_route(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    let said = format!("there is no {}; /v1/openapi.json lists all there is", path.escape_debug());
+    Problem::new(ErrorCode::NoSuchRoute, said)
+}
+
+async fn no_such_method(method: Method) -> Problem {
+    let said =
+        format!("this address has no method {method}; the header `allow` names those it has");
+    Problem::new(ErrorCode::MethodNotAllowed, said)
+}

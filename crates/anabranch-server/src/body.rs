@@ -1,0 +1,47 @@
+//! Bodies of requests as JSON.
+
+use crate::problem::Problem;
+use anabranch::errors::ErrorCode;
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::CONTENT_TYPE;
+use serde::de::DeserializeOwned;
+
+/// A body that was read as JSON, within the limit of its route. What a type does not know it should refuse
+/// (`deny_unknown_fields`): a misspelt setting is not silently none.
+#[derive(Debug)]
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        must_be_json(&request)?;
+        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        let read = serde_json::from_slice(&bytes);
+        let read = read.map_err(|error| {
+            let said = format!("the body is not what is expected here: {error}");
+            Problem::new(ErrorCode::InvalidJson, said)
+        })?;
+        Ok(Self(read))
+    }
+}
+
+/// Another site can send forms and plain text without asking first, but no JSON.
+fn must_be_json(request: &Request) -> Result<(), Problem> {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
+    let kind = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    if kind.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let said = "the body has to be JSON and to say so: `content-type: application/json`";
+    Err(Problem::new(ErrorCode::UnsupportedMediaType, said))
+}
+
+fn unread(rejection: BytesRejection) -> Problem {
+    if rejection.status().as_u16() == 413 {
+        return Problem::new(ErrorCode::BodyTooLarge, "the body is over the limit of this address");
+    }
+    Problem::invalid(format!("the body did not come whole: {}", rejection.body_text()))
+}

@@ -1,0 +1,191 @@
+//! Work for others: tasks of pools, commands to workflows, and waiting for what becomes of them.
+//!
+//! A server does not have the code that handles them. They are stored, and the workers that have it take them.
+
+use crate::body::Body;
+use crate::caller::Caller;
+use crate::events::idempotency::IdempotencyKey;
+use crate::page::Params;
+use crate::problem::Problem;
+use crate::routes::{Needs, Route};
+use crate::scope::Scope;
+use crate::state::Shared;
+use anabranch::Timestamp;
+use anabranch::errors::ErrorCode;
+use anabranch::workflow::CommandQueue;
+use anabranch::workpool::{NewTask, TaskStatus, Tasks};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How long one request waits for a task, unless it says, and at the most.
+const WAIT_SECONDS: (u64, u64) = (20, 60);
+/// How many requests may wait at the same time: each looks at its task some times a second.
+pub(crate) const WAITS: usize = 256;
+/// The longest delay, in milliseconds: what is later than in ten years is a mistake.
+const LONGEST_DELAY_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
+
+pub(crate) fn routes() -> Vec<Route> {
+    let (read, append) = (Needs::Scope(Scope::ReadMasked), Needs::Scope(Scope::Append));
+    let routes = [
+        Route::post("/v1/pools/{pool}/tasks", append, task).with_room(),
+        Route::get("/v1/tasks/{id}/wait", read, wait).takes(&["seconds"]).long(),
+        Route::post("/v1/workflows/{workflow}/{id}/commands", append, command).with_room(),
+    ];
+    routes.into_iter().map(Route::keeps_consumers).collect()
+}
+
+/// A task that is to be enqueued.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GivenTask {
+    key: String,
+    payload: Box<RawValue>,
+    id: Option<Uuid>,
+    delay_ms: Option<u64>,
+    run_at: Option<Timestamp>,
+    unique: Option<String>,
+}
+
+/// Where a task is.
+#[derive(Debug, Serialize)]
+pub(crate) struct Enqueued {
+    id: Uuid,
+    is_new: bool,
+    /// Where to wait for it, below the place where this API is mounted.
+    wait: String,
+}
+
+impl Enqueued {
+    fn new(id: Uuid, is_new: bool) -> Self {
+        Self { id, is_new, wait: format!("/v1/tasks/{id}/wait") }
+    }
+}
+
+async fn task(
+    State(state): State<Shared>,
+    caller: Caller,
+    Path(pool): Path<String>,
+    headers: HeaderMap,
+    Body(given): Body<GivenTask>,
+) -> Result<(StatusCode, Json<Enqueued>), Problem> {
+    must_see(&caller, &pool, ErrorCode::NoSuchPool, "pool", &pool)?;
+    let key = IdempotencyKey::of(&headers)?;
+    let id = given.id.or_else(|| key.map(|key| key.id_at(&format!("task:{pool}"))));
+    let mut task = NewTask::new(given.key, &given.payload);
+    if let Some(id) = id {
+        task = task.with_id(id);
+    }
+    task = match (given.delay_ms, given.run_at) {
+        (None, None) => task,
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid("there are `delay_ms` and `run_at`; give one of them"));
+        }
+        (Some(delay), None) if delay > LONGEST_DELAY_MS => {
+            return Err(Problem::invalid("`delay_ms` is more than ten years; give less"));
+        }
+        (Some(delay), None) => task.run_after(Duration::from_millis(delay)),
+        (None, Some(time)) => task.run_at(time),
+    };
+    if let Some(unique) = given.unique {
+        task = task.unique(unique);
+    }
+    let enqueued = Tasks::new(&state.log, pool).enqueue(task).await?;
+    Ok((StatusCode::ACCEPTED, Json(Enqueued::new(enqueued.id, enqueued.is_new))))
+}
+
+/// A command for an instance.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GivenCommand {
+    command: Box<RawValue>,
+    /// Which command it is: one that is sent again under the same id is carried out once.
+    id: Option<Uuid>,
+}
+
+/// Where a command is.
+#[derive(Debug, Serialize)]
+pub(crate) struct Sent {
+    /// Which command it is.
+    command_id: Uuid,
+    #[serde(flatten)]
+    task: Enqueued,
+}
+
+async fn command(
+    State(state): State<Shared>,
+    caller: Caller,
+    Path((workflow, instance)): Path<(String, String)>,
+    headers: HeaderMap,
+    Body(given): Body<GivenCommand>,
+) -> Result<(StatusCode, Json<Sent>), Problem> {
+    let queue = CommandQueue::new(&state.log, &workflow);
+    must_see(&caller, queue.tasks().pool(), ErrorCode::NoSuchConsumer, "workflow", &workflow)?;
+    let key = IdempotencyKey::of(&headers)?.map(|key| key.id(0));
+    let command_id = given.id.or(key).unwrap_or_else(Uuid::now_v7);
+    let queued = queue.enqueue(&instance, command_id, given.command.get()).await?;
+    let task = Enqueued::new(queued.task, queued.is_new);
+    Ok((StatusCode::ACCEPTED, Json(Sent { command_id, task })))
+}
+
+/// How a task stands, for those who may see results or not.
+#[derive(Debug, Serialize)]
+pub(crate) struct Waited {
+    #[serde(flatten)]
+    status: TaskStatus,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    masked: bool,
+}
+
+async fn wait(
+    State(state): State<Shared>,
+    caller: Caller,
+    Path(id): Path<String>,
+    params: Params,
+) -> Result<Json<Waited>, Problem> {
+    let id: Uuid = id.parse().map_err(|_| Problem::invalid("the id of a task is a UUID"))?;
+    let (usual, most) = WAIT_SECONDS;
+    let what = format!("a number of seconds from 0 to {most}");
+    let seconds = params.parsed("seconds", &what)?.unwrap_or(usual);
+    if seconds > most {
+        return Err(Problem::invalid(format!("`seconds` is {seconds}, which is not {what}")));
+    }
+    let none =
+        || Problem::new(ErrorCode::NoSuchTask, format!("task {id}: there is none with this id"));
+    let tasks = Tasks::new(&state.log, "");
+    // Before it waits: a task that is not there for the caller must not be told by the time that it takes.
+    let status = tasks.status(id).await?.filter(|task| caller.sees_consumer(&task.pool));
+    let mut status = status.ok_or_else(none)?;
+    if status.state.is_open() && seconds > 0 {
+        let Ok(_turn) = state.waits.try_acquire() else {
+            let said =
+                format!("{WAITS} requests wait for tasks already; ask again, or with `seconds=0`");
+            return Err(Problem::new(ErrorCode::TooManyRequests, said));
+        };
+        status = tasks.wait(id, Duration::from_secs(seconds)).await?;
+    }
+    let masked = caller.is_masked();
+    if masked {
+        (status.result, status.error) = (status.result.map(|_| Value::Null), None);
+    }
+    Ok(Json(Waited { status, masked }))
+}
+
+/// What is not there for a caller is answered as what is not there at all.
+fn must_see(
+    caller: &Caller,
+    consumer: &str,
+    code: ErrorCode,
+    what: &str,
+    name: &str,
+) -> Result<(), Problem> {
+    if caller.sees_consumer(consumer) {
+        return Ok(());
+    }
+    Err(Problem::new(code, format!("there is no {what} `{}`", name.escape_debug())))
+}

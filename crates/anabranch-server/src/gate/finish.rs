@@ -1,0 +1,48 @@
+//! What every answer has, and what a panic becomes.
+
+use crate::problem::Problem;
+use anabranch::errors::ErrorCode;
+use axum::extract::Request;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use std::panic::AssertUnwindSafe;
+
+/// What an answer has unless its handler has set it otherwise: nothing in it is run, framed, guessed at or kept.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Around everything else.
+pub(crate) async fn finish(request: Request, next: Next) -> Response {
+    // What a panic has left behind is dropped with the request; what requests share is in locks that survive it.
+    let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = answered.unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
+        let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        tracing::error!(target: "anabranch::server", "a request made the server panic: {said}");
+        let said = "a mistake in the server; its log has more";
+        Problem::new(ErrorCode::ServerPanicked, said).into_response()
+    });
+    protect(response.headers_mut());
+    response
+}
+
+fn protect(headers: &mut HeaderMap) {
+    for (name, value) in HEADERS {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+}

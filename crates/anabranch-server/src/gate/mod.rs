@@ -1,0 +1,170 @@
+//! What each request passes before its handler: who asks, whether they may, what they ask for, how long it takes.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `site` | that a request does not come from another web site |
+//! | `finish` | what every answer has, and what a panic becomes |
+//! | `cookie` | the cookie of a browser |
+
+pub(crate) mod cookie;
+pub(crate) mod finish;
+mod site;
+
+use crate::caller::Caller;
+use crate::page::Params;
+use crate::problem::Problem;
+use crate::routes::{Needs, Rules};
+use crate::scope::Scope;
+use crate::secret::{Kind, Secret};
+use crate::state::{Shared, State as ServerState};
+use anabranch::errors::ErrorCode;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// How long a request may take that waits for something, until its answer begins.
+const LONG: Duration = Duration::from_secs(90);
+
+/// How somebody has said who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    Token,
+    Session,
+    /// Not at all: the server is open.
+    Open,
+}
+
+/// The gate of one route.
+pub(crate) async fn gate(
+    State((state, rules)): State<(Shared, Rules)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let time = if rules.is_long { LONG } else { state.settings.time };
+    let passed = async {
+        match pass(&state, rules, request).await {
+            Ok(request) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    };
+    match tokio::time::timeout(time, passed).await {
+        Ok(response) => response,
+        Err(_) => {
+            let said = format!("it took longer than {} s, and was given up", time.as_secs());
+            Problem::new(ErrorCode::RequestTooSlow, said).into_response()
+        }
+    }
+}
+
+async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request, Problem> {
+    let (mut parts, body) = request.into_parts();
+    if !rules.is_probe {
+        site::check_host(&parts, &state.settings)?;
+        site::check_origin(&parts)?;
+        must_be_meant(&parts)?;
+    }
+    if let Some((caller, via)) = admit(state, rules.needs, &parts).await? {
+        keep(&caller, rules)?;
+        parts.extensions.insert(caller);
+        parts.extensions.insert(via);
+    }
+    let params = Params::of(&parts)?;
+    params.only(rules.params)?;
+    parts.extensions.insert(params);
+    Ok(Request::from_parts(parts, body))
+}
+
+/// Finds out who asks, and refuses who may not.
+async fn admit(
+    state: &ServerState,
+    needs: Needs,
+    parts: &Parts,
+) -> Result<Option<(Caller, Via)>, Problem> {
+    let needed = match needs {
+        Needs::Nothing => return Ok(None),
+        Needs::Metrics if state.settings.shows_metrics => return Ok(None),
+        Needs::Metrics => Some(Scope::ReadMasked),
+        Needs::Token => None,
+        Needs::Scope(scope) => Some(scope),
+    };
+    let (caller, via) = identify(state, parts).await?;
+    if let Some(needed) = needed {
+        caller.require(needed)?;
+    }
+    Ok(Some((caller, via)))
+}
+
+/// Who asks.
+async fn identify(state: &ServerState, parts: &Parts) -> Result<(Caller, Via), Problem> {
+    let source = source(parts);
+    if let Some(given) = bearer(&parts.headers) {
+        let caller = state.access.caller(Secret::of_token(given), Kind::Token, source).await?;
+        return Ok((caller, Via::Token));
+    }
+    if let Some(secret) = cookie::of(&parts.headers) {
+        let caller = state.access.caller(Some(secret), Kind::Session, source).await;
+        match caller {
+            Ok(caller) => return Ok((caller, Via::Session)),
+            // A cookie of earlier days is no reason to keep out whom no token keeps out.
+            Err(problem) if problem.code() != ErrorCode::NotAuthenticated => return Err(problem),
+            Err(problem) if !state.settings.is_open => return Err(problem),
+            Err(problem) if state.access.any_token().await? => return Err(problem),
+            Err(_) => return Ok((Caller::anybody(), Via::Open)),
+        }
+    }
+    if state.settings.is_open && !state.access.any_token().await? {
+        return Ok((Caller::anybody(), Via::Open));
+    }
+    let said = "who are you? Send a token as `authorization: Bearer anb_…`; `anabranch token make` makes one";
+    Err(Problem::new(ErrorCode::NotAuthenticated, said))
+}
+
+/// Refuses a token with limits where nobody would keep it to them.
+fn keep(caller: &Caller, rules: Rules) -> Result<(), Problem> {
+    let refuse = |to: &str| {
+        let said = format!("the token is limited to {to}, and this is about more than these");
+        Err(Problem::new(ErrorCode::NotAllowed, said))
+    };
+    if caller.consumers().is_some() && !rules.keeps_consumers {
+        return refuse("consumers");
+    }
+    if caller.tenants().is_some() && !rules.keeps_tenants {
+        return refuse("tenants");
+    }
+    Ok(())
+}
+
+/// Refuses what a page of another site could make a browser send: a request that changes something needs a header
+/// that no form has, and that no script adds without being allowed to. A token is one.
+fn must_be_meant(parts: &Parts) -> Result<(), Problem> {
+    let is_safe = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    let is_meant = parts.headers.get("x-anabranch").is_some_and(|value| value == "1");
+    if is_safe || is_meant || bearer(&parts.headers).is_some() {
+        return Ok(());
+    }
+    let said =
+        "without a token, a request that changes something needs the header `x-anabranch: 1`";
+    Err(Problem::new(ErrorCode::CrossSite, said))
+}
+
+/// What stands behind `Bearer`.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let given = headers.get(AUTHORIZATION)?;
+    // What is no text is a wrong token, not none.
+    let given = given.to_str().unwrap_or_default();
+    match given.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim()),
+        _ => Some(""),
+    }
+}
+
+/// The address that a request comes from, as far as the server knows; that of a proxy if there is one.
+pub(crate) fn source(parts: &Parts) -> Option<IpAddr> {
+    let info = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    info.map(|ConnectInfo(address)| address.ip())
+}

@@ -1,0 +1,67 @@
+//! The HTTP API of Anabranch: a log, its consumers and its tasks under `/v1/`, for any language.
+//!
+//! [`router`] is an [`axum::Router`] that goes into a program of one's own, under any path; `serve` is what
+//! the command `anabranch serve` runs. `/v1/openapi.json` describes it, and a test compares that with the table of routes.
+//!
+//! ```
+//! # async fn f(log: anabranch::Log) {
+//! let app: axum::Router = axum::Router::new().nest("/events", anabranch_server::router(&log));
+//! # }
+//! ```
+//!
+//! Who asks needs a token, unless [`Api::open_until_first_token`] says otherwise.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `api` | settings, and the router that is made of them |
+//! | `server` | a server on a socket: connections, their limits, an orderly end |
+//! | `health` | metrics, and whether it lives and is ready |
+//! | `state` | what all requests share |
+//! | `routes` | the one table of routes |
+//! | `gate` | what each request passes: host, origin, token, scope, parameters, time |
+//! | `access` | who a token or a cookie belongs to |
+//! | `secret`, `token` | tokens, and what is stored of them |
+//! | `sessions`, `tokens` | logging in, and tokens over HTTP |
+//! | `tables` | statements |
+//! | `caller` | who asks, and what they may |
+//! | `scope` | what a token may be used for |
+//! | `problem` | errors as `application/problem+json` |
+//! | `page` | parameters of a request, and lists |
+//! | `body` | bodies of requests as JSON |
+//! | `resources` | consumers, slots, workers, tasks, deliveries, workflows, to look at |
+//! | `events` | append, read, query |
+//! | `tail` | the events as they are stored, to many at once |
+//! | `enqueue` | tasks and commands for workers |
+//! | `openapi` | the description |
+
+mod access;
+mod api;
+mod body;
+mod caller;
+mod enqueue;
+mod events;
+mod gate;
+mod health;
+mod openapi;
+mod page;
+mod problem;
+mod resources;
+mod routes;
+mod scope;
+mod secret;
+mod server;
+mod sessions;
+mod state;
+mod tables;
+mod tail;
+mod token;
+mod tokens;
+
+pub use api::{Api, router};
+pub use caller::Caller;
+pub use problem::Problem;
+pub use scope::Scope;
+pub use secret::Secret;
+pub use server::{ServerLimits, Tls, TlsError, serve};
+pub use tail::{TailFigures, TailLimits, Tails};
+pub use token::{NewToken, Token, TokenError, Tokens};

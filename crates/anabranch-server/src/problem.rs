@@ -1,0 +1,170 @@
+//! Errors as `application/problem+json` (RFC 9457), with the stable codes of `docs/errors.md`.
+
+use crate::token::TokenError;
+use anabranch::AppendError;
+use anabranch::errors::{ErrorCode, ErrorKind, error_code};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::error::Error;
+
+/// In how many seconds it is worth to ask again while the database is away.
+const AGAIN_SECONDS: u64 = 2;
+
+/// Why a request was not answered as asked.
+///
+/// Every error of the library becomes one by `?`. What it says of itself is what the caller reads, but for those
+/// without a code: of these the caller reads nothing, and the log everything.
+///
+/// ```
+/// use anabranch::errors::ErrorCode;
+/// use anabranch_server::Problem;
+/// let problem = Problem::new(ErrorCode::NoSuchTask, "there is no task 7").with("task", 7);
+/// assert_eq!((problem.status(), problem.code()), (404, ErrorCode::NoSuchTask));
+/// ```
+#[derive(Debug)]
+pub struct Problem(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    code: ErrorCode,
+    status: StatusCode,
+    detail: String,
+    members: Map<String, Value>,
+    retry_after: Option<u64>,
+}
+
+impl Problem {
+    /// With the status of its code.
+    #[must_use]
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let status = status_of(code);
+        let is_away = status == StatusCode::SERVICE_UNAVAILABLE;
+        Self(Box::new(Parts {
+            code,
+            status,
+            detail: detail.into(),
+            members: Map::new(),
+            retry_after: is_away.then_some(AGAIN_SECONDS),
+        }))
+    }
+
+    /// Something wrong in what was given.
+    #[must_use]
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidInput, detail)
+    }
+
+    /// With a member more: what a program reads of it.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        let value = serde_json::to_value(value).unwrap_or(Value::Null);
+        self.0.members.insert(name.to_owned(), value);
+        self
+    }
+
+    /// With the seconds after which it is worth to ask again.
+    #[must_use]
+    pub(crate) fn after_seconds(mut self, seconds: u64) -> Self {
+        self.0.retry_after = Some(seconds);
+        self
+    }
+
+    /// Its status.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.0.status.as_u16()
+    }
+
+    /// Its code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// An error of a library, or what came of one.
+    #[must_use]
+    pub fn of(error: &(dyn Error + 'static)) -> Self {
+        let code = error.downcast_ref::<TokenError>().map(TokenError::code);
+        let Some(code) = code.or_else(|| error_code(error)) else {
+            tracing::error!(target: "anabranch::server", "a request failed: {error}");
+            let said = "the server could not do it; its log says why";
+            return Self::new(ErrorCode::DatabaseError, said);
+        };
+        let problem = Self::new(code, error.to_string());
+        match error.downcast_ref::<AppendError>() {
+            Some(error) => problem.with_conflict(error),
+            None => problem,
+        }
+    }
+
+    /// With what a caller needs to decide anew.
+    fn with_conflict(self, error: &AppendError) -> Self {
+        match error {
+            AppendError::Conflict { stream, expected, actual, .. } => self
+                .with("stream", stream.to_string())
+                .with("expected", expected.to_string())
+                .with("actual", actual),
+            _ => self,
+        }
+    }
+}
+
+/// The status of a code: that of its kind, but for those of HTTP itself.
+fn status_of(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::NotAuthenticated => StatusCode::UNAUTHORIZED,
+        ErrorCode::NotAllowed | ErrorCode::WrongHost | ErrorCode::CrossSite => {
+            StatusCode::FORBIDDEN
+        }
+        ErrorCode::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        ErrorCode::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        ErrorCode::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
+        other => StatusCode::from_u16(other.kind().http_status())
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+    }
+}
+
+/// A title for people: the code in words.
+fn title(code: ErrorCode) -> String {
+    code.name().replace('_', " ")
+}
+
+impl<E: Error + 'static> From<E> for Problem {
+    fn from(error: E) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Parts { code, status, detail, members, retry_after } = *self.0;
+        let mut body = json!({
+            "type": format!("errors#{code}"),
+            "title": title(code),
+            "status": status.as_u16(),
+            "detail": detail,
+            "code": code,
+            "kind": ErrorKind::name(code.kind()),
+        });
+        if let Value::Object(body) = &mut body {
+            for (name, value) in members {
+                // What the standard names is never taken by a member of ours.
+                body.entry(name).or_insert(value);
+            }
+        }
+        let mut response = (status, body.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = retry_after {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if code == ErrorCode::NotAuthenticated {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

@@ -1,0 +1,71 @@
+//! `/v1/workers`, `/v1/replica-sets`, `/v1/generations`: who runs what, and why slots were assigned anew.
+
+use super::READ;
+use crate::page::{List, Params};
+use crate::problem::Problem;
+use crate::routes::Route;
+use crate::state::Shared;
+use anabranch::errors::ErrorCode;
+use anabranch::operate::{Generation, WorkerStatus};
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+pub(super) fn routes() -> Vec<Route> {
+    vec![
+        Route::get("/v1/workers", READ, workers),
+        Route::get("/v1/replica-sets", READ, replica_sets),
+        Route::get("/v1/generations", READ, generations).takes(&["replica_set", "limit"]),
+    ]
+}
+
+async fn workers(State(state): State<Shared>) -> Result<Json<List<WorkerStatus>>, Problem> {
+    Ok(Json(List::whole(state.consumers.workers().await?)))
+}
+
+/// A replica set, and who is of it.
+#[derive(Serialize)]
+struct ReplicaSet {
+    name: String,
+    /// The number of the assignment that holds.
+    generation: i64,
+    /// How slots change hands: cooperative or recreate.
+    rollout: String,
+    /// The ids of its living workers.
+    workers: Vec<String>,
+    /// What these run.
+    consumers: BTreeSet<String>,
+}
+
+async fn replica_sets(State(state): State<Shared>) -> Result<Json<List<ReplicaSet>>, Problem> {
+    let stored = state.access.tables.replica_sets().await?;
+    let workers = state.consumers.workers().await?;
+    let sets = stored.into_iter().map(|(name, generation, rollout)| {
+        let is_of = |worker: &&WorkerStatus| worker.is_alive && worker.replica_set == name;
+        let own: Vec<_> = workers.iter().filter(is_of).collect();
+        let consumers = own.iter().flat_map(|worker| &worker.consumers);
+        ReplicaSet {
+            generation,
+            rollout,
+            consumers: consumers.map(|runner| runner.consumer.clone()).collect(),
+            workers: own.iter().map(|worker| worker.id.clone()).collect(),
+            name,
+        }
+    });
+    Ok(Json(List::whole(sets.collect())))
+}
+
+async fn generations(
+    State(state): State<Shared>,
+    params: Params,
+) -> Result<Json<List<Generation>>, Problem> {
+    let (set, limit) = (params.one("replica_set")?, params.limit()?);
+    let found = state.consumers.generations(set, limit).await?;
+    if let Some(set) = set.filter(|_| found.is_empty()) {
+        let set: String = set.chars().take(200).collect();
+        let said = format!("there is no replica set `{}`", set.escape_debug());
+        return Err(Problem::new(ErrorCode::NoSuchReplicaSet, said));
+    }
+    Ok(Json(List::whole(found)))
+}

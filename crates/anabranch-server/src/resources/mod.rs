@@ -1,0 +1,42 @@
+//! What there is beside events, to look at: consumers, slots, workers, tasks, deliveries, workflows.
+//!
+//! Nothing here changes anything. Counts come from cursors and counters.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `consumers` | how consumers stand, slot by slot |
+//! | `narrow` | what a token that is limited to consumers sees of them |
+//! | `explain` | why a key does not go on |
+//! | `parked` | keys that are set aside |
+//! | `fleet` | workers, replica sets, generations |
+//! | `tasks` | pools and tasks |
+//! | `deliveries` | what webhooks have sent |
+//! | `workflows` | states of workflows as they were kept last |
+
+mod consumers;
+mod deliveries;
+mod explain;
+mod fleet;
+mod narrow;
+mod parked;
+mod tasks;
+mod workflows;
+
+pub(crate) use workflows::Snapshot;
+
+use crate::routes::{Needs, Route};
+use crate::scope::Scope;
+
+/// Who may look.
+const READ: Needs = Needs::Scope(Scope::ReadMasked);
+
+pub(crate) fn routes() -> Vec<Route> {
+    let mut all = consumers::routes();
+    all.extend(explain::routes());
+    all.extend(parked::routes());
+    all.extend(fleet::routes());
+    all.extend(tasks::routes());
+    all.extend(deliveries::routes());
+    all.extend(workflows::routes());
+    all
+}

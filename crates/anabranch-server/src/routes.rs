@@ -1,0 +1,159 @@
+//! The one table of routes: what there is, who may use it, what it takes.
+//!
+//! What is not said here is refused: a parameter that is not named, a token whose limits the handler does not
+//! look at.
+
+use crate::scope::Scope;
+use crate::state::Shared;
+use crate::{enqueue, events, health, openapi, resources, sessions, tail, tokens};
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+/// The whole table.
+pub(crate) fn all() -> Vec<Route> {
+    let mut all = Vec::new();
+    all.extend(openapi::routes());
+    all.extend(health::routes());
+    all.extend(resources::routes());
+    all.extend(events::routes());
+    all.extend(tail::routes());
+    all.extend(enqueue::routes());
+    all.extend(sessions::routes());
+    all.extend(tokens::routes());
+    all
+}
+
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Nothing at all.
+    Nothing,
+    /// Nothing where metrics are open, else the scope to read masked.
+    Metrics,
+    /// Any token.
+    Token,
+    /// A token with the scope.
+    Scope(Scope),
+}
+
+/// How large a body may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Usual,
+    Append,
+}
+
+/// A method of a path.
+pub(crate) struct Route {
+    /// In capitals.
+    pub(crate) method: &'static str,
+    /// As axum takes it: `/v1/consumers/{name}`.
+    pub(crate) path: &'static str,
+    pub(crate) handler: MethodRouter<Shared>,
+    pub(crate) rules: Rules,
+}
+
+/// What the gate looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) needs: Needs,
+    /// The parameters of the query.
+    pub(crate) params: &'static [&'static str],
+    /// Whether the handler keeps a token that is limited to consumers to these.
+    pub(crate) keeps_consumers: bool,
+    /// Whether the handler keeps a token that is limited to tenants to these.
+    pub(crate) keeps_tenants: bool,
+    /// Whether it may take longer than others: it waits for something, or never ends.
+    pub(crate) is_long: bool,
+    /// Whether it is for probes, which know no name of the host and send no token.
+    pub(crate) is_probe: bool,
+    pub(crate) room: Room,
+}
+
+impl Route {
+    fn new<H, T>(
+        method: &'static str,
+        filter: MethodFilter,
+        path: &'static str,
+        needs: Needs,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        let rules = Rules {
+            needs,
+            params: &[],
+            keeps_consumers: false,
+            keeps_tenants: false,
+            is_long: false,
+            is_probe: false,
+            room: Room::Usual,
+        };
+        Self { method, path, handler: on(filter, handler), rules }
+    }
+
+    /// A route that reads.
+    pub(crate) fn get<H, T>(path: &'static str, needs: Needs, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        Self::new("GET", MethodFilter::GET, path, needs, handler)
+    }
+
+    /// A route that changes something, or reads by what its body says.
+    pub(crate) fn post<H, T>(path: &'static str, needs: Needs, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        Self::new("POST", MethodFilter::POST, path, needs, handler)
+    }
+
+    /// A route that takes something away.
+    pub(crate) fn delete<H, T>(path: &'static str, needs: Needs, handler: H) -> Self
+    where
+        H: Handler<T, Shared>,
+        T: 'static,
+    {
+        Self::new("DELETE", MethodFilter::DELETE, path, needs, handler)
+    }
+
+    /// With these parameters in its query.
+    pub(crate) fn takes(mut self, params: &'static [&'static str]) -> Self {
+        self.rules.params = params;
+        self
+    }
+
+    /// Its handler keeps callers to the consumers that they are limited to.
+    pub(crate) fn keeps_consumers(mut self) -> Self {
+        self.rules.keeps_consumers = true;
+        self
+    }
+
+    /// Its handler keeps callers to the tenants that they are limited to.
+    pub(crate) fn keeps_tenants(mut self) -> Self {
+        self.rules.keeps_tenants = true;
+        self
+    }
+
+    /// It waits for something, or never ends.
+    pub(crate) fn long(mut self) -> Self {
+        self.rules.is_long = true;
+        self
+    }
+
+    /// It is for probes.
+    pub(crate) fn for_probes(mut self) -> Self {
+        self.rules.is_probe = true;
+        self
+    }
+
+    /// Its body may be as large as an append may be.
+    pub(crate) fn with_room(mut self) -> Self {
+        self.rules.room = Room::Append;
+        self
+    }
+}

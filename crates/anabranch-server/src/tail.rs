@@ -1,0 +1,107 @@
+//! `GET /v1/tail`: the events of the log as they are stored, as server-sent events.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `hub` | where tails meet: one subscription of the log for all |
+//! | `run` | that subscription, as long as somebody listens |
+//! | `ring` | the newest events, bounded: pure |
+//! | `entry` | an event that is written once for all |
+//! | `reader` | one tail: from where it stands to the ring, and on |
+//! | `catch_up` | a page of the log for who is behind |
+//! | `frame` | the text of server-sent events |
+//! | `counts` | what they have cost and done |
+//!
+//! The log is never read more than once for tails that have caught up, and no tail is waited for.
+
+mod catch_up;
+mod counts;
+mod entry;
+mod frame;
+mod hub;
+mod reader;
+mod ring;
+mod run;
+
+pub use counts::{TailFigures, Tails};
+pub use hub::TailLimits;
+
+pub(crate) use hub::Hub;
+
+use crate::caller::Caller;
+use crate::events::asked;
+use crate::page::Params;
+use crate::problem::Problem;
+use crate::routes::{Needs, Route};
+use crate::scope::Scope;
+use crate::state::Shared;
+use anabranch::errors::ErrorCode;
+use anabranch::{Log, Query};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use reader::Tail;
+
+/// What a client that was cut off sends: the last `id` that it got.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// What keeps a proxy from collecting events.
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+pub(crate) fn routes() -> Vec<Route> {
+    let tail = Route::get("/v1/tail", Needs::Scope(Scope::ReadMasked), tail);
+    vec![tail.takes(&["after", "types", "tags", "category", "tenant"]).keeps_tenants().long()]
+}
+
+async fn tail(
+    State(state): State<Shared>,
+    caller: Caller,
+    params: Params,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let wanted = asked::wanted(&params, &caller)?;
+    let after = match asked_to_resume(&headers)? {
+        Some(after) => Some(after),
+        None => params.parsed("after", "a position: a whole number")?,
+    };
+    let place = state.hub.join().await?;
+    let head = state.log.head().await?.get();
+    let after = match after {
+        None => head,
+        Some(after) if after <= head => after,
+        Some(after) => within(&state.log, after).await?,
+    };
+    let tail = Tail::new(&state.hub, place, wanted, caller.is_masked(), after);
+    let mut response = Body::from_stream(tail.pieces()).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// Where a client was that comes again.
+fn asked_to_resume(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(last) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
+    let wrong = || {
+        Problem::invalid(
+            "the header `last-event-id` is no position: send the last `id` of this tail",
+        )
+    };
+    number.map(Some).ok_or_else(wrong)
+}
+
+/// A position beyond what is decided. It may be that of an event that was read: other appends are in flight below it. One
+/// beyond all events is of another log, or of a later state of this one: its tail would leave out what is stored next.
+async fn within(log: &Log, after: u64) -> Result<u64, Problem> {
+    let newest = log.read(Query::all()).backwards().limit(1).collect().await?;
+    let newest = newest.first().map_or(0, |event| event.position().get());
+    if after <= newest {
+        return Ok(after);
+    }
+    let said = format!(
+        "position {after} is beyond the last event of the log, {newest}: it is of another log, or this one was wound \
+         back. Begin at a position of this log, or leave it out to begin at its end"
+    );
+    Err(Problem::new(ErrorCode::LogFellBack, said).with("after", after).with("newest", newest))
+}

@@ -1,0 +1,157 @@
+//! Tails that are slow, cut off, closed, or begin where they cannot.
+
+use crate::client::{Server, tails_of};
+use crate::on_both;
+use crate::support::{Db, until};
+use anabranch::prelude::*;
+use anabranch_server::{NewToken, Scope, TailLimits};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+on_both!(
+    a_slow_tail_is_dropped_and_goes_on_where_it_was,
+    tails_are_told_when_the_server_stops,
+    a_position_beyond_the_log_is_refused,
+    there_are_only_so_many_tails,
+    a_silent_tail_says_where_it_stands,
+    bodies_are_kept_from_those_who_may_not_see_them,
+    text_of_several_lines_stays_one_event,
+);
+
+fn order() -> StreamId {
+    StreamId::new("Order", "1").unwrap()
+}
+
+async fn a_slow_tail_is_dropped_and_goes_on_where_it_was(db: Db) {
+    let log = db.log().await;
+    let server = Server::with(&log, tails_of(50), |api| api).await;
+    let mut tail = server.anybody().slow_tail("").await;
+    tail.until("caught_up").await;
+    // More than all buffers on the way hold, while it does not read.
+    let large = "x".repeat(100_000);
+    let mut number = 0_u64;
+    while number < 400 {
+        let events = (number..number + 20).map(|number| NewEvent::new("A", (number, &large)));
+        log.append(&order(), Expected::Any, events).await.unwrap();
+        number += 20;
+    }
+    let read = || server.tails.figures().events_read;
+    until("the ring has passed it", async || (read() == 400).then_some(())).await;
+    let (mut got, mut dropped) = (Vec::new(), None);
+    while let Some(frame) = tail.next().await {
+        match frame.name.as_str() {
+            "event" => got.push(frame.json()["data"][0].as_u64().unwrap()),
+            "dropped" => dropped = Some(frame),
+            _ => {}
+        }
+    }
+    let dropped = dropped.expect("it was dropped with a word");
+    assert_eq!(dropped.json()["reason"], "too_slow");
+    assert!(got.len() < 400, "it was never too slow");
+    let mut again = server.anybody().tail_from("", tail.last_id).await;
+    while got.len() < 400 {
+        got.push(again.event().await["data"][0].as_u64().unwrap());
+    }
+    assert_eq!(got, (0..400).collect::<Vec<_>>());
+    assert_eq!(server.tails.figures().dropped, 1);
+}
+
+async fn tails_are_told_when_the_server_stops(db: Db) {
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let mut tail = server.anybody().tail("").await;
+    log.append(&order(), Expected::Any, [NewEvent::new("A", 1)]).await.unwrap();
+    tail.event().await;
+    server.tails.close();
+    let dropped = tail.until("dropped").await;
+    assert_eq!(dropped.json()["reason"], "server_stops");
+    assert_eq!(dropped.id, dropped.json()["position"].as_u64());
+    assert_eq!(tail.next().await, None);
+    server.anybody().get("/v1/tail").await.problem(503, "log_closed");
+}
+
+async fn a_position_beyond_the_log_is_refused(db: Db) {
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let appended = log.append(&order(), Expected::Any, [NewEvent::new("A", 1)]).await.unwrap();
+    let at = appended.position().get();
+    let beyond = server.anybody().get(&format!("/v1/tail?after={}", at + 1)).await;
+    let problem = beyond.problem(409, "log_fell_back");
+    assert_eq!((&problem["after"], &problem["newest"]), (&(at + 1).into(), &at.into()));
+    server.anybody().tail(&format!("after={at}")).await.until("caught_up").await;
+}
+
+async fn there_are_only_so_many_tails(db: Db) {
+    let log = db.log().await;
+    let limits = TailLimits { tails: 2, ..TailLimits::default() };
+    let server = Server::with(&log, limits, |api| api).await;
+    let first = server.anybody().tail("").await;
+    let _second = server.anybody().tail("").await;
+    server.anybody().get("/v1/tail").await.problem(429, "too_many_requests");
+    drop(first);
+    until("a place is free", async || (server.tails.figures().open == 1).then_some(())).await;
+    server.anybody().tail("").await.until("caught_up").await;
+}
+
+async fn a_silent_tail_says_where_it_stands(db: Db) {
+    let log = db.log().await;
+    let heartbeat = Duration::from_millis(20);
+    let server = Server::with(&log, TailLimits { heartbeat, ..TailLimits::default() }, |api| api);
+    let server = server.await;
+    let mut tail = server.anybody().tail("types=Rare").await;
+    tail.until("caught_up").await;
+    let appended = log.append(&order(), Expected::Any, [NewEvent::new("A", 1)]).await.unwrap();
+    // Nothing that it wants; but it need not look at that again when it comes back.
+    let at = appended.position().get();
+    while tail.until("comment").await.id != Some(at) {}
+}
+
+async fn bodies_are_kept_from_those_who_may_not_see_them(db: Db) {
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let tenants = Some(BTreeSet::from(["acme".to_owned()]));
+    let acme = NewToken { tenants, ..NewToken::new("acme", [Scope::Read]) };
+    let mut whole = server.with_scopes(&[Scope::Read]).await.tail("").await;
+    let mut masked = server.with_scopes(&[Scope::ReadMasked]).await.tail("").await;
+    let mut acme = server.holder(acme).await.tail("").await;
+    for tenant in [None, Some("umbrella"), Some("acme")] {
+        let event =
+            NewEvent::new("A", "secret").with_metadata(serde_json::json!({"by": "lovelace"}));
+        let event = match tenant {
+            Some(tenant) => event.with_tenant(tenant),
+            None => event,
+        };
+        log.append(&order(), Expected::Any, [event]).await.unwrap();
+    }
+    for tenant in [None, Some("umbrella"), Some("acme")] {
+        let (seen, hidden) = (whole.event().await, masked.until("event").await);
+        assert_eq!(
+            (&seen["data"], &seen["metadata"]["by"]),
+            (&"secret".into(), &"lovelace".into())
+        );
+        assert_eq!(hidden.json()["masked"], true);
+        assert!(
+            !hidden.data.contains("secret") && !hidden.data.contains("lovelace"),
+            "{}",
+            hidden.data
+        );
+        for mut one in [seen, hidden.json()] {
+            assert_eq!(one["tenant"].as_str(), tenant);
+            one["position"].take();
+        }
+    }
+    assert_eq!(acme.event().await["tenant"], "acme");
+    // Written twice at the most: with bodies, and without.
+    assert_eq!(server.tails.figures().events_written, 6);
+}
+
+async fn text_of_several_lines_stays_one_event(db: Db) {
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let mut tail = server.anybody().tail("").await;
+    let body = "{\"events\": [{\"type\": \"A\", \"data\": {\n  \"a\": 1,\r\n  \"b\": \"\\n\"\n}}]}";
+    server.anybody().post("/v1/streams/Order/1", body).await.good();
+    let frame = tail.until("event").await;
+    assert!(frame.data.contains("\"data\":{\n  \"a\": 1,\n  \"b\": \"\\n\"\n}"), "{}", frame.data);
+    assert_eq!(frame.json()["data"], serde_json::json!({"a": 1, "b": "\n"}));
+}
