@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::enqueue::WAITS;
 use crate::gate::finish::finish;
 use crate::gate::gate;
+use crate::operations::APPLYING;
 use crate::problem::Problem;
 use crate::routes::{self, Room};
 use crate::state::{Settings, Shared, State};
@@ -131,9 +132,10 @@ impl Api {
         let consumers = Consumers::new(&self.log);
         let Self { log, watch, settings, tails, tail_limits } = self;
         let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
-        let waits = Semaphore::new(WAITS);
+        let (waits, applying) = (Semaphore::new(WAITS), Arc::new(Semaphore::new(APPLYING)));
         let access = Access::new(&log);
-        let state: Shared = Arc::new(State { log, consumers, access, watch, settings, hub, waits });
+        let state: Shared =
+            Arc::new(State { log, consumers, access, watch, settings, hub, waits, applying });
         let mut router = Router::new();
         for route in routes::all() {
             let bytes = match route.rules.room {

@@ -45,6 +45,12 @@ impl Caller {
         &self.0.name
     }
 
+    /// Whether they have shown a token, or a cookie that stands for one.
+    #[must_use]
+    pub fn has_token(&self) -> bool {
+        self.0.token.is_some()
+    }
+
     /// Whether they may do what a scope is for.
     #[must_use]
     pub fn may(&self, needed: Scope) -> bool {

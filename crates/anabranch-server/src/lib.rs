@@ -32,6 +32,7 @@
 //! | `events` | append, read, query |
 //! | `tail` | the events as they are stored, to many at once |
 //! | `enqueue` | tasks and commands for workers |
+//! | `operations` | plans, and the journal |
 //! | `openapi` | the description |
 
 mod access;
@@ -43,6 +44,7 @@ mod events;
 mod gate;
 mod health;
 mod openapi;
+mod operations;
 mod page;
 mod problem;
 mod resources;

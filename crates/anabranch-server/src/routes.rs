@@ -5,7 +5,7 @@
 
 use crate::scope::Scope;
 use crate::state::Shared;
-use crate::{enqueue, events, health, openapi, resources, sessions, tail, tokens};
+use crate::{enqueue, events, health, openapi, operations, resources, sessions, tail, tokens};
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
@@ -18,6 +18,7 @@ pub(crate) fn all() -> Vec<Route> {
     all.extend(events::routes());
     all.extend(tail::routes());
     all.extend(enqueue::routes());
+    all.extend(operations::routes());
     all.extend(sessions::routes());
     all.extend(tokens::routes());
     all

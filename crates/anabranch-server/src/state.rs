@@ -23,6 +23,8 @@ pub(crate) struct State {
     pub(crate) hub: Arc<Hub>,
     /// Places for requests that wait for a task.
     pub(crate) waits: Semaphore,
+    /// Places for plans that are carried out.
+    pub(crate) applying: Arc<Semaphore>,
 }
 
 /// What [`Api`](crate::Api) sets.
