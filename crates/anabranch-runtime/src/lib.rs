@@ -28,6 +28,7 @@
 //! | [`consumers`] | [`Consumers`]: pause, replay, parked keys, generations |
 //! | [`operate_error`] | [`OperateError`]: why a request of an operator was not carried out |
 //! | [`replay`] | beginning again: from where, and from where it can |
+//! | `key_replay` | one key handled again, while the others go on |
 //! | [`status`] | how the consumers stand |
 //! | [`gauges`] | [`Gauges`]: what metrics show, by one cheap statement |
 //! | [`reason`] | [`Reason`]: why a cursor does not advance |
@@ -65,6 +66,7 @@ pub mod import;
 pub mod incomplete;
 #[doc(hidden)]
 pub mod interference;
+mod key_replay;
 mod key_samples;
 mod known_codes;
 mod lane;

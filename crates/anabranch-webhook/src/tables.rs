@@ -327,6 +327,19 @@ impl Tables {
         ]
     }
 
+    /// The statement after which the deliveries of a key with events in a table are to be sent again, under their ids.
+    /// Those of another edition would have others.
+    pub(crate) fn open_again(&self, consumer: &str, key: &str, events: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} AS d SET state = 'open' WHERE consumer = $1 AND key = $2 \
+             AND edition = coalesce((SELECT edition FROM {} WHERE consumer = $1), 0) \
+             AND EXISTS (SELECT 1 FROM {events} AS r WHERE r.consumer = d.consumer AND r.key = d.key \
+             AND r.position BETWEEN d.first AND d.last)",
+            self.deliveries, self.endpoints
+        );
+        Statement::new(update, params![consumer, key])
+    }
+
     /// One delivery.
     pub(crate) async fn one(
         &self,
