@@ -42,7 +42,7 @@ const SQL_PLACES: [&str; 17] = [
     "crates/anabranch-runtime/src/fold.rs",
     "crates/anabranch-runtime/src/rebuild",
     "crates/anabranch-workpool/src/tables",
-    "crates/anabranch-webhook/src/tables.rs",
+    "crates/anabranch-webhook/src/tables",
     "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-batch/src/",
     "crates/anabranch-sqlite/",

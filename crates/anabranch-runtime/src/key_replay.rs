@@ -7,6 +7,7 @@ use crate::tables::consumers::Registered;
 use crate::tables::parked::Asked;
 use anabranch_core::{Partition, Position, Slot};
 use anabranch_store::database::Statement;
+use std::collections::BTreeMap;
 
 impl Consumers {
     /// Asks for one key to be handled again, from its first event on, while all other keys go on: the worker that owns
@@ -52,7 +53,8 @@ impl Consumers {
         key: &str,
         accepts_missing: bool,
     ) -> Result<(), OperateError> {
-        let (found, slot) = self.must_repeat(name, key).await?;
+        let (found, partition) = self.must_repeat(name).await?;
+        let slot = self.slot_of(name, key, &partition)?;
         let makes_something = [PROJECTION, VIEW].contains(&found.kind.as_str());
         if makes_something && !accepts_missing {
             self.must_have_first(name, key).await?;
@@ -62,25 +64,28 @@ impl Consumers {
         self.on_existing(name, statements).await
     }
 
-    /// The statements that ask for some events of a key to be delivered again, and the refusal if that is not possible.
+    /// The statements that ask for some events of some keys to be delivered again, or why that is not possible.
     #[doc(hidden)]
     pub async fn deliver_again(
         &self,
         name: &str,
-        key: &str,
-        positions: impl IntoIterator<Item = Position>,
+        keys: &BTreeMap<String, Vec<Position>>,
     ) -> Result<Vec<Statement>, OperateError> {
-        let (_, slot) = self.must_repeat(name, key).await?;
-        let events = positions.into_iter().map(|position| (position, None));
-        // The row of the key first: the lane that does it locks that before it looks at the events.
-        Ok(vec![
-            self.tables.ask_again(name, (key, slot), Asked::Resend),
-            self.tables.keep_replayed(name, key, events),
-        ])
+        let (_, partition) = self.must_repeat(name).await?;
+        let mut statements = Vec::with_capacity(2 * keys.len() + 1);
+        statements.push(self.tables.is_there(name));
+        for (key, positions) in keys {
+            let slot = self.slot_of(name, key, &partition)?;
+            // The row of the key first: the lane that does it locks that before it looks at the events.
+            statements.push(self.tables.ask_again(name, (key, slot), Asked::Resend));
+            let events = positions.iter().map(|position| (*position, None));
+            statements.push(self.tables.keep_replayed(name, key, events));
+        }
+        Ok(statements)
     }
 
-    /// Refuses what cannot be handled again, key by key; says which slot a key has.
-    async fn must_repeat(&self, name: &str, key: &str) -> Result<(Registered, Slot), OperateError> {
+    /// Refuses what cannot be handled again, key by key; says how it is partitioned.
+    async fn must_repeat(&self, name: &str) -> Result<(Registered, String), OperateError> {
         self.tables.database.require_newest_schema()?;
         let Some(found) = self.tables.registered(Some(name)).await?.pop() else {
             return Err(self.unknown(name).await);
@@ -105,10 +110,14 @@ impl Consumers {
         if self.tables.edition(name).await?.is_some() {
             return refuse(Obstacle::KeyReplayAudited);
         }
-        match Partition::slot_of_key(&partition, key) {
-            Some(slot) => Ok((found, slot)),
-            None => refuse(Obstacle::NotAKey { key: key.to_owned(), partition }),
-        }
+        Ok((found, partition))
+    }
+
+    fn slot_of(&self, name: &str, key: &str, partition: &str) -> Result<Slot, OperateError> {
+        Partition::slot_of_key(partition, key).ok_or_else(|| {
+            let (key, partition) = (key.to_owned(), partition.to_owned());
+            self.not_possible(name, Obstacle::NotAKey { key, partition })
+        })
     }
 
     /// Refuses a key whose first events the log may have lost.

@@ -1,5 +1,7 @@
 //! The rows of deliveries and endpoints. The statements run on every database.
 
+mod resends;
+
 use crate::deliveries::{Delivery, DeliveryState, Failure, Filter};
 use crate::endpoint::{Attempt, Verdict};
 use anabranch_core::{Position, StoreError};
@@ -354,20 +356,27 @@ impl Tables {
 
     /// The newest deliveries that a filter matches.
     pub(crate) async fn list(&self, filter: &Filter) -> Result<Vec<Delivery>, StoreError> {
+        let (matching, mut values) = Self::matching(filter);
         let select = format!(
-            "SELECT {COLUMNS} FROM {} WHERE (consumer = $1 OR $1 = '') AND (state = $2 OR $2 = '') \
-             AND (key = $3 OR $4 = 0) AND (id = $5 OR $5 = '') ORDER BY at_us DESC, id LIMIT $6",
+            "SELECT {COLUMNS} FROM {} WHERE {matching} ORDER BY at_us DESC, id LIMIT $7",
             self.deliveries
         );
+        values.extend(params![i64::try_from(filter.limit).unwrap_or(i64::MAX)]);
+        let rows = self.database.rows(Statement::query(select, values)).await?;
+        rows.iter().map(|row| self.delivery_of(row)).collect()
+    }
+
+    /// What a filter matches, with the values `$1` to `$6`.
+    fn matching(filter: &Filter) -> (&'static str, Vec<Value>) {
         let state = filter.state.map(DeliveryState::name).unwrap_or_default();
         let (key, has_key) =
             (filter.key.as_deref().unwrap_or_default(), i64::from(filter.key.is_some()));
         let consumer = filter.consumer.as_deref().unwrap_or_default();
         let id = filter.id.as_deref().unwrap_or_default();
-        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let values = params![consumer, state, key, has_key, id, limit];
-        let rows = self.database.rows(Statement::query(select, values)).await?;
-        rows.iter().map(|row| self.delivery_of(row)).collect()
+        let until_us = filter.until.map_or(i64::MAX, |until| until.as_microsecond());
+        let matching = "(consumer = $1 OR $1 = '') AND (state = $2 OR $2 = '') AND (key = $3 OR $4 = 0) \
+                        AND (id = $5 OR $5 = '') AND at_us <= $6";
+        (matching, params![consumer, state, key, has_key, id, until_us])
     }
 
     fn delivery_of(&self, row: &Row) -> Result<Delivery, StoreError> {

@@ -52,6 +52,12 @@ impl Tables {
         Statement::fence(update, params![consumer], 1)
     }
 
+    /// The fence of a consumer that is not forgotten.
+    pub(crate) fn is_there(&self, consumer: &str) -> Statement {
+        let update = format!("UPDATE {} SET name = name WHERE name = $1", self.consumers);
+        Statement::fence(update, params![consumer], 1)
+    }
+
     /// The statement that asks for a key to be handled again, which may be set aside or not. All of its events are more
     /// than some of them.
     pub(crate) fn ask_again(
