@@ -44,7 +44,7 @@ const SQL_PLACES: [&str; 19] = [
     "crates/anabranch-runtime/src/fold.rs",
     "crates/anabranch-runtime/src/rebuild",
     "crates/anabranch-workpool/src/tables",
-    "crates/anabranch-webhook/src/tables.rs",
+    "crates/anabranch-webhook/src/tables",
     "crates/anabranch-operations/src/tables.rs",
     "crates/anabranch-workflow/src/snapshots.rs",
     "crates/anabranch-server/src/tables",

@@ -246,6 +246,14 @@ codes! {
     ReplayOfFold = "replay_of_fold", Conflict;
     /// A replay of events that the log has no more.
     EventsMissing = "events_missing", Conflict;
+    /// What was named cannot be a key of the consumer.
+    NotAKey = "not_a_key", Invalid;
+    /// A replay of one key of a consumer that cannot undo what it made of one key.
+    NoKeyReset = "no_key_reset", Conflict;
+    /// A replay of one key of a consumer of which nobody knows whether it can do that.
+    KeyReplayUnknown = "key_replay_unknown", Conflict;
+    /// A replay of one key, or a delivery sent again, of a consumer that is audited.
+    KeyReplayAudited = "key_replay_audited", Conflict;
     /// Workers of the last version are in the way.
     OldWorkers = "old_workers", Conflict;
     /// The scope that was to be accepted is another one by now.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 mod classify;
+mod of_key;
 mod stored;
 mod strategy;
 

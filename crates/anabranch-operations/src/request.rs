@@ -45,6 +45,16 @@ pub enum Request {
         #[serde(default)]
         new_ids: bool,
     },
+    /// A consumer handles one key again, from its first event on; its later events wait meanwhile, and other keys go on.
+    ReplayKey {
+        /// Which consumer.
+        consumer: String,
+        /// Which key, as `Order:ord-123`.
+        key: String,
+        /// Though the log may have lost the first events of the key.
+        #[serde(default)]
+        accept_missing: bool,
+    },
     /// A consumer leaves out what it has not handled, keys that have failed included.
     SkipToHead {
         /// Which.
@@ -88,6 +98,22 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Workers send deliveries of a webhook once more, under the same ids, in the order of each key.
+    Resend {
+        /// Which webhook.
+        consumer: String,
+        /// Which of its deliveries.
+        #[serde(default)]
+        filter: ResendFilter,
+        /// So many a second at most.
+        #[serde(default)]
+        per_second: Option<NonZeroU32>,
+    },
+    /// The slots of a replica set are shared out anew by how busy they are, at once.
+    Rebalance {
+        /// Which replica set.
+        replica_set: String,
+    },
     /// Nothing of a key of a pool is run until it is resumed.
     PauseKey {
         /// Which pool.
@@ -115,6 +141,21 @@ pub enum Request {
         /// Which.
         consumer: String,
     },
+}
+
+/// Which deliveries of a webhook are meant: those that pass everything that is set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResendFilter {
+    /// With this id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Of this key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// That stand so: `open`, `failed` or `delivered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
 }
 
 /// From where on a consumer handles events again: `"start"`, `"first_kept"`, `{"after": 12}`,
@@ -154,6 +195,9 @@ impl Request {
             Self::Pause { .. } => "pause",
             Self::Resume { .. } => "resume",
             Self::Replay { .. } => "replay",
+            Self::ReplayKey { .. } => "replay_key",
+            Self::Resend { .. } => "resend",
+            Self::Rebalance { .. } => "rebalance",
             Self::SkipToHead { .. } => "skip_to_head",
             Self::Parked { action: ParkedAction::Retry, .. } => "retry_parked",
             Self::Parked { action: ParkedAction::Skip, .. } => "skip_parked",
@@ -178,10 +222,13 @@ impl Request {
             Self::Pause { consumer }
             | Self::Resume { consumer }
             | Self::Replay { consumer, .. }
+            | Self::ReplayKey { consumer, .. }
+            | Self::Resend { consumer, .. }
             | Self::SkipToHead { consumer }
             | Self::Parked { consumer, .. }
             | Self::SwitchRebuild { consumer, .. }
             | Self::Forget { consumer } => Cow::Borrowed(consumer),
+            Self::Rebalance { replica_set } => Cow::Borrowed(replica_set),
             Self::PauseKey { pool, .. } | Self::ResumeKey { pool, .. } => Cow::Borrowed(pool),
             Self::Task { id, .. } => Cow::Owned(id.to_string()),
             Self::Tasks { conditions, .. } => {
@@ -194,7 +241,9 @@ impl Request {
     /// How many things a second it is about at most, if that was said.
     pub(crate) fn per_second(&self) -> Option<NonZeroU32> {
         match self {
-            Self::Parked { per_second, .. } | Self::Tasks { per_second, .. } => *per_second,
+            Self::Parked { per_second, .. }
+            | Self::Tasks { per_second, .. }
+            | Self::Resend { per_second, .. } => *per_second,
             _ => None,
         }
     }
@@ -202,7 +251,7 @@ impl Request {
     /// Whether it goes step by step through what its filter finds; else it is one transaction.
     #[must_use]
     pub fn is_of_many(&self) -> bool {
-        matches!(self, Self::Parked { .. } | Self::Tasks { .. })
+        matches!(self, Self::Parked { .. } | Self::Tasks { .. } | Self::Resend { .. })
     }
 }
 

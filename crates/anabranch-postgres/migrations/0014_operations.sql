@@ -69,4 +69,15 @@ CREATE TABLE "{ns}".sessions (
     expires_us bigint NOT NULL
 );
 
+-- Whether the code of a consumer can handle one key again, as it said when it started last; NULL: not known.
+ALTER TABLE "{ns}".consumers ADD COLUMN replays_keys boolean;
+-- The events of keys that are to be handled again, until all of a key are there: then they go behind the key at once.
+CREATE TABLE "{ns}".replayed_events (
+    consumer text   COLLATE "C" NOT NULL,
+    key      text   COLLATE "C" NOT NULL,
+    position bigint NOT NULL,
+    row_key  text   COLLATE "C",             -- the row of a view that it belongs to
+    PRIMARY KEY (consumer, key, position)
+);
+
 INSERT INTO "{ns}".migrations (version, name, admits) VALUES (14, 'operations', 5);

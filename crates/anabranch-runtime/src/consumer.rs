@@ -99,6 +99,11 @@ pub(crate) trait Hooks: Send + Sync {
 
     fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult>;
 
+    /// Whether one key can be handled again: its lanes undo what they made of it.
+    fn resets_keys(&self) -> bool {
+        false
+    }
+
     /// The tables that it says it writes.
     fn tables(&self) -> &[&'static str] {
         &[]

@@ -2,7 +2,7 @@
 //! keep what they must know about a delivery in the database. Webhooks are built on them.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerResult, LaneHandler};
+use crate::handler::{HandlerResult, LaneHandler, RepeatedKey};
 use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
@@ -68,6 +68,14 @@ pub trait CourierLane: Send + 'static {
         tx: &mut Tx,
     ) -> impl Future<Output = HandlerResult<usize>> + Send;
 
+    /// Makes ready what is to be delivered again: the deliveries of a key with events in a table of this name.
+    fn deliver_again(
+        &mut self,
+        key: &str,
+        events: &str,
+        tx: &mut Tx,
+    ) -> impl Future<Output = HandlerResult> + Send;
+
     /// What it wrote is committed, or rolled back.
     fn settled(&mut self, committed: bool);
 }
@@ -92,6 +100,10 @@ impl<C: Courier> Hooks for CourierCode<C> {
 
     fn reset<'a>(&'a self, to: Position, tx: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.0.reset(to, tx))
+    }
+
+    fn resets_keys(&self) -> bool {
+        true
     }
 }
 
@@ -127,6 +139,14 @@ impl<L: CourierLane> LaneHandler for Lane<L> {
             }
             Ok(())
         })
+    }
+
+    fn reset_key<'a>(
+        &'a mut self,
+        key: &'a RepeatedKey,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(self.0.deliver_again(&key.key, &key.events, tx))
     }
 
     fn settled(&mut self, committed: bool) {

@@ -1,7 +1,7 @@
 //! How views and rollups are run: states loaded and written set-wise, each row by one slot only.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerError, HandlerResult, LaneHandler};
+use crate::handler::{HandlerError, HandlerResult, LaneHandler, RepeatedKey};
 use crate::permits::Permits;
 use crate::tx::{RawTx, Tx};
 use crate::view::ViewColumn;
@@ -164,6 +164,11 @@ impl<F: Fold> Hooks for FoldCode<F> {
             let table = table(tx.dialect(), self.fold.name(), tx.suffix());
             tx.execute(format!("DELETE FROM {table}"), vec![]).await
         })
+    }
+
+    /// A row of several keys is not what it was without the events of one of them.
+    fn resets_keys(&self) -> bool {
+        F::ROWS == Rows::OfOneSlot
     }
 }
 
@@ -345,6 +350,27 @@ impl<F: Fold> LaneHandler for FoldLane<F> {
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.fold(events, tx))
+    }
+
+    fn row_of(&self, event: &Event) -> Option<String> {
+        self.fold.row(&self.partition, event).ok().flatten()
+    }
+
+    fn reset_key<'a>(
+        &'a mut self,
+        key: &'a RepeatedKey,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(async move {
+            self.states.clear();
+            let table = table(tx.dialect(), self.fold.name(), tx.suffix());
+            let RepeatedKey { consumer, key, slot, events } = key;
+            let delete = format!(
+                "DELETE FROM {table} WHERE key IN (SELECT row_key FROM {events} \
+                 WHERE consumer = $1 AND key = $2) AND coalesce({SLOT}, $3) = $3"
+            );
+            tx.execute(delete, params![consumer, key, slot.get()]).await
+        })
     }
 
     fn settled(&mut self, committed: bool) {

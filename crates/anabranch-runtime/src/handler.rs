@@ -5,12 +5,22 @@ mod error;
 pub use error::{HandlerError, HandlerResult};
 
 use crate::tx::Tx;
-use anabranch_core::{Event, Position};
+use anabranch_core::{Event, Position, Slot};
 use anabranch_store::Emitter;
 use futures_util::future::BoxFuture;
 
 /// An event that could not be delivered, and will not be again.
 pub(crate) type Undelivered = (Position, HandlerError);
+
+/// A key whose events are to be handled again.
+#[derive(Debug)]
+pub(crate) struct RepeatedKey {
+    pub(crate) consumer: String,
+    pub(crate) key: String,
+    pub(crate) slot: Slot,
+    /// The table with its events, and the rows that they belong to.
+    pub(crate) events: String,
+}
 
 /// A consumer's code as one lane runs it. Each lane has its own, so it may keep what it knows about
 /// the keys of its slots.
@@ -39,6 +49,18 @@ pub(crate) trait LaneHandler: Send {
     ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    /// The row that it makes of an event, if it makes rows by themselves: what [`reset_key`](Self::reset_key) removes.
+    fn row_of(&self, _event: &Event) -> Option<String> {
+        None
+    }
+
+    /// Undoes what it made of a key whose events come again. What it knows of the key is out of date from then on.
+    fn reset_key<'a>(
+        &'a mut self,
+        key: &'a RepeatedKey,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult>;
 
     /// Whether its effects are outside the transaction, so that no rollback takes them back.
     fn is_external(&self) -> bool {

@@ -3,7 +3,7 @@
 //! For `anabranch::testing`; programs have no use for it.
 
 use crate::consumer::Consumer;
-use crate::handler::{HandlerResult, LaneHandler, Undelivered};
+use crate::handler::{HandlerResult, LaneHandler, RepeatedKey, Undelivered};
 use crate::holding::Holding;
 use crate::tables::Tables;
 use crate::tx::Tx;
@@ -162,6 +162,18 @@ impl LaneHandler for WatchedCalls {
 
     fn together(&self) -> usize {
         self.handler.together()
+    }
+
+    fn row_of(&self, event: &Event) -> Option<String> {
+        self.handler.row_of(event)
+    }
+
+    fn reset_key<'a>(
+        &'a mut self,
+        key: &'a RepeatedKey,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        self.handler.reset_key(key, tx)
     }
 
     fn settled(&mut self, committed: bool) {

@@ -9,6 +9,7 @@
 //! | `aside` | the keys that are set aside, in memory |
 //! | `asked` | what somebody asks for of such a key |
 //! | `parking` | keys that failed: set aside, tried again, parked, let go |
+//! | `replaying` | a key whose events are handled again: collected, undone, tried |
 //! | `strict` | an event that must not be passed: tried a few times where it stands |
 //! | `room` | how many events one transaction has room for |
 //! | `streak` | whether it is the handler that fails, or single events |
@@ -22,6 +23,7 @@ mod batch;
 mod halt;
 mod parking;
 mod pending;
+mod replaying;
 mod room;
 mod shed;
 mod stats;
@@ -33,9 +35,10 @@ mod words;
 pub(crate) use batch::key_or_stream;
 pub(crate) use halt::OVERLOAD;
 pub(crate) use parking::parked_event;
+pub(crate) use replaying::AUDITED;
 pub(crate) use stats::LaneStats;
 pub(crate) use streak::{FEW, Streak};
-pub(crate) use words::{Halt, Order, Probed, Report, Reporter, Said};
+pub(crate) use words::{Halt, Order, Probed, Report, Reporter, Said, Wish};
 
 use crate::consumer::{Code, Consumer};
 use crate::feed::{Chunk, FeedHandle, Order as FeedOrder};
@@ -46,7 +49,6 @@ use crate::permits::{Leased, Permits};
 use crate::row_watch::WatchedLane;
 use crate::run_error::RunError;
 use crate::tables::Tables;
-use crate::tables::parked::Asked;
 use crate::too_busy::TooBusy;
 use anabranch_core::cursor::{Anchor, Cursor, Parts, Point};
 use anabranch_core::{
@@ -59,6 +61,7 @@ use batch::Batch;
 use futures_util::FutureExt;
 use halt::Why;
 use pending::Pending;
+use replaying::KeyReplay;
 use room::Room;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -133,7 +136,9 @@ pub(crate) struct Lane {
     dirty_since: Option<Instant>,
     /// What somebody wants of parked keys. It is done between batches: a batch holds back events of
     /// keys that were parked when it began.
-    asked: VecDeque<(String, Asked)>,
+    asked: VecDeque<Wish>,
+    /// The key whose events are being collected, to be handled again.
+    replay: Option<KeyReplay>,
     paused: bool,
     /// The handler fails, here or everywhere, and is not called.
     halted: bool,
@@ -175,6 +180,7 @@ impl Lane {
             sheds: 0,
             dirty_since: None,
             asked: VecDeque::new(),
+            replay: None,
             paused: false,
             halted: false,
             probe: None,
@@ -213,9 +219,10 @@ impl Lane {
                 self.wait_halted().await?;
             }
             if !self.paused && !self.halted {
-                while let Some((key, asked)) = self.asked.pop_front() {
-                    self.do_asked(&key, asked).await?;
+                while let Some(wish) = self.asked.pop_front() {
+                    self.do_asked(wish).await?;
                 }
+                self.collect().await?;
                 if self.parking.next_due().is_some_and(|due| due <= Instant::now()) {
                     self.retry_due().await?;
                 }
@@ -228,7 +235,8 @@ impl Lane {
             }
             let due = self.parking.next_due().filter(|_| !self.paused && !self.halted);
             let watermark = self.dirty_since.map(|since| since + WATERMARK);
-            let until = due.into_iter().chain(watermark).min();
+            let collect = self.collects_next().filter(|_| !self.paused && !self.halted);
+            let until = due.into_iter().chain(watermark).chain(collect).min();
             tokio::select! {
                 biased;
                 order = self.setup.orders.recv() => match order {
@@ -266,9 +274,9 @@ impl Lane {
             Order::GoOn { patience } => self.go_on(patience),
             Order::Probe { before, .. } => self.probe = Some(before),
             Order::Asked { keys, .. } => {
-                for (key, asked) in keys {
-                    if !self.asked.iter().any(|(known, _)| *known == key) {
-                        self.asked.push_back((key, asked));
+                for wish in keys {
+                    if !self.asked.iter().any(|known| known.key == wish.key) {
+                        self.asked.push_back(wish);
                     }
                 }
             }
@@ -315,6 +323,7 @@ impl Lane {
         self.parking.clear();
         self.pending.clear();
         self.asked.clear();
+        self.replay = None;
         // What it knows about keys may be out of date when it gets them back.
         self.handler = self.setup.handler(self.rule);
         self.publish();

@@ -31,6 +31,7 @@
 //! | `skip` | leaving out what is not handled |
 //! | [`parked_page`] | parked keys by filter, a page at a time |
 //! | [`replay`] | beginning again: from where, and from where it can |
+//! | `key_replay` | one key handled again, while the others go on |
 //! | [`status`] | how the consumers stand |
 //! | [`gauges`] | [`Gauges`]: what metrics show, by one cheap statement |
 //! | [`reason`] | [`Reason`]: why a cursor does not advance |
@@ -69,6 +70,7 @@ pub mod import;
 pub mod incomplete;
 #[doc(hidden)]
 pub mod interference;
+mod key_replay;
 mod key_samples;
 mod known_codes;
 mod lane;

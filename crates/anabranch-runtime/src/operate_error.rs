@@ -1,6 +1,8 @@
 //! Why an operator's request was not carried out: as types, so that an API can answer 404 or 409 without
 //! reading texts.
 
+use crate::consumer::PROJECTION;
+use crate::lane::AUDITED;
 use crate::run_error::{beyond_log, shortened};
 use crate::scope::Scope;
 use anabranch_core::{ErrorCode, ErrorKind, InputError, Position, StoreError, debug_with_code};
@@ -105,6 +107,32 @@ pub enum Obstacle {
     },
     /// It is folded from the first event on, and was to be replayed from a later one.
     Folded,
+    /// What was named cannot be a key of it.
+    NotAKey {
+        /// What was named.
+        key: String,
+        /// How it is partitioned.
+        partition: String,
+    },
+    /// It cannot undo what it made of one key.
+    NoKeyReset {
+        /// What it is.
+        kind: String,
+    },
+    /// It is not known whether it can undo what it made of one key, or workers of an older version run it.
+    KeyReplayUnknown {
+        /// Those workers, in words.
+        workers: Vec<String>,
+    },
+    /// It is audited, and its record says that each event is handled once.
+    KeyReplayAudited,
+    /// The log may have lost the first events of a key.
+    KeyLacksEvents {
+        /// The key.
+        key: String,
+        /// The first event that the log has.
+        first: Option<Position>,
+    },
     /// Workers of the last version would not notice.
     OldWorkers {
         /// Which, in words.
@@ -144,6 +172,11 @@ impl Obstacle {
             Self::Forwards { .. } => ErrorCode::ReplayForwards,
             Self::ReplayBeyondLog { .. } => ErrorCode::ReplayBeyondLog,
             Self::Folded => ErrorCode::ReplayOfFold,
+            Self::NotAKey { .. } => ErrorCode::NotAKey,
+            Self::NoKeyReset { .. } => ErrorCode::NoKeyReset,
+            Self::KeyReplayUnknown { .. } => ErrorCode::KeyReplayUnknown,
+            Self::KeyReplayAudited => ErrorCode::KeyReplayAudited,
+            Self::KeyLacksEvents { .. } => ErrorCode::EventsMissing,
             Self::OldWorkers { .. } => ErrorCode::OldWorkers,
             Self::ScopeChanged { .. } => ErrorCode::ScopeChanged,
             Self::CodeChanged { .. } => ErrorCode::CodeChanged,
@@ -176,6 +209,40 @@ impl Obstacle {
             Self::Folded => format!(
                 "`{name}` is folded from the first event on, so it can only be replayed from the start; what \
                  it made of events that were deleted is lost then"
+            ),
+            Self::NotAKey { key, partition } => format!(
+                "`{}` cannot be a key of `{name}`, which is partitioned by {partition}; write it as \
+                 `anabranch parked list` does, such as Order:ord-123 for a stream",
+                key.escape_debug()
+            ),
+            Self::NoKeyReset { kind } => format!(
+                "consumer `{name}` is a {kind} that cannot undo what it made of one key, so its events would \
+                 count twice; {}replay all of it (`anabranch replay {name} --from-start`)",
+                match kind.as_str() {
+                    PROJECTION => "give it a hook (Projection::resets_keys and reset_key), or ",
+                    _ => "",
+                }
+            ),
+            Self::KeyReplayUnknown { workers } if workers.is_empty() => format!(
+                "it is not known whether `{name}` can undo what it made of one key; start a worker of this \
+                 version once, which says so"
+            ),
+            Self::KeyReplayUnknown { workers } => format!(
+                "workers of an older version run `{name}` and cannot handle one key again: {}; stop them, or \
+                 deploy this version everywhere",
+                workers.join("; ")
+            ),
+            Self::KeyReplayAudited => {
+                format!("consumer `{name}` is audited: {}", AUDITED.replace("NAME", name))
+            }
+            Self::KeyLacksEvents { key, first } => format!(
+                "the log {}, so what `{name}` made of earlier events of the key `{}` could not be made again; \
+                 Consumers::replay_what_is_left_of_key handles those that are left",
+                match first {
+                    Some(first) => format!("begins with position {first}"),
+                    None => "has no events any more".to_owned(),
+                },
+                key.escape_debug()
             ),
             Self::OldWorkers { workers } => format!(
                 "workers of an older version would go on with `{name}` as it was: {}; stop them, or \

@@ -1,7 +1,7 @@
 //! Projections: effects and cursor in one transaction, exactly once.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerError, HandlerResult, LaneHandler};
+use crate::handler::{HandlerError, HandlerResult, LaneHandler, RepeatedKey};
 use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
@@ -115,6 +115,41 @@ pub trait Projection: Send + Sync + 'static {
              appended is found again",
         )))
     }
+
+    /// Whether it has a [`reset_key`](Self::reset_key) hook. Without one a replay of one key is refused.
+    fn resets_keys(&self) -> bool {
+        false
+    }
+
+    /// Undoes its effects of all events of one key, in the transaction after which they come again: see
+    /// [`Consumers::replay_key`](crate::Consumers::replay_key). The key is what [`Partition::key`] answers for them, such
+    /// as `Order:ord-123`. What other keys have made must stay.
+    ///
+    /// ```
+    /// # use anabranch_core::{Event, Partition};
+    /// # use anabranch_runtime::{Projection, HandlerResult, Tx};
+    /// # use anabranch_store::params;
+    /// # struct OrderSummary;
+    /// # impl Projection for OrderSummary {
+    /// # fn name(&self) -> &str { "order_summary" }
+    /// # fn partition(&self) -> Partition { Partition::entity("Order") }
+    /// # async fn handle(&self, _: &Event, _: &mut Tx) -> HandlerResult { Ok(()) }
+    /// fn resets_keys(&self) -> bool {
+    ///     true
+    /// }
+    ///
+    /// async fn reset_key(&self, key: &str, tx: &mut Tx) -> HandlerResult {
+    ///     let id = key.trim_start_matches("Order:");
+    ///     tx.execute("DELETE FROM order_summary WHERE id = $1", params![id]).await
+    /// }
+    /// # }
+    /// ```
+    fn reset_key(&self, _key: &str, _tx: &mut Tx) -> impl Future<Output = HandlerResult> + Send {
+        std::future::ready(Err(HandlerError::new(
+            "it says that it can undo what it made of one key, and has no `reset_key` hook; write one, or \
+             replay all of it",
+        )))
+    }
 }
 
 /// A projection as the runtime runs it.
@@ -135,6 +170,10 @@ impl<P: Projection> Hooks for ProjectionCode<P> {
         Box::pin(self.0.reset(to, tx))
     }
 
+    fn resets_keys(&self) -> bool {
+        self.0.resets_keys()
+    }
+
     fn tables(&self) -> &[&'static str] {
         self.0.tables()
     }
@@ -149,5 +188,13 @@ impl<P: Projection> LaneHandler for ProjectionLane<P> {
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.0.handle_batch(events, tx))
+    }
+
+    fn reset_key<'a>(
+        &'a mut self,
+        key: &'a RepeatedKey,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(self.0.reset_key(&key.key, tx))
     }
 }

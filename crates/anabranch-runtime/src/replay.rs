@@ -305,7 +305,10 @@ impl Consumers {
         Ok(first.map(|event| Position::new(event.position().get() - 1)))
     }
 
-    async fn first_after(&self, position: Position) -> Result<Option<Event>, StoreError> {
+    pub(crate) async fn first_after(
+        &self,
+        position: Position,
+    ) -> Result<Option<Event>, StoreError> {
         let read = self.log.read(Query::all()).after(position).limit(1);
         Ok(read.collect().await?.pop())
     }

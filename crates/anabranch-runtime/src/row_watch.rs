@@ -5,7 +5,7 @@
 //! events one by one.
 
 use crate::consumer::{Consumer, PROJECTION};
-use crate::handler::{HandlerResult, LaneHandler};
+use crate::handler::{HandlerResult, LaneHandler, RepeatedKey};
 use crate::run_error::RunError;
 use crate::tables::Tables;
 use crate::tx::{RawTx, Tx};
@@ -113,6 +113,18 @@ impl LaneHandler for WatchedLane {
         tx: &'a mut Tx,
     ) -> BoxFuture<'a, HandlerResult> {
         Box::pin(self.watched(events, tx))
+    }
+
+    fn row_of(&self, event: &Event) -> Option<String> {
+        self.handler.row_of(event)
+    }
+
+    fn reset_key<'a>(
+        &'a mut self,
+        key: &'a RepeatedKey,
+        tx: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        self.handler.reset_key(key, tx)
     }
 
     fn settled(&mut self, committed: bool) {

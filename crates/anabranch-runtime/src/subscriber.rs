@@ -1,7 +1,7 @@
 //! Subscribers: effects outside the database, at least once.
 
 use crate::consumer::{Code, Hooks};
-use crate::handler::{HandlerResult, LaneHandler, Undelivered};
+use crate::handler::{HandlerResult, LaneHandler, RepeatedKey, Undelivered};
 use crate::permits::Permits;
 use crate::settings::Settings;
 use crate::tx::Tx;
@@ -122,6 +122,10 @@ impl<S: Subscriber> Hooks for SubscriberCode<S> {
     fn reset<'a>(&'a self, _: Position, _: &'a mut Tx) -> BoxFuture<'a, HandlerResult> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    fn resets_keys(&self) -> bool {
+        true
+    }
 }
 
 struct SubscriberLane<S>(Arc<S>);
@@ -154,6 +158,15 @@ impl<S: Subscriber> LaneHandler for SubscriberLane<S> {
             }
             Ok(())
         })
+    }
+
+    /// What was delivered cannot be undone.
+    fn reset_key<'a>(
+        &'a mut self,
+        _: &'a RepeatedKey,
+        _: &'a mut Tx,
+    ) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(std::future::ready(Ok(())))
     }
 
     fn is_external(&self) -> bool {

@@ -68,4 +68,15 @@ CREATE TABLE {ns}_sessions (
     expires_us INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Whether the code of a consumer can handle one key again, as it said when it started last; NULL: not known.
+ALTER TABLE {ns}_consumers ADD COLUMN replays_keys INTEGER;
+-- The events of keys that are to be handled again, until all of a key are there: then they go behind the key at once.
+CREATE TABLE {ns}_replayed_events (
+    consumer TEXT    NOT NULL,
+    key      TEXT    NOT NULL,
+    position INTEGER NOT NULL,
+    row_key  TEXT,                           -- the row of a view that it belongs to
+    PRIMARY KEY (consumer, key, position)
+) STRICT, WITHOUT ROWID;
+
 INSERT INTO {ns}_migrations (version, name, admits) VALUES (14, 'operations', 5);

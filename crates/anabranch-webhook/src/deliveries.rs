@@ -122,13 +122,15 @@ pub struct Filter {
     pub key: Option<String>,
     /// With this id.
     pub id: Option<String>,
+    /// Tried last, or written down, at this time or before.
+    pub until: Option<Timestamp>,
     /// So many at most.
     pub limit: usize,
 }
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { consumer: None, state: None, key: None, id: None, limit: 100 }
+        Self { consumer: None, state: None, key: None, id: None, until: None, limit: 100 }
     }
 }
 
@@ -146,8 +148,8 @@ impl Default for Filter {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Deliveries {
-    log: Log,
-    tables: Tables,
+    pub(crate) log: Log,
+    pub(crate) tables: Tables,
 }
 
 impl Deliveries {

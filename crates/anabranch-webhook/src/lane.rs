@@ -352,6 +352,12 @@ impl CourierLane for Lane {
         Ok(passing)
     }
 
+    async fn deliver_again(&mut self, key: &str, events: &str, tx: &mut Tx) -> HandlerResult {
+        // What it knows of them is that they have arrived.
+        self.groups.remove(key);
+        tx.run_own(self.hook.tables.open_again(&self.hook.name, key, events)).await
+    }
+
     fn settled(&mut self, committed: bool) {
         if !committed {
             // What was to be stored may not be: it is looked up.

@@ -11,6 +11,7 @@
 //! | [`secret`] | [`Secrets`]: signatures |
 //! | `rate` | how many in a second, from all workers together |
 //! | [`deliveries`] | [`Deliveries`]: what was sent, as operators see it |
+//! | `resend` | sent again by the workers, by filter and at a rate |
 //! | `tables` | the rows of deliveries and endpoints |
 //! | [`client`] | [`Client`]: HTTP |
 //! | `connect`, `address` | connections, to addresses that may be reached |
@@ -24,6 +25,7 @@ mod lane;
 mod message;
 mod pace;
 mod rate;
+mod resend;
 pub mod secret;
 mod sending;
 mod tables;
@@ -32,6 +34,7 @@ pub mod webhook;
 pub use client::{Client, NoReply, Reply};
 pub use deliveries::{Deliveries, Delivery, DeliveryState, Failure, Filter};
 pub use endpoint::{Attempt, Endpoint, EndpointError, Verdict};
+pub use resend::{ResendPlace, ResendPreview, Resent};
 pub use secret::{SecretError, Secrets};
 pub use webhook::{MAX_BATCH, ResendError, Webhook};
 

@@ -1,5 +1,7 @@
 //! The rows of deliveries and endpoints. The statements run on every database.
 
+mod resends;
+
 use crate::deliveries::{Delivery, DeliveryState, Failure, Filter};
 use crate::endpoint::{Attempt, Verdict};
 use anabranch_core::{Position, StoreError};
@@ -317,6 +319,19 @@ impl Tables {
         ]
     }
 
+    /// The statement after which the deliveries of a key with events in a table are to be sent again, under their ids.
+    /// Those of another edition would have others.
+    pub(crate) fn open_again(&self, consumer: &str, key: &str, events: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} AS d SET state = 'open' WHERE consumer = $1 AND key = $2 \
+             AND edition = coalesce((SELECT edition FROM {} WHERE consumer = $1), 0) \
+             AND EXISTS (SELECT 1 FROM {events} AS r WHERE r.consumer = d.consumer AND r.key = d.key \
+             AND r.position BETWEEN d.first AND d.last)",
+            self.deliveries, self.endpoints
+        );
+        Statement::new(update, params![consumer, key])
+    }
+
     /// One delivery.
     pub(crate) async fn one(
         &self,
@@ -331,20 +346,27 @@ impl Tables {
 
     /// The newest deliveries that a filter matches.
     pub(crate) async fn list(&self, filter: &Filter) -> Result<Vec<Delivery>, StoreError> {
+        let (matching, mut values) = Self::matching(filter);
         let select = format!(
-            "SELECT {COLUMNS} FROM {} WHERE (consumer = $1 OR $1 = '') AND (state = $2 OR $2 = '') \
-             AND (key = $3 OR $4 = 0) AND (id = $5 OR $5 = '') ORDER BY at_us DESC, id LIMIT $6",
+            "SELECT {COLUMNS} FROM {} WHERE {matching} ORDER BY at_us DESC, id LIMIT $7",
             self.deliveries
         );
+        values.extend(params![i64::try_from(filter.limit).unwrap_or(i64::MAX)]);
+        let rows = self.database.rows(Statement::query(select, values)).await?;
+        rows.iter().map(|row| self.delivery_of(row)).collect()
+    }
+
+    /// What a filter matches, with the values `$1` to `$6`.
+    fn matching(filter: &Filter) -> (&'static str, Vec<Value>) {
         let state = filter.state.map(DeliveryState::name).unwrap_or_default();
         let (key, has_key) =
             (filter.key.as_deref().unwrap_or_default(), i64::from(filter.key.is_some()));
         let consumer = filter.consumer.as_deref().unwrap_or_default();
         let id = filter.id.as_deref().unwrap_or_default();
-        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        let values = params![consumer, state, key, has_key, id, limit];
-        let rows = self.database.rows(Statement::query(select, values)).await?;
-        rows.iter().map(|row| self.delivery_of(row)).collect()
+        let until_us = filter.until.map_or(i64::MAX, |until| until.as_microsecond());
+        let matching = "(consumer = $1 OR $1 = '') AND (state = $2 OR $2 = '') AND (key = $3 OR $4 = 0) \
+                        AND (id = $5 OR $5 = '') AND at_us <= $6";
+        (matching, params![consumer, state, key, has_key, id, until_us])
     }
 
     fn delivery_of(&self, row: &Row) -> Result<Delivery, StoreError> {

@@ -312,6 +312,12 @@ happenings! {
     }
     /// A consumer begins again, from where somebody has put it back to.
     ReplayBegan replay_began Severity::Info; {}
+    /// What was made of a key is undone, and its events are handled again, or delivered again, since somebody asked for
+    /// it.
+    KeyReplayBegan key_replay_began Severity::Info; {
+        /// The key.
+        key: String,
+    }
     /// Somebody has paused a consumer.
     Paused paused Severity::Info; {}
     /// Somebody lets a consumer go on.

@@ -10,6 +10,7 @@ mod hooks;
 mod limits;
 mod messages;
 mod outages;
+mod resends;
 #[path = "../../../anabranch/tests/servers/server.rs"]
 mod server;
 #[path = "../../../anabranch/tests/consumers/support.rs"]

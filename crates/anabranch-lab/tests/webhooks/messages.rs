@@ -60,7 +60,7 @@ async fn others_verify_what_is_sent(db: Db) {
     assert_eq!(body["id"], event.id().to_string());
 }
 
-fn ids(receiver: &anabranch_lab::receiver::Receiver) -> Vec<String> {
+pub fn ids(receiver: &anabranch_lab::receiver::Receiver) -> Vec<String> {
     let mut ids: Vec<String> =
         receiver.received().iter().map(|one| one.header("webhook-id").to_owned()).collect();
     ids.sort();
@@ -87,7 +87,7 @@ async fn a_replay_sends_the_same_ids(db: Db) {
     }
 }
 
-fn is_whole_twice(receiver: &anabranch_lab::receiver::Receiver) {
+pub fn is_whole_twice(receiver: &anabranch_lab::receiver::Receiver) {
     let mut all: HashMap<String, Vec<u64>> = HashMap::new();
     for one in receiver.received() {
         let body = one.json();

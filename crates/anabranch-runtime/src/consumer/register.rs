@@ -122,6 +122,7 @@ impl Consumer {
             }
         };
         begin.push(tables.keep_identity(&self.name, &identity));
+        begin.push(tables.keep_replays_keys(&self.name, self.work.hooks().resets_keys()));
         begin.extend(is_new.then(|| tables.belongs_to(&self.name, log_identity)));
         begin.extend((is_new && is_audited).then(|| tables.mark_audited(&self.name)));
         let own = [tx.named_tables(), self.work.hooks().tables().to_vec()].concat();
@@ -171,7 +172,7 @@ impl Consumer {
             }
             Err(difference) => return Err(self.differs(&difference)),
         }
-        let mut keep = Vec::new();
+        let mut keep = vec![tables.keep_replays_keys(&self.name, self.work.hooks().resets_keys())];
         if stored.wanted_scope.is_some() {
             // The last program that started has the stored one.
             keep.push(tables.want_scope(&self.name, None));

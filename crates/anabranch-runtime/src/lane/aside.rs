@@ -1,6 +1,6 @@
 //! The keys of a lane's slots that are set aside, in memory.
 
-use crate::tables::parked::ParkedKey;
+use crate::tables::parked::{Asked, ParkedKey};
 use anabranch_core::{Slot, SlotSet};
 use anabranch_store::Clock;
 use std::collections::HashMap;
@@ -20,6 +20,17 @@ pub(super) struct Parked {
     pub(super) attempts: u32,
     /// When it is tried again.
     pub(super) due: Option<Instant>,
+    /// Its events are to be handled again: it is tried once all of them are there.
+    pub(super) comes_again: bool,
+    /// Some of its events were handled, and the rest is due.
+    pub(super) goes_on: bool,
+}
+
+impl Parked {
+    /// One that is tried now, as if it had never failed.
+    pub(super) fn afresh(slot: Slot) -> Self {
+        Self { slot, attempts: 0, due: Some(Instant::now()), comes_again: false, goes_on: false }
+    }
 }
 
 impl Default for Parking {
@@ -40,7 +51,7 @@ impl Parking {
 
     /// How many are tried again by themselves.
     pub(crate) fn retrying(&self) -> usize {
-        self.keys.values().filter(|parked| parked.due.is_some()).count()
+        self.keys.values().filter(|parked| parked.due.is_some() || parked.comes_again).count()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -60,8 +71,10 @@ impl Parking {
     pub(crate) fn load(&mut self, stored: &[ParkedKey], slots: &SlotSet, clock: &Clock) {
         let now = Instant::now();
         for key in stored.iter().filter(|key| slots.contains(key.slot)) {
-            let due = key.retry_in.map(|wait| now + clock.wait(wait));
-            self.put(&key.key, Parked { slot: key.slot, attempts: key.attempts, due });
+            let comes_again = key.asked == Some(Asked::Replay);
+            let due = key.retry_in.filter(|_| !comes_again).map(|wait| now + clock.wait(wait));
+            let (slot, attempts) = (key.slot, key.attempts);
+            self.put(&key.key, Parked { attempts, due, comes_again, ..Parked::afresh(slot) });
         }
     }
 
@@ -94,9 +107,10 @@ impl Parking {
         keys.get(place).map(|key| (*key).clone())
     }
 
+    /// The key that has been due for the longest time.
     pub(super) fn due(&self) -> Option<String> {
         let now = Instant::now();
-        let due = |parked: &Parked| parked.due.is_some_and(|due| due <= now);
-        self.keys.iter().find(|(_, parked)| due(parked)).map(|(key, _)| key.clone())
+        let due = self.keys.iter().filter_map(|(key, parked)| Some((parked.due?, key)));
+        due.filter(|(due, _)| *due <= now).min().map(|(_, key)| key.clone())
     }
 }

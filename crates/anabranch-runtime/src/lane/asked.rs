@@ -2,26 +2,35 @@
 
 use super::Lane;
 use super::aside::Parked;
+use super::words::Wish;
 use crate::run_error::RunError;
 use crate::tables::parked::{Asked, Attempt};
 use anabranch_core::{Happening, Position};
 use anabranch_store::database::End;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// More events than can be behind a key.
 const ALL: usize = i64::MAX as usize;
 
 impl Lane {
     /// Does what somebody asked for, once: it may have been heard of more often.
-    pub(super) async fn do_asked(&mut self, key: &str, asked: Asked) -> Result<(), RunError> {
-        let Some(parked) = self.parking.keys.get(key).copied() else {
-            return Ok(());
-        };
+    pub(super) async fn do_asked(&mut self, wish: Wish) -> Result<(), RunError> {
+        let (key, slot, asked) = (wish.key.as_str(), wish.slot, wish.asked);
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
-        let Some(holder) = self.parts.holder(parked.slot) else {
+        let Some(holder) = self.parts.holder(slot) else {
             return Ok(());
         };
-        let mut statements = vec![tables.answered(&name, key, asked)];
+        match asked {
+            Asked::Replay => return self.begin_replay(wish).await,
+            Asked::Resend => {
+                let holder = holder.clone();
+                return self.handle_again(&wish, &holder).await;
+            }
+            // What was to be handled again is not, if something else is wanted by now.
+            _ => self.replay = self.replay.take().filter(|replay| !replay.is_of(key)),
+        }
+        let mut statements =
+            vec![tables.answered(&name, key, asked), tables.clear_replayed(&name, key)];
         let (mut skipped, is_audited) = (None, holder.record.is_some());
         match asked {
             Asked::Retry => statements.push(tables.hold(holder.id, holder.epoch)),
@@ -47,9 +56,10 @@ impl Lane {
                 statements.push(tables.clear_events(&name, key));
                 skipped = Some(None);
             }
+            Asked::Replay | Asked::Resend => {}
         }
         // From here on the key is tried as if it had never failed: now, or by the next owner.
-        let (slot, error) = (parked.slot, "asked to try again");
+        let error = "asked to try again";
         let retry_in = Some(Duration::ZERO);
         let attempt = Attempt { key, slot, attempts: 0, error, retry_in };
         statements.push(tables.park(&name, &attempt));
@@ -60,8 +70,7 @@ impl Lane {
                     let what = Happening::event_skipped(key.to_owned(), position, None, None);
                     self.setup.events.emit(what);
                 }
-                let due = Some(Instant::now());
-                self.parking.put(key, Parked { attempts: 0, due, ..parked });
+                self.parking.put(key, Parked::afresh(slot));
                 self.drain(key).await
             }
             // It is done already, or withdrawn.

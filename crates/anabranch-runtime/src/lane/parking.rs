@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// How many parked events are tried in one transaction.
 const DRAIN: usize = 64;
+/// How long keys that were set aside are tried before the others have their turn.
+const TURN: Duration = Duration::from_millis(250);
+
 /// The first events behind a key.
 struct Behind {
     events: Vec<Event>,
@@ -104,7 +107,7 @@ impl Lane {
         if !is_skipped {
             let clock = self.setup.tables.database.clock();
             let due = retry_in.map(|wait| Instant::now() + clock.wait(wait));
-            self.parking.put(&key, Parked { slot, attempts, due });
+            self.parking.put(&key, Parked { attempts, due, ..Parked::afresh(slot) });
         }
         self.publish();
         if self.trying && is_answer {
@@ -186,9 +189,10 @@ impl Lane {
         }
     }
 
-    /// Tries the keys whose time has come.
+    /// Tries the keys whose time has come, for a while: then the others go on.
     pub(super) async fn retry_due(&mut self) -> Result<(), RunError> {
-        while let Some(key) = self.parking.due() {
+        let began = Instant::now();
+        while let Some(key) = self.parking.due().filter(|_| began.elapsed() < TURN) {
             self.drain(&key).await?;
             if self.stopping || !self.setup.orders.is_empty() || self.must_shed() {
                 break;
@@ -198,10 +202,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Handles the events behind a key in order, until they are done or the first fails again.
+    /// Handles the events behind a key in order, until they are done or the first fails again. If they are many, the rest
+    /// is due after the others have had their turn.
     pub(super) async fn drain(&mut self, key: &str) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
-        if let Some(parked) = self.parking.keys.get(key) {
+        let began = Instant::now();
+        if let Some(parked) = self.parking.keys.get(key).filter(|parked| !parked.goes_on) {
             let retried = Happening::event_retried(key.to_owned(), parked.attempts);
             self.setup.events.emit(retried);
         }
@@ -271,7 +277,10 @@ impl Lane {
                 Outcome::Committed { events: handled } => {
                     self.has_worked(&events[..handled]);
                     at_most = drain;
-                    self.parking.put(key, Parked { attempts: 0, ..parked });
+                    self.parking.put(key, Parked { goes_on: true, ..Parked::afresh(parked.slot) });
+                    if began.elapsed() > TURN {
+                        return Ok(());
+                    }
                 }
                 Outcome::Fenced => {
                     self.lost();
@@ -366,7 +375,7 @@ impl Lane {
                 self.say_failed(failed, retry_in, is_skipped);
                 let clock = tables.database.clock();
                 let due = due.map(|wait| Instant::now() + clock.wait(wait));
-                self.parking.put(key, Parked { slot, attempts, due });
+                self.parking.put(key, Parked { attempts, due, ..Parked::afresh(slot) });
             }
         }
         Ok(())
@@ -414,7 +423,7 @@ impl Lane {
     }
 
     /// What is parked is known by its position: in a log elsewhere that was wound back, others may stand there.
-    async fn must_stand(&mut self, log: &Log) -> Result<(), StoreError> {
+    pub(super) async fn must_stand(&mut self, log: &Log) -> Result<(), StoreError> {
         let anchors = self.parts.anchors();
         if !log.is_apart() || anchors.is_empty() {
             return Ok(());

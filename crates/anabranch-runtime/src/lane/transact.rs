@@ -329,7 +329,7 @@ impl Lane {
         self.setup.events.emit(Happening::batch_handled(count, last, handler, commit));
     }
 
-    fn failed(&mut self, failure: Failure) -> Outcome {
+    pub(super) fn failed(&mut self, failure: Failure) -> Outcome {
         let failure = self.too_busy.judge(failure);
         match failure.failed.reason {
             Reason::Store(error) if error.is_worth_waiting() => Outcome::Away(error),

@@ -28,9 +28,17 @@ pub(crate) enum Order {
     /// Try one event, though it is stopped: so many were tried before. Whether the lane owns what failed.
     Probe { before: i64, is_owner: bool },
     /// Somebody wants something of parked keys.
-    Asked { keys: Vec<(String, Asked)>, _unheard: Arc<()> },
+    Asked { keys: Vec<Wish>, _unheard: Arc<()> },
     /// Finish the batch and end.
     Stop,
+}
+
+/// What somebody wants of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) key: String,
+    pub(crate) slot: Slot,
+    pub(crate) asked: Asked,
 }
 
 /// What a lane, or the feed of its consumer, says.

@@ -3,7 +3,7 @@
 use super::Tables;
 use super::audit::Tip;
 use super::outages::StoredOutage;
-use super::parked::plain;
+use super::parked::{KEEPING, plain};
 use crate::fingerprint::Fingerprint;
 use anabranch_core::audit::RecordKind;
 use anabranch_core::cursor::{Change, Point};
@@ -286,8 +286,8 @@ impl Tables {
         let delete = format!("DELETE FROM {events} WHERE consumer = $1 AND position {which} $2");
         statements.push(Statement::new(delete, params![consumer, bound]));
         let delete = format!(
-            "DELETE FROM {keys} WHERE consumer = $1 AND NOT EXISTS (SELECT 1 FROM {events} AS e \
-             WHERE e.consumer = $1 AND e.key = {keys}.key)"
+            "DELETE FROM {keys} WHERE consumer = $1 AND coalesce(asked, '') NOT IN {KEEPING} \
+             AND NOT EXISTS (SELECT 1 FROM {events} AS e WHERE e.consumer = $1 AND e.key = {keys}.key)"
         );
         statements.push(Statement::new(delete, params![consumer]));
         // Somebody has said where it stands, and so that it is to be tried.
@@ -330,6 +330,9 @@ impl Tables {
             statements.push(of(&self.deliveries, "consumer"));
             statements.push(of(&self.endpoints, "consumer"));
         }
+        if self.has_key_replays() {
+            statements.push(of(&self.replayed_events, "consumer"));
+        }
         statements
     }
 
@@ -345,6 +348,7 @@ impl Tables {
             of(&self.audit, "consumer"),
             of(&self.parked_keys, "consumer"),
             of(&self.parked_events, "consumer"),
+            of(&self.replayed_events, "consumer"),
             of(&self.key_samples, "consumer"),
         ]
     }

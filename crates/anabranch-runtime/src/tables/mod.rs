@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `consumers` | the consumers of a log: register, pause, ask for a reset |
 //! | `identity` | what identifies a consumer, and keys of events that it has handled |
+//! | `key_replays` | keys whose events are to be handled again |
 //! | `log_names` | the categories and types that the log has |
 //! | `anchors` | which log a consumer's cursors belong to, and by which events they know it |
 //! | `audit` | the record of audited consumers: what commits add to it |
@@ -37,6 +38,7 @@ pub(crate) mod gauges;
 pub(crate) mod generations;
 pub(crate) mod identity;
 pub(crate) mod imports;
+pub(crate) mod key_replays;
 pub(crate) mod loads;
 mod locked_sets;
 pub(crate) mod log_names;
@@ -80,6 +82,7 @@ pub(crate) struct Tables {
     pub(crate) consumer_rates: String,
     pub(crate) parked_keys: String,
     pub(crate) parked_events: String,
+    pub(crate) replayed_events: String,
     pub(crate) permits: String,
     pub(crate) deliveries: String,
     pub(crate) endpoints: String,
@@ -108,6 +111,7 @@ impl Tables {
             consumer_rates: dialect.table("consumer_rates"),
             parked_keys: dialect.table("parked_keys"),
             parked_events: dialect.table("parked_events"),
+            replayed_events: dialect.table("replayed_events"),
             permits: dialect.table("permits"),
             deliveries: dialect.table("deliveries"),
             endpoints: dialect.table("endpoints"),

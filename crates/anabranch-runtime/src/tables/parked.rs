@@ -66,7 +66,10 @@ impl Aside {
     }
 }
 
-/// What somebody wants of a parked key.
+/// Wishes for a key that keep it though nothing waits behind it.
+pub(super) const KEEPING: &str = "('replay', 'resend')";
+
+/// What somebody wants of a key that is set aside, or is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// Try it again, now.
@@ -75,6 +78,10 @@ pub(crate) enum Asked {
     Skip,
     /// Leave out all events that wait.
     SkipAll,
+    /// Undo what was made of it, and handle all its events again.
+    Replay,
+    /// Deliver again those of its events that were collected for it.
+    Resend,
 }
 
 impl Asked {
@@ -83,11 +90,14 @@ impl Asked {
             Self::Retry => "retry",
             Self::Skip => "skip",
             Self::SkipAll => "skip-all",
+            Self::Replay => "replay",
+            Self::Resend => "resend",
         }
     }
 
     fn of(name: &str) -> Option<Self> {
-        [Self::Retry, Self::Skip, Self::SkipAll].into_iter().find(|asked| asked.name() == name)
+        let all = [Self::Retry, Self::Skip, Self::SkipAll, Self::Replay, Self::Resend];
+        all.into_iter().find(|asked| asked.name() == name)
     }
 }
 
@@ -253,12 +263,12 @@ impl Tables {
         Statement::fence(delete, params![consumer, key, up_to], count as u64)
     }
 
-    /// Lets a key go whose events are all done.
+    /// Lets a key go whose events are all done, unless they are to be handled again.
     pub(crate) fn unpark(&self, consumer: &str, key: &str) -> Statement {
         let (keys, events) = (&self.parked_keys, &self.parked_events);
         let delete = format!(
-            "DELETE FROM {keys} WHERE consumer = $1 AND key = $2 AND NOT EXISTS \
-             (SELECT 1 FROM {events} WHERE consumer = $1 AND key = $2)"
+            "DELETE FROM {keys} WHERE consumer = $1 AND key = $2 AND coalesce(asked, '') NOT IN {KEEPING} \
+             AND NOT EXISTS (SELECT 1 FROM {events} WHERE consumer = $1 AND key = $2)"
         );
         Statement::new(delete, params![consumer, key])
     }
@@ -302,10 +312,13 @@ impl Tables {
         Ok(false)
     }
 
-    /// Notes what somebody wants of a key.
+    /// Notes what somebody wants of a key. One whose events are to be handled again is tried with that.
     pub(crate) fn ask(&self, consumer: &str, key: &str, asked: Asked) -> Statement {
-        let update =
-            format!("UPDATE {} SET asked = $3 WHERE consumer = $1 AND key = $2", self.parked_keys);
+        let update = format!(
+            "UPDATE {} SET asked = CASE WHEN asked IN {KEEPING} AND $3 = 'retry' THEN asked ELSE $3 END \
+             WHERE consumer = $1 AND key = $2",
+            self.parked_keys
+        );
         Statement::fence(update, params![consumer, key, asked.name()], 1)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Keeper;
 use super::trouble::Trouble;
-use crate::lane::Order;
+use crate::lane::{Order, Wish};
 use crate::run_error::RunError;
 use crate::standing;
 use crate::tables::workers::Beat;
@@ -127,7 +127,7 @@ impl Keeper {
         for key in parked {
             let Some(asked) = key.asked else { continue };
             if let Some(lane) = running.lane_of(key.slot) {
-                of_lanes[lane].push((key.key, asked));
+                of_lanes[lane].push(Wish { key: key.key, slot: key.slot, asked });
             }
         }
         for (lane, keys) in running.lanes.iter_mut().zip(of_lanes) {

@@ -1,8 +1,7 @@
 //! How the keeper talks to a lane. A lane in a handler hears nothing until that returns, perhaps for hours, and
 //! what is found out with every heartbeat must not pile up before it meanwhile.
 
-use crate::lane::Order;
-use crate::tables::parked::Asked;
+use crate::lane::{Order, Wish};
 use anabranch_core::cursor::Cursor;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -45,7 +44,7 @@ impl Orders {
 
     /// Tells it what somebody wants of parked keys. While it has not heard what was asked before, nothing: the next
     /// heartbeat asks again.
-    pub(super) fn ask(&mut self, keys: Vec<(String, Asked)>) {
+    pub(super) fn ask(&mut self, keys: Vec<Wish>) {
         if self.asked.strong_count() > 0 {
             return;
         }
@@ -63,11 +62,16 @@ impl Orders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_core::{Position, SlotSet};
+    use crate::tables::parked::Asked;
+    use anabranch_core::{Position, Slot, SlotSet};
 
     fn cursor(position: u64) -> Cursor {
         let (slots, position) = (SlotSet::all(), Position::new(position));
         Cursor { id: 1, epoch: 1, ..Cursor::free(slots, position) }
+    }
+
+    fn wish() -> Wish {
+        Wish { key: "ord-1".to_owned(), slot: Slot::ZERO, asked: Asked::Retry }
     }
 
     fn heard(orders: &mut mpsc::UnboundedReceiver<Order>) -> usize {
@@ -79,12 +83,12 @@ mod tests {
         let (mut orders, mut received) = Orders::new();
         for _ in 0..1_000 {
             orders.take(vec![cursor(1)], 0, Instant::now());
-            orders.ask(vec![("ord-1".to_owned(), Asked::Retry)]);
+            orders.ask(vec![wish()]);
         }
         assert_eq!(heard(&mut received), 2);
         // It has heard it, and may need it again.
         orders.take(vec![cursor(1)], 0, Instant::now());
-        orders.ask(vec![("ord-1".to_owned(), Asked::Retry)]);
+        orders.ask(vec![wish()]);
         assert_eq!(heard(&mut received), 2);
     }
 

@@ -22,6 +22,8 @@ mod gauges;
 mod given_up;
 mod identity;
 mod imports;
+mod key_replay_refusals;
+mod key_replays;
 mod leases;
 mod misuse;
 mod odd_handlers;
