@@ -1,15 +1,19 @@
 //! What webhooks have sent: list, show, send again, and try an endpoint.
 
+use crate::confirm::Confirm;
 use crate::file::{Described, refused};
+use crate::planned::Planned;
 use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch::Log;
+use anabranch::operations::{Request, ResendFilter};
 use anabranch::webhook::{Attempt, Deliveries, Delivery, DeliveryState, Filter, Verdict, Webhook};
 use anabranch_file::Sets;
 use anabranch_file::file::File;
 use anabranch_terminal::output::{self, Table, count, time};
 use anabranch_terminal::say;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +23,7 @@ pub(crate) enum DeliveriesCommand {
     List(List),
     Show(Show),
     Resend(Resend),
+    SendAgain(SendAgain),
     Test(Test),
 }
 
@@ -103,6 +108,46 @@ pub(crate) struct Resend {
     new_id: bool,
 }
 
+/// Have workers send deliveries of a webhook once more, in the order of each key: by filter, at a rate
+///
+/// It needs no file: the workers that run the webhook have its endpoint and secret. Ids stay the same; the later events of
+/// a key wait for what is sent again. `resend` sends from here, one by one, and at once.
+#[derive(Args)]
+#[command(group(ArgGroup::new("which").required(true).multiple(true).args(["all", "id", "key", "state"])))]
+pub(crate) struct SendAgain {
+    #[command(flatten)]
+    target: Target,
+
+    /// The webhook
+    name: String,
+
+    /// All its deliveries that are kept
+    #[arg(long)]
+    all: bool,
+
+    /// Only the one with this id
+    #[arg(long)]
+    id: Option<String>,
+
+    /// Only those of this key
+    #[arg(long)]
+    key: Option<String>,
+
+    /// Only those in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+
+    /// So many a second at most, so that the endpoint is not flooded
+    #[arg(long, value_name = "DELIVERIES")]
+    per_second: Option<NonZeroU32>,
+
+    #[command(flatten)]
+    confirm: Confirm,
+
+    #[command(flatten)]
+    planned: Planned,
+}
+
 /// Send a message of the type webhook.test to the endpoint of a webhook of a file, and show what it answers
 #[derive(Args)]
 pub(crate) struct Test {
@@ -119,6 +164,7 @@ impl DeliveriesCommand {
             Self::List(list) => list.run().await,
             Self::Show(show) => show.run().await,
             Self::Resend(resend) => resend.run().await.map_err(refused),
+            Self::SendAgain(again) => again.run().await,
             Self::Test(test) => test.run().await.map_err(refused),
         }
     }
@@ -243,6 +289,22 @@ impl Resend {
         if failed > 0 {
             say!("{} did not arrive", count(failed, "delivery"));
             return Ok(ExitCode::FAILURE);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl SendAgain {
+    async fn run(self) -> anyhow::Result<ExitCode> {
+        let Self { target, name: consumer, id, key, state, per_second, .. } = &self;
+        let state = state.map(|state| state.state().name().to_owned());
+        let filter = ResendFilter { id: id.clone(), key: key.clone(), state };
+        let (consumer, per_second) = (consumer.clone(), *per_second);
+        let request = Request::Resend { consumer, filter, per_second };
+        let (operations, confirm) = (target.operations().await?, Some(&self.confirm));
+        if let Some(plan) = self.planned.carry_out(&operations, &request, confirm).await? {
+            let asked = count(plan.done, "delivery");
+            say!("asked the workers of `{}` to send {asked} again", self.name);
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -152,6 +152,10 @@ fn is_same(planned: &Request, asked: &Request) -> bool {
             Request::Replay { consumer, from, new_ids, .. },
             Request::Replay { consumer: other, from: other_from, new_ids: other_ids, .. },
         ) => (consumer, from, new_ids) == (other, other_from, other_ids),
+        (
+            Request::ReplayKey { consumer, key, .. },
+            Request::ReplayKey { consumer: other, key: other_key, .. },
+        ) => (consumer, key) == (other, other_key),
         _ => planned == asked,
     }
 }

@@ -6,8 +6,9 @@ use crate::refusal::refuse;
 use crate::status::is_of_other_log;
 use crate::target::Target;
 use anabranch::Position;
+use anabranch::errors::ErrorCode;
 use anabranch::operate::{Consumers, ReplayError, ReplayFrom};
-use anabranch::operations::{Begin, OperationError, Request};
+use anabranch::operations::{Begin, OperationError, Operations, Request};
 use anabranch_terminal::say;
 use clap::Args;
 use jiff::Timestamp;
@@ -67,6 +68,11 @@ struct From {
     /// From as many of its last events on
     #[arg(long, value_name = "EVENTS")]
     last: Option<u64>,
+
+    /// Only this key, as `parked list` and `why` write it, from its first event on: its later events wait meanwhile, and
+    /// other keys go on
+    #[arg(long, value_name = "KEY", conflicts_with = "new_id")]
+    key: Option<String>,
 }
 
 impl From {
@@ -85,6 +91,9 @@ impl Replay {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let log = self.target.connect().await?;
         let (consumers, operations) = (Consumers::new(&log), operations(&log));
+        if let Some(key) = &self.from.key {
+            return self.one_key(&operations, key).await;
+        }
         let (name, from) = (&self.name, self.from.begin());
         let status = consumers.status(name).await?;
         if let Begin::After(after) = from
@@ -129,6 +138,33 @@ impl Replay {
         let from =
             plan.replays_after().map_or_else(String::new, |to| format!(" after position {to}"));
         say!("asked `{name}` to begin again{from}; {who}");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Replay {
+    async fn one_key(&self, operations: &Operations, key: &str) -> anyhow::Result<ExitCode> {
+        let request = |accept_missing| {
+            let (consumer, key) = (self.name.clone(), key.to_owned());
+            Request::ReplayKey { consumer, key, accept_missing }
+        };
+        let lacks = |error: &OperationError| error.code() == ErrorCode::EventsMissing;
+        let asked = match operations.look(&request(false)).await {
+            Err(error) if lacks(&error) && self.planned.plan.is_none() => {
+                if !self.planned.dry_run {
+                    self.confirm.require(&error.to_string())?;
+                }
+                request(true)
+            }
+            _ => request(false),
+        };
+        let confirm = Some(&self.confirm);
+        if self.planned.carry_out(operations, &asked, confirm).await?.is_some() {
+            say!(
+                "asked `{}` to handle `{key}` again; the worker that owns its slot does it, or the next one",
+                self.name
+            );
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -137,7 +137,10 @@ async fn parked_keys_and_tasks_are_meant_by_filter() {
         }
         let cancel = ["tasks", "cancel", "--where", "pool=mails"];
         let refused = failure(&bench.command(&cancel), 2);
-        assert!(refused.contains("3 open tasks would be cancelled: 3 of pool `mails`"), "{refused}");
+        assert!(
+            refused.contains("3 open tasks would be cancelled: 3 of pool `mails`"),
+            "{refused}"
+        );
         let done = said(&bench.command(&[&cancel[..], &["--yes", "--per-second", "50"]].concat()));
         assert!(done.contains("3 open tasks cancelled"), "{done}");
         let stages = lines(&bench.command(&["journal", "mails", "--json"]));

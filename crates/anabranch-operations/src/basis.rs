@@ -31,6 +31,8 @@ pub(crate) enum Bound {
     SkipUpTo(Position),
     /// What is set aside later, by the database's clock in microseconds since 1970, is left out.
     ParkedUpTo(i64),
+    /// What was sent or written down later, in microseconds since 1970, is left out.
+    DeliveriesUpTo(i64),
     /// What is enqueued or dies later is left out.
     Tasks(TaskBound),
 }

@@ -2,6 +2,8 @@
 
 use crate::basis::Bound;
 use crate::journal::Stage;
+#[cfg(feature = "webhook")]
+use crate::look::delivery_filter;
 use crate::operation_error::OperationError;
 use crate::operations::{Looked, Operations};
 use crate::plan::{Plan, PlanState};
@@ -9,6 +11,8 @@ use crate::request::{Request, task_filter};
 use anabranch_core::{Position, time};
 use anabranch_runtime::{ParkedPage, ReplayFrom};
 use anabranch_store::database::{End, Statement};
+#[cfg(feature = "webhook")]
+use anabranch_webhook::{Deliveries, ResendPlace};
 use anabranch_workpool::{TaskAction, TaskBound, TaskError, TaskPage, Tasks};
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -114,6 +118,10 @@ impl Operations {
                     false => consumers.replay_what_is_left(consumer, from).await?,
                 };
             }
+            Request::ReplayKey { consumer, key, accept_missing } => match accept_missing {
+                true => consumers.replay_what_is_left_of_key(consumer, key).await?,
+                false => consumers.replay_key(consumer, key).await?,
+            },
             Request::SkipToHead { consumer } => {
                 let to = if let Bound::SkipUpTo(to) = bound { to } else { Position::START };
                 consumers.skip_to(consumer, to).await?;
@@ -142,7 +150,7 @@ impl Operations {
                     TaskAction::Cancel => self.cancel_task(&tasks, *id).await?,
                 }
             }
-            Request::Parked { .. } | Request::Tasks { .. } => {}
+            Request::Parked { .. } | Request::Tasks { .. } | Request::Resend { .. } => {}
         }
         Ok(())
     }
@@ -265,6 +273,18 @@ impl Operations {
                 let then = |done: u64, last: i64| then(done, &last.to_string());
                 let stepped = Tasks::act_on_page(&self.log, &page, then).await?;
                 Ok(stepped.map(|(done, last)| (done, last.to_string())))
+            }
+            #[cfg(feature = "webhook")]
+            Request::Resend { consumer, filter, .. } => {
+                let Bound::DeliveriesUpTo(until_us) = plan.basis.bound else { return Ok(None) };
+                let filter = delivery_filter(consumer, filter, until_us)?;
+                let place = after.and_then(|after| serde_json::from_str(after).ok());
+                let written =
+                    |place: &ResendPlace| serde_json::to_string(place).unwrap_or_default();
+                let then = |asked: u64, last: &ResendPlace| then(asked, &written(last));
+                let deliveries = Deliveries::new(&self.log);
+                let sent = deliveries.resend_page(&filter, place.as_ref(), limit, then).await?;
+                Ok(sent.last.map(|last| (sent.asked, written(&last))))
             }
             _ => Ok(None),
         }

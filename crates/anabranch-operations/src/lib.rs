@@ -34,4 +34,4 @@ pub use journal::{JournalEntry, JournalFilter, Stage};
 pub use operation_error::OperationError;
 pub use operations::{By, Operations};
 pub use plan::{Effect, Plan, PlanState};
-pub use request::{Begin, Request};
+pub use request::{Begin, Request, ResendFilter};

@@ -98,6 +98,17 @@ pub enum OperationError {
         /// What it is.
         kind: String,
     },
+    /// Deliveries do not stand so.
+    #[error("deliveries are open, failed or delivered, and never `{}`", state.escape_debug())]
+    NoSuchDeliveryState {
+        /// What was given.
+        state: String,
+    },
+    /// This program was built without webhooks.
+    #[error(
+        "this program was built without webhooks; build it with the feature `webhook` of anabranch"
+    )]
+    NoWebhooks,
     /// Tasks that stand so cannot be retried, discarded or cancelled.
     #[error("{state} tasks cannot be {wanted}; use {those}")]
     WrongTaskState {
@@ -163,7 +174,8 @@ impl OperationError {
             Self::Differs { .. } => ErrorCode::PlanDiffers,
             Self::StillRunning { .. } => ErrorCode::StillRunning,
             Self::NoSuchPool { .. } => ErrorCode::NoSuchPool,
-            Self::NoIds { .. } => ErrorCode::InvalidArguments,
+            Self::NoIds { .. } | Self::NoWebhooks => ErrorCode::InvalidArguments,
+            Self::NoSuchDeliveryState { .. } => ErrorCode::UnknownName,
             Self::WrongTaskState { .. } => ErrorCode::WrongTaskState,
             Self::Condition(error) => error.code(),
             Self::Operate(error) => error.code(),

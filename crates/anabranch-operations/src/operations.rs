@@ -205,6 +205,13 @@ impl Operations {
         }
     }
 
+    /// The time by the database's clock, in microseconds since 1970.
+    #[cfg(feature = "webhook")]
+    pub(crate) async fn now_us(&self) -> Result<i64, StoreError> {
+        let rows = self.tables.database.rows(self.tables.clock()).await?;
+        self.tables.time(&rows)
+    }
+
     pub(crate) async fn run(&self, statements: Vec<Statement>) -> Result<(), StoreError> {
         let done = self.tables.database.control().run(statements, End::Commit).await;
         done.map(drop).map_err(|failed| failed.into_store_error(self.log.at()))

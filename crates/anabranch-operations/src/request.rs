@@ -109,11 +109,6 @@ pub enum Request {
         #[serde(default)]
         per_second: Option<NonZeroU32>,
     },
-    /// The slots of a replica set are shared out anew by how busy they are, at once.
-    Rebalance {
-        /// Which replica set.
-        replica_set: String,
-    },
     /// Nothing of a key of a pool is run until it is resumed.
     PauseKey {
         /// Which pool.
@@ -197,7 +192,6 @@ impl Request {
             Self::Replay { .. } => "replay",
             Self::ReplayKey { .. } => "replay_key",
             Self::Resend { .. } => "resend",
-            Self::Rebalance { .. } => "rebalance",
             Self::SkipToHead { .. } => "skip_to_head",
             Self::Parked { action: ParkedAction::Retry, .. } => "retry_parked",
             Self::Parked { action: ParkedAction::Skip, .. } => "skip_parked",
@@ -228,7 +222,6 @@ impl Request {
             | Self::Parked { consumer, .. }
             | Self::SwitchRebuild { consumer, .. }
             | Self::Forget { consumer } => Cow::Borrowed(consumer),
-            Self::Rebalance { replica_set } => Cow::Borrowed(replica_set),
             Self::PauseKey { pool, .. } | Self::ResumeKey { pool, .. } => Cow::Borrowed(pool),
             Self::Task { id, .. } => Cow::Owned(id.to_string()),
             Self::Tasks { conditions, .. } => {

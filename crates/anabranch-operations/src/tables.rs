@@ -61,6 +61,19 @@ impl Tables {
         self.database.schema() >= since::OPERATIONS
     }
 
+    /// The query for the time.
+    #[cfg(feature = "webhook")]
+    pub(crate) fn clock(&self) -> Statement {
+        Statement::query(format!("SELECT {} AS now_us", self.now), vec![])
+    }
+
+    /// What it answers.
+    #[cfg(feature = "webhook")]
+    pub(crate) fn time(&self, rows: &[Row]) -> Result<i64, StoreError> {
+        let row = rows.first().ok_or_else(|| self.corrupt("no clock".to_owned()))?;
+        self.column(row, "now_us")
+    }
+
     /// Adds a plan, and drops those that nobody has applied.
     pub(crate) fn add(&self, plan: &NewPlan<'_>) -> Vec<Statement> {
         let (plans, now) = (&self.plans, self.now);

@@ -53,15 +53,27 @@ impl Consumers {
         key: &str,
         accepts_missing: bool,
     ) -> Result<(), OperateError> {
+        let slot = self.can_replay_key(name, key, accepts_missing).await?;
+        let mut statements = vec![self.tables.no_problem(name)];
+        statements.push(self.tables.ask_again(name, (key, slot), Asked::Replay));
+        self.on_existing(name, statements).await
+    }
+
+    /// Refuses what [`replay_key`](Self::replay_key) would refuse; answers with the slot of the key.
+    #[doc(hidden)]
+    pub async fn can_replay_key(
+        &self,
+        name: &str,
+        key: &str,
+        accepts_missing: bool,
+    ) -> Result<Slot, OperateError> {
         let (found, partition) = self.must_repeat(name).await?;
         let slot = self.slot_of(name, key, &partition)?;
         let makes_something = [PROJECTION, VIEW].contains(&found.kind.as_str());
         if makes_something && !accepts_missing {
             self.must_have_first(name, key).await?;
         }
-        let mut statements = vec![self.tables.no_problem(name)];
-        statements.push(self.tables.ask_again(name, (key, slot), Asked::Replay));
-        self.on_existing(name, statements).await
+        Ok(slot)
     }
 
     /// The statements that ask for some events of some keys to be delivered again, or why that is not possible.

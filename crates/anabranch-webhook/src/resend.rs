@@ -44,6 +44,8 @@ pub struct Resent {
     pub outdated: u64,
     /// Where to go on; nothing if that was all.
     pub next: Option<ResendPlace>,
+    /// The last one that was found.
+    pub last: Option<ResendPlace>,
 }
 
 impl Deliveries {
@@ -146,7 +148,7 @@ impl Deliveries {
                 failed.into_store_error(self.tables.database.at())
             })?;
         }
-        Ok(Resent { asked, outdated, next })
+        Ok(Resent { asked, outdated, next, last })
     }
 }
 
