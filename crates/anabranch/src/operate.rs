@@ -28,7 +28,7 @@ pub use anabranch_runtime::{
     ColumnDifference, ConsumerGauges, ConsumerStatus, Consumers, CursorStatus, Gauges, GaugesOf,
     Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
     MissingEvents, NextEvent, Obstacle, Offset, Offsets, OperateError, Outage, Owner, Parked,
-    Proof, Reason, Rebuild, RebuildError, Refusal, ReplayError, ReplayFrom, Rescale, Runner,
-    RunnerStatus, ScopeChange, SetGauges, SwitchPreview, TableColumn, TableDifference, TaskGauge,
-    UnableWorker, Unlimited, Unmatched, UnrunPool, VersionState, WorkerStatus,
+    Proof, Reason, Rebalance, Rebuild, RebuildError, Refusal, ReplayError, ReplayFrom, Rescale,
+    Runner, RunnerStatus, ScopeChange, SetGauges, SwitchPreview, TableColumn, TableDifference,
+    TaskGauge, UnableWorker, Unlimited, Unmatched, UnrunPool, VersionState, WorkerStatus,
 };
