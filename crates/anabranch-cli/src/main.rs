@@ -24,6 +24,7 @@
 //! | `replay` | begin again |
 //! | `accept_scope` | another scope than before is meant |
 //! | `audit` | proof that every event was handled once and in order |
+//! | `rebalance` | move slots for their load |
 //! | `skip_to_head` | leave out what is not handled |
 //! | `deliveries` | what webhooks have sent: list, show, send again, try |
 //! | `parked` | keys that failed: list, show, retry, skip |
@@ -71,6 +72,7 @@ mod parked;
 mod partition;
 mod pause;
 mod planned;
+mod rebalance;
 mod rebuild;
 mod refusal;
 mod replay;
@@ -151,6 +153,7 @@ enum Command {
     /// What --dry-run has planned, and what is being done step by step
     #[command(subcommand)]
     Plans(journal::Plans),
+    Rebalance(rebalance::Rebalance),
     Offsets(offsets::Offsets),
     Rescale(rescale::Rescale),
     ImportPositions(import_positions::ImportPositions),
@@ -265,6 +268,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Audit(audit) => Box::pin(audit.run()).await,
         Command::Journal(journal) => journal.run().await,
         Command::Plans(plans) => plans.run().await,
+        Command::Rebalance(rebalance) => rebalance.run().await,
         Command::Offsets(offsets) => offsets.run().await,
         Command::Rescale(rescale) => rescale.run().await,
         Command::ImportPositions(import) => import.run().await,

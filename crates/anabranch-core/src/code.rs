@@ -246,6 +246,8 @@ codes! {
     ReplayOfFold = "replay_of_fold", Conflict;
     /// A replay of events that the log has no more.
     EventsMissing = "events_missing", Conflict;
+    /// Slots of a replica set are about to be planned anew.
+    SetChanges = "set_changes", Conflict;
     /// What was named cannot be a key of the consumer.
     NotAKey = "not_a_key", Invalid;
     /// A replay of one key of a consumer that cannot undo what it made of one key.

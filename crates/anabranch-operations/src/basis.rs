@@ -15,6 +15,9 @@ use std::fmt::Write;
 pub(crate) struct Basis {
     /// The consumers that it is about: one, or the old and the new version.
     pub(crate) consumers: Vec<Fingerprint>,
+    /// The replica set that it is about, and its generation: another one has other members, or other slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) set: Option<(String, i64)>,
     pub(crate) bound: Bound,
 }
 

@@ -122,6 +122,9 @@ impl Operations {
                 true => consumers.replay_what_is_left_of_key(consumer, key).await?,
                 false => consumers.replay_key(consumer, key).await?,
             },
+            Request::Rebalance { replica_set } => {
+                consumers.rebalance(replica_set).await?;
+            }
             Request::SkipToHead { consumer } => {
                 let to = if let Bound::SkipUpTo(to) = bound { to } else { Position::START };
                 consumers.skip_to(consumer, to).await?;

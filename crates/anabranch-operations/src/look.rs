@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 impl Looked {
     /// About one thing.
     pub(crate) fn one(consumers: Vec<Fingerprint>, bound: Bound, effect: Effect) -> Self {
-        Self { basis: Basis { consumers, bound }, effect, total: 1 }
+        Self { basis: Basis { consumers, set: None, bound }, effect, total: 1 }
     }
 }
 
@@ -40,6 +40,7 @@ impl Operations {
             }
             #[cfg(not(feature = "webhook"))]
             Request::Resend { .. } => Err(OperationError::NoWebhooks),
+            Request::Rebalance { replica_set } => self.rebalance(replica_set).await,
             Request::SkipToHead { consumer } => self.skip(consumer).await,
             Request::Parked { consumer, action, filter, .. } => {
                 self.parked(request, consumer, *action, filter).await
@@ -192,6 +193,38 @@ impl Operations {
         effect.first = vec![key.to_owned()];
         effect.is_final = accept_missing || status.kind == "webhook";
         Ok(Looked::one(known, Bound::None, effect))
+    }
+
+    async fn rebalance(&self, set: &str) -> Result<Looked, OperationError> {
+        let preview = self.consumers.rebalance_preview(set).await?;
+        let slots: usize = preview.moves.iter().map(|one| one.slots).sum();
+        let says = match slots {
+            0 => format!(
+                "no slot of `{set}` would move: its load is even enough, or not measured yet"
+            ),
+            slots => format!(
+                "{} of `{set}` would move, and nothing else would pause",
+                counted(slots as u64, "slot", "slots")
+            ),
+        };
+        let unmeasured = preview.unmeasured.len() as u64;
+        let mut effect =
+            Effect::new(says).count("slots", slots as u64).note((unmeasured > 0).then(|| {
+                format!(
+                    "{} not measured the load of their slots yet: {}",
+                    counted(unmeasured, "worker has", "workers have"),
+                    preview.unmeasured.join(", ")
+                )
+            }));
+        let nobody = || "nobody".to_owned();
+        let moves = preview.moves.iter().take(10).map(|one| {
+            let (from, to) = (one.from.clone().unwrap_or_else(nobody), one.to.clone());
+            format!("{} from {from} to {}", one.slots, to.unwrap_or_else(nobody))
+        });
+        effect.first = moves.collect();
+        let mut looked = Looked::one(Vec::new(), Bound::None, effect);
+        looked.basis.set = Some((set.to_owned(), preview.generation));
+        Ok(looked)
     }
 
     async fn skip(&self, name: &str) -> Result<Looked, OperationError> {

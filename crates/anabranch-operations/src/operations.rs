@@ -198,7 +198,13 @@ impl Operations {
         for known in &plan.basis.consumers {
             now.push(self.consumers.fingerprint(&known.consumer).await?);
         }
-        let what = plan.basis.differences(&now);
+        let mut what = plan.basis.differences(&now);
+        if let Some((set, was)) = &plan.basis.set {
+            let is = self.consumers.rebalance_preview(set).await?.generation;
+            if is != *was {
+                what.push(format!("the generation of `{set}` was {was} and is {is}"));
+            }
+        }
         match what.is_empty() {
             true => Ok(()),
             false => Err(OperationError::Outdated { id: plan.id, what }),

@@ -109,6 +109,11 @@ pub enum Request {
         #[serde(default)]
         per_second: Option<NonZeroU32>,
     },
+    /// Slots of a replica set move for the load that its workers have measured, at once.
+    Rebalance {
+        /// Which replica set.
+        replica_set: String,
+    },
     /// Nothing of a key of a pool is run until it is resumed.
     PauseKey {
         /// Which pool.
@@ -192,6 +197,7 @@ impl Request {
             Self::Replay { .. } => "replay",
             Self::ReplayKey { .. } => "replay_key",
             Self::Resend { .. } => "resend",
+            Self::Rebalance { .. } => "rebalance",
             Self::SkipToHead { .. } => "skip_to_head",
             Self::Parked { action: ParkedAction::Retry, .. } => "retry_parked",
             Self::Parked { action: ParkedAction::Skip, .. } => "skip_parked",
@@ -209,7 +215,7 @@ impl Request {
         }
     }
 
-    /// With what: a consumer, a pool or a task. `*` where tasks of any pool may be meant.
+    /// With what: a consumer, a pool, a replica set or a task. `*` where tasks of any pool may be meant.
     #[must_use]
     pub fn target(&self) -> Cow<'_, str> {
         match self {
@@ -222,6 +228,7 @@ impl Request {
             | Self::Parked { consumer, .. }
             | Self::SwitchRebuild { consumer, .. }
             | Self::Forget { consumer } => Cow::Borrowed(consumer),
+            Self::Rebalance { replica_set } => Cow::Borrowed(replica_set),
             Self::PauseKey { pool, .. } | Self::ResumeKey { pool, .. } => Cow::Borrowed(pool),
             Self::Task { id, .. } => Cow::Owned(id.to_string()),
             Self::Tasks { conditions, .. } => {

@@ -38,6 +38,7 @@
 //! | [`unrun_pools`] | [`UnrunPool`]: pools with tasks that no worker has ever run |
 //! | [`offsets`] | [`Offsets`]: how far each partition is, and what a rescale moves |
 //! | [`import`] | [`Import`]: positions of runners that were there before |
+//! | [`rebalance`] | [`Rebalance`]: slots moved for their load, now |
 //! | [`rebuild`] | [`Rebuild`]: a new version beside the old one |
 //! | [`incomplete`] | [`Incomplete`]: what a catch-up has left behind |
 //! | `interference` | what a test does to handlers |
@@ -82,6 +83,7 @@ pub mod permits;
 pub mod progress_bar;
 pub mod projection;
 pub mod reason;
+pub mod rebalance;
 pub mod rebuild;
 pub mod replay;
 pub mod replica_set;
@@ -127,6 +129,7 @@ pub use permits::{Permit, Permits};
 pub use progress_bar::{ProgressBar, progress_bar};
 pub use projection::Projection;
 pub use reason::{Reason, UnableWorker};
+pub use rebalance::Rebalance;
 pub use rebuild::{
     ChangedColumn, ColumnDifference, Rebuild, RebuildError, SwitchPreview, TableColumn,
     TableDifference, VersionState,

@@ -39,6 +39,31 @@ pub enum OperateError {
         /// The names of those that there are.
         known: Vec<String>,
     },
+    /// There is no such replica set.
+    #[error(
+        "{at}: there is no replica set `{}`; one appears when a worker of it first runs, and `anabranch generations` \
+         shows them all",
+        name.escape_debug()
+    )]
+    NoSuchReplicaSet {
+        /// In which database.
+        at: String,
+        /// The name.
+        name: String,
+        /// The names of those that there are.
+        known: Vec<String>,
+    },
+    /// Workers have joined or left a replica set, so its slots are about to be planned anew.
+    #[error(
+        "{at}: workers of the replica set `{name}` have joined or left, and its slots are about to be planned anew; \
+         try again in a moment"
+    )]
+    SetChanges {
+        /// In which database.
+        at: String,
+        /// The name.
+        name: String,
+    },
     /// The consumer has no such key among those that are parked or retried.
     #[error(
         "{at}: consumer `{consumer}` has no parked key `{}`; `anabranch parked list {consumer}` shows them",
@@ -285,6 +310,8 @@ impl OperateError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::NoSuchConsumer { .. } => ErrorCode::NoSuchConsumer,
+            Self::NoSuchReplicaSet { .. } => ErrorCode::NoSuchReplicaSet,
+            Self::SetChanges { .. } => ErrorCode::SetChanges,
             Self::NoSuchKey { .. } => ErrorCode::NoSuchKey,
             Self::NotPossible { because, .. } => because.code(),
             Self::Invalid(error) => error.code(),

@@ -28,8 +28,8 @@ pub use anabranch_runtime::{
     ColumnDifference, ConsumerGauges, ConsumerStatus, Consumers, CursorStatus, Fingerprint, Gauges,
     GaugesOf, Generation, GenerationMember, Import, ImportError, ImportPlan, KeyState, LimitStatus,
     MissingEvents, NextEvent, Obstacle, Offset, Offsets, OperateError, Outage, Owner, Parked,
-    ParkedAction, ParkedFilter, ParkedFound, Proof, Reason, Rebuild, RebuildError, Refusal,
-    ReplayError, ReplayFrom, Rescale, Runner, RunnerStatus, ScopeChange, SetGauges, SwitchPreview,
-    TableColumn, TableDifference, TaskGauge, UnableWorker, Unlimited, Unmatched, UnrunPool,
-    VersionState, WorkerStatus,
+    ParkedAction, ParkedFilter, ParkedFound, Proof, Reason, Rebalance, Rebuild, RebuildError,
+    Refusal, ReplayError, ReplayFrom, Rescale, Runner, RunnerStatus, ScopeChange, SetGauges,
+    SwitchPreview, TableColumn, TableDifference, TaskGauge, UnableWorker, Unlimited, Unmatched,
+    UnrunPool, VersionState, WorkerStatus,
 };

@@ -48,7 +48,7 @@ impl Operations {
         effect.is_final = true;
         effect.seconds = seconds(request, sent);
         let bound = Bound::DeliveriesUpTo(until_us);
-        Ok(Looked { basis: Basis { consumers: known, bound }, effect, total: sent })
+        Ok(Looked { basis: Basis { consumers: known, set: None, bound }, effect, total: sent })
     }
 }
 

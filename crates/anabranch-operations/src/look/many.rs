@@ -47,7 +47,11 @@ impl Operations {
         effect.is_final = action != ParkedAction::Retry;
         effect.seconds = seconds(request, found.keys);
         let bound = Bound::ParkedUpTo(found.at_us);
-        Ok(Looked { basis: Basis { consumers: known, bound }, effect, total: found.keys })
+        Ok(Looked {
+            basis: Basis { consumers: known, set: None, bound },
+            effect,
+            total: found.keys,
+        })
     }
 
     pub(super) async fn tasks(
@@ -86,7 +90,7 @@ impl Operations {
         effect.is_final = action != TaskAction::Retry;
         effect.seconds = seconds(request, all);
         let bound = Bound::Tasks(found.bound);
-        Ok(Looked { basis: Basis { consumers: Vec::new(), bound }, effect, total: all })
+        Ok(Looked { basis: Basis { consumers: Vec::new(), set: None, bound }, effect, total: all })
     }
 
     pub(super) async fn task(

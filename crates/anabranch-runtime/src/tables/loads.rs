@@ -2,10 +2,12 @@
 
 use super::Tables;
 use super::locked_sets::{Heaviness, LockedSet};
-use anabranch_core::generation::{self, Next};
+use anabranch_core::engine_event::SlotMove;
+use anabranch_core::generation::{Assignments, Next};
 use anabranch_core::{Happening, Rates, SlotSet, StoreError};
 use anabranch_store::database::{End, Statement};
 use anabranch_store::params;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What a worker has measured.
@@ -16,6 +18,15 @@ pub(crate) struct Weighed<'a> {
     pub(crate) measured: &'a [Measured],
     /// How long slots stay where they are.
     pub(crate) pause: Duration,
+}
+
+/// What moves for the load of slots, or would.
+#[derive(Debug)]
+pub(crate) struct Levelled {
+    pub(crate) generation: i64,
+    pub(crate) moves: Vec<SlotMove>,
+    /// Who has not measured the slots of this generation.
+    pub(crate) unmeasured: Vec<String>,
 }
 
 /// What was measured of some slots.
@@ -48,35 +59,88 @@ impl Tables {
                 || worker == by.worker
                 || locked.weighed.get(worker) == Some(&locked.generation)
         };
-        let may_move = |consumer: Option<&str>| {
-            let (heaviness, assignment) = match consumer {
-                Some(consumer) => (locked.apart.get(consumer), locked.current.of(consumer)),
-                None => (Some(&locked.of_set), &locked.current.set),
-            };
-            heaviness.is_some_and(|of| of.moved_ago >= by.pause)
-                && assignment.iter().all(has_weighed)
-        };
         let levelled = match by.generation == locked.generation && locked.next().is_none() {
-            true => {
-                let (all, load) = (SlotSet::all(), locked.load());
-                generation::level(&all, &locked.known, &locked.current, &load, may_move)
-            }
+            true => locked.levelled(by.pause, has_weighed),
             false => None,
         };
-        let mut made = None;
-        if let Some((assignments, moved)) = levelled {
-            let of = |consumer: &Option<String>| match consumer {
-                Some(consumer) => format!("uneven load of `{consumer}`"),
-                None => "uneven load".to_owned(),
-            };
-            let reason = moved.iter().map(of).collect::<Vec<_>>().join("; ");
-            statements.extend(self.new_generation(set, &locked, &assignments, &reason));
-            let (joined, left, died) = (Vec::new(), Vec::new(), Vec::new());
-            made = Some(locked.made(&Next { assignments, joined, left, died }, reason));
-            statements.extend(moved.iter().map(|consumer| self.moved(set, consumer.as_deref())));
-        }
+        let made = levelled.map(|levelled| {
+            let (of_generation, made) = self.make_levelled(set, &locked, levelled, "");
+            statements.extend(of_generation);
+            made
+        });
         session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
         Ok(made)
+    }
+
+    /// What moves for the load that is measured, whenever slots were moved last. With statements of the caller's it is
+    /// done, in one transaction with them. None while workers have joined or left, and slots are to be planned for that.
+    pub(crate) async fn level(
+        &self,
+        set: &str,
+        apply: Option<Vec<Statement>>,
+    ) -> Result<Option<Levelled>, StoreError> {
+        let mut session = self.database.control();
+        let locked = self.lock_set(session.as_mut(), set).await?;
+        let has_weighed = |(worker, slots): (&String, &SlotSet)| {
+            slots.is_empty() || locked.weighed.get(worker) == Some(&locked.generation)
+        };
+        let assigned = locked.current.apart.values().chain([&locked.current.set]).flatten();
+        let unmeasured = assigned.filter(|assigned| !has_weighed(*assigned));
+        let unmeasured: BTreeSet<String> = unmeasured.map(|(worker, _)| worker.clone()).collect();
+        let changes = locked.next().is_some();
+        let levelled = match changes {
+            false => locked.levelled(Duration::ZERO, has_weighed),
+            true => None,
+        };
+        let mut found = Levelled {
+            generation: locked.generation,
+            moves: Vec::new(),
+            unmeasured: unmeasured.into_iter().collect(),
+        };
+        let (mut statements, mut made) = (Vec::new(), None);
+        if let Some((assignments, moved)) = levelled {
+            found.moves = SlotMove::between(&locked.current, &assignments);
+            if apply.is_some() {
+                let (of_generation, happening) =
+                    self.make_levelled(set, &locked, (assignments, moved), ", asked for");
+                statements.extend(of_generation);
+                made = Some(happening);
+                found.generation += 1;
+            }
+        }
+        if !changes {
+            statements.extend(apply.into_iter().flatten());
+        }
+        session.run(statements, End::Commit).await.map_err(|failed| self.error(failed))?;
+        made.into_iter().for_each(|made| self.events.emit(made));
+        Ok((!changes).then_some(found))
+    }
+
+    /// The names of all replica sets.
+    pub(crate) async fn replica_set_names(&self) -> Result<Vec<String>, StoreError> {
+        let select = format!("SELECT name FROM {} ORDER BY name", self.replica_sets);
+        let rows = self.query(Statement::query(select, vec![])).await?;
+        rows.iter().map(|row| self.column(row, "name")).collect()
+    }
+
+    /// The statements that make a generation of assignments that are levelled, and what is said of it.
+    fn make_levelled(
+        &self,
+        set: &str,
+        locked: &LockedSet,
+        (assignments, moved): (Assignments, Vec<Option<String>>),
+        why: &str,
+    ) -> (Vec<Statement>, Happening) {
+        let of = |consumer: &Option<String>| match consumer {
+            Some(consumer) => format!("uneven load of `{consumer}`{why}"),
+            None => format!("uneven load{why}"),
+        };
+        let reason = moved.iter().map(of).collect::<Vec<_>>().join("; ");
+        let mut statements = self.new_generation(set, locked, &assignments, &reason);
+        let (joined, left, died) = (Vec::new(), Vec::new(), Vec::new());
+        let made = locked.made(&Next { assignments, joined, left, died }, reason);
+        statements.extend(moved.iter().map(|consumer| self.moved(set, consumer.as_deref())));
+        (statements, made)
     }
 
     /// Takes in what was measured.

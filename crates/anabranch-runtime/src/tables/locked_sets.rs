@@ -53,6 +53,23 @@ impl LockedSet {
         })
     }
 
+    /// The assignments after slots have moved for their load, and of which consumers they did: of those that have not for
+    /// so long, and whose slots all have been measured.
+    pub(super) fn levelled(
+        &self,
+        pause: Duration,
+        has_weighed: impl Fn((&String, &SlotSet)) -> bool,
+    ) -> Option<(Assignments, Vec<Option<String>>)> {
+        let may_move = |consumer: Option<&str>| {
+            let (heaviness, assignment) = match consumer {
+                Some(consumer) => (self.apart.get(consumer), self.current.of(consumer)),
+                None => (Some(&self.of_set), &self.current.set),
+            };
+            heaviness.is_some_and(|of| of.moved_ago >= pause) && assignment.iter().all(&has_weighed)
+        };
+        generation::level(&SlotSet::all(), &self.known, &self.current, &self.load(), may_move)
+    }
+
     pub(super) fn name(&self, worker: &str) -> String {
         let place = self.places.get(worker);
         place.map_or_else(|| format!("worker {worker}"), |place| format!("worker at {place}"))

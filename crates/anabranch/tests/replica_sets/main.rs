@@ -22,6 +22,7 @@ mod outages_of_others;
 mod outages_said;
 mod proxy;
 mod reasons;
+mod rebalances;
 mod recreate;
 mod rolling_rebuilds;
 #[path = "../consumers/said.rs"]
