@@ -259,6 +259,7 @@ async fn no_request_breaks_the_server() {
         answered > REQUESTS * 9 / 10 && good > REQUESTS / 20,
         "{answered} answered, {good} good"
     );
+    eprintln!("seed {seed}: {answered} answered, {good} of them with what was asked for");
     // It lives, and knows its callers.
     assert_eq!(server.get("/v1/consumers", &whole).await.status, 200);
 }

@@ -5,12 +5,14 @@
 
 mod access;
 mod bearing;
+mod claims;
 mod client;
 mod described;
 mod filled;
 mod fuzz;
 mod limited;
 mod looking;
+mod mounted;
 mod schema;
 mod sessions;
 mod site;
