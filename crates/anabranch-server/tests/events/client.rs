@@ -149,7 +149,7 @@ impl Client {
     /// Opens one over a socket whose buffer for what comes in is small.
     pub async fn slow_tail(&self, query: &str) -> Sse {
         let path = format!("/v1/tail?{query}");
-        let response = self.send("GET", &path, &[], String::new(), Some(4096)).await;
+        let response = self.send("GET", &path, &[], String::new(), Some(32 * 1024)).await;
         assert_eq!(response.status(), StatusCode::OK);
         Sse::new(response.into_body())
     }
@@ -167,11 +167,7 @@ impl Client {
             socket.set_recv_buffer_size(bytes).unwrap();
         }
         let stream = socket.connect(self.address).await.unwrap();
-        let mut builder = http1::Builder::new();
-        if buffer.is_some() {
-            builder.max_buf_size(8192);
-        }
-        let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(HOST, self.address.to_string());
