@@ -38,13 +38,14 @@ use crate::scope::Scope;
 use crate::state::Shared;
 use anabranch::errors::ErrorCode;
 use anabranch::{Log, Query};
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use reader::Tail;
+use serde_json::json;
 use warrant::Warrant;
 
 /// What a client that was cut off sends: the last `id` that it got.
@@ -82,6 +83,13 @@ async fn tail(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
+}
+
+/// The last word of a tail that ends with its server; which one it was knows nobody here.
+pub(crate) fn farewell() -> Bytes {
+    let detail = "the server stops; go on after the last id";
+    let data = json!({ "reason": "server_stops", "code": null, "detail": detail });
+    frame::frame(None, "dropped", &data.to_string())
 }
 
 /// Where a client was that comes again.

@@ -2,7 +2,7 @@
 
 use crate::sse::Sse;
 use anabranch::Log;
-use anabranch_server::{Api, NewToken, Scope, TailLimits, Tails, Tokens};
+use anabranch_server::{Api, NewToken, Scope, ServerLimits, TailLimits, Tails, Tokens, serve};
 use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A server of a log.
@@ -47,6 +48,21 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let running = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { log: log.clone(), tails, address, running }
+    }
+
+    /// One that is served as the command serves it, until it is told to stop.
+    pub async fn that_stops(log: &Log) -> (Self, oneshot::Sender<()>) {
+        let router = Api::new(log).open_until_first_token().router();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            serve(listener, None, router, ServerLimits::default(), stopped).await;
+        });
+        (Self { log: log.clone(), tails: Tails::default(), address, running }, stop)
     }
 
     /// Somebody without a token.

@@ -17,6 +17,7 @@ on_both!(
     bodies_are_kept_from_those_who_may_not_see_them,
     text_of_several_lines_stays_one_event,
     a_tail_ends_with_its_token,
+    a_server_that_stops_says_so_behind_a_whole_event,
 );
 
 fn order() -> StreamId {
@@ -189,4 +190,16 @@ async fn a_tail_ends_with_its_token(db: Db) {
     for wanted in 1..=number {
         assert_eq!(stays.event().await["data"], wanted);
     }
+}
+
+async fn a_server_that_stops_says_so_behind_a_whole_event(db: Db) {
+    let log = db.log().await;
+    let (server, stop) = Server::that_stops(&log).await;
+    let mut tail = server.anybody().tail("").await;
+    tail.until("caught_up").await;
+    log.append(&order(), Expected::Any, [NewEvent::new("A", 1)]).await.unwrap();
+    tail.event().await;
+    stop.send(()).unwrap();
+    assert_eq!(tail.until("dropped").await.json()["reason"], "server_stops");
+    assert_eq!(tail.next().await, None);
 }
