@@ -213,3 +213,25 @@ fn the_order_of_the_sides_decides_nothing() {
     assert_eq!(order(&[]), [true, false, false, true]);
     assert_eq!(order(&["--swap"]), [false, true, true, false]);
 }
+
+#[test]
+fn what_the_api_bears_is_measured() {
+    let here = tempfile::tempdir().unwrap();
+    let small = ["serve", "--seconds", "0.3", "--repeats", "1", "--connections", "4"];
+    let lines = bench(here.path(), &[&small[..], &["--tails", "5", "--rate", "50"]].concat());
+    let [append, tail] = lines.as_slice() else { panic!("{lines:?}") };
+    for key in ["rate", "limit", "ratio"] {
+        assert!(append[key].as_f64().unwrap() > 0.0, "{key} of {append}");
+    }
+    for key in ["answer_ms", "library_ms"] {
+        assert!(append[key]["p99"].as_f64().unwrap() > 0.0, "{key} of {append}");
+    }
+    // Once for all five of them.
+    let events = tail["events"].as_u64().unwrap();
+    assert!(events > 0, "{tail}");
+    for (key, times) in [("events_read", 1), ("events_written", 1), ("events_sent", 5)] {
+        assert_eq!(tail[key], times * events, "{key} of {tail}");
+    }
+    assert_eq!((&tail["delivered"], &tail["subscriptions"]), (&(5 * events).into(), &1.into()));
+    assert_eq!(tables(here.path()), 0);
+}

@@ -7,6 +7,7 @@
 //! | `ring` | the newest events, bounded: pure |
 //! | `entry` | an event that is written once for all |
 //! | `reader` | one tail: from where it stands to the ring, and on |
+//! | `warrant` | whether its reader may still read |
 //! | `catch_up` | a page of the log for who is behind |
 //! | `frame` | the text of server-sent events |
 //! | `counts` | what they have cost and done |
@@ -21,6 +22,7 @@ mod hub;
 mod reader;
 mod ring;
 mod run;
+mod warrant;
 
 pub use counts::{TailFigures, Tails};
 pub use hub::TailLimits;
@@ -36,12 +38,15 @@ use crate::scope::Scope;
 use crate::state::Shared;
 use anabranch::errors::ErrorCode;
 use anabranch::{Log, Query};
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use reader::Tail;
+use serde_json::json;
+use warrant::Warrant;
 
 /// What a client that was cut off sends: the last `id` that it got.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -57,10 +62,10 @@ async fn tail(
     State(state): State<Shared>,
     caller: Caller,
     params: Params,
-    headers: HeaderMap,
+    parts: Parts,
 ) -> Result<Response, Problem> {
     let wanted = asked::wanted(&params, &caller)?;
-    let after = match asked_to_resume(&headers)? {
+    let after = match asked_to_resume(&parts.headers)? {
         Some(after) => Some(after),
         None => params.parsed("after", "a position: a whole number")?,
     };
@@ -71,12 +76,20 @@ async fn tail(
         Some(after) if after <= head => after,
         Some(after) => within(&state.log, after).await?,
     };
-    let tail = Tail::new(&state.hub, place, wanted, caller.is_masked(), after);
+    let warrant = Warrant::new(&state, parts);
+    let tail = Tail::new(&state.hub, place, wanted, warrant, after);
     let mut response = Body::from_stream(tail.pieces()).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
+}
+
+/// The last word of a tail that ends with its server; which one it was knows nobody here.
+pub(crate) fn farewell() -> Bytes {
+    let detail = "the server stops; go on after the last id";
+    let data = json!({ "reason": "server_stops", "code": null, "detail": detail });
+    frame::frame(None, "dropped", &data.to_string())
 }
 
 /// Where a client was that comes again.

@@ -13,8 +13,8 @@ use crate::caller::{Caller, Known};
 use crate::problem::Problem;
 use crate::secret::{Hash, Kind, Secret};
 use crate::tables::{Granted, Tables};
-use anabranch::Log;
 use anabranch::errors::ErrorCode;
+use anabranch::{Log, StoreError};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,7 +79,7 @@ impl Access {
             Any::NotAt(at) if at.elapsed() < TRUSTED => return Ok(false),
             _ => {}
         }
-        let any = self.tables.any_token().await?;
+        let any = self.tables.any_token().await.map_err(|error| away(&error))?;
         *lock(&self.any) = if any { Any::Yes } else { Any::NotAt(Instant::now()) };
         Ok(any)
     }
@@ -136,9 +136,10 @@ impl Access {
     async fn ask(&self, hash: &Hash, kind: Kind) -> Result<Found, Problem> {
         let asked = Instant::now();
         let granted = match kind {
-            Kind::Token => self.tables.granted_to_token(hash).await?,
-            Kind::Session => self.tables.granted_to_session(hash).await?,
+            Kind::Token => self.tables.granted_to_token(hash).await,
+            Kind::Session => self.tables.granted_to_session(hash).await,
         };
+        let granted = granted.map_err(|error| away(&error))?;
         let granted = granted.filter(|granted| hash.is(&granted.hash));
         let left = granted.as_ref().and_then(|granted| granted.left).unwrap_or(TRUSTED);
         let caller = granted.map(caller_of);
@@ -209,6 +210,12 @@ fn caller_of(granted: Granted) -> Caller {
         consumers: token.consumers,
         tenants: token.tenants,
     }))
+}
+
+/// The database does not say who asks. Who that is is not known, so they are not told where it is and what it said.
+fn away(error: &StoreError) -> Problem {
+    tracing::warn!(target: "anabranch::server", "a token cannot be looked up: {error}");
+    Problem::new(error.code(), "the token cannot be looked up just now; try again")
 }
 
 /// The same words for all that is not good: what is wrong with it is nobody's business.

@@ -46,3 +46,33 @@ fn protect(headers: &mut HeaderMap) {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::{Body, to_bytes};
+    use axum::middleware::from_fn;
+    use axum::routing::get;
+    use axum::{Router, http};
+    use tower_service::Service;
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_and_the_next_request_goes_on() {
+        async fn panics() {
+            panic!("a secret of the handler");
+        }
+        let routes = Router::new().route("/panics", get(panics)).route("/fine", get(|| async {}));
+        let mut router = routes.layer(from_fn(finish));
+        let mut ask = async |path: &str| {
+            let request = http::Request::get(path).body(Body::empty()).unwrap();
+            router.call(request).await.unwrap()
+        };
+        let answer = ask("/panics").await;
+        assert_eq!(answer.status(), 500);
+        assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
+        let body = to_bytes(answer.into_body(), 10_000).await.unwrap();
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains("server_panicked") && !body.contains("a secret"), "{body}");
+        assert_eq!(ask("/fine").await.status(), 200);
+    }
+}

@@ -79,6 +79,17 @@ async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request,
     Ok(Request::from_parts(parts, body))
 }
 
+/// Who asked before and is still being answered: whether they may go on, and as whom.
+pub(crate) async fn ask_again(
+    state: &ServerState,
+    parts: &Parts,
+    needed: Scope,
+) -> Result<Caller, Problem> {
+    let (caller, _) = identify(state, parts).await?;
+    caller.require(needed)?;
+    Ok(caller)
+}
+
 /// Finds out who asks, and refuses who may not.
 async fn admit(
     state: &ServerState,

@@ -166,7 +166,7 @@ mod tests {
     use anabranch::partitioning::Slot;
 
     fn set(slots: impl IntoIterator<Item = u16>) -> SlotSet {
-        slots.into_iter().filter_map(|slot| Slot::new(slot).ok()).collect()
+        slots.into_iter().filter_map(Slot::new).collect()
     }
 
     #[test]

@@ -13,12 +13,13 @@ mod tls;
 
 pub use tls::{Tls, TlsError};
 
+use crate::tail;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Request, Response};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -28,6 +29,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -166,16 +168,23 @@ impl Server {
     }
 }
 
-/// An endless answer ends when the server does; its reader resumes at the next one.
+/// An endless answer ends when the server does, with a word for its reader, who resumes at the next one.
 fn ending(response: Response<Body>, mut stopped: watch::Receiver<bool>) -> Response<Body> {
     let kind = response.headers().get(CONTENT_TYPE);
     if kind.is_none_or(|kind| kind != "text/event-stream") {
         return response;
     }
     response.map(|body| {
+        let cut = Arc::<AtomicBool>::default();
+        let is_cut = Arc::clone(&cut);
         let stop = async move {
             let _ = stopped.wait_for(|stopped| *stopped).await;
+            cut.store(true, Ordering::Release);
         };
-        Body::from_stream(body.into_data_stream().take_until(Box::pin(stop)))
+        // Pieces are whole events, so this stands behind one. What ended by itself has said its own.
+        let farewell = stream::once(async move { is_cut.load(Ordering::Acquire) });
+        let farewell = farewell.filter_map(async |cut| cut.then(|| Ok(tail::farewell())));
+        let pieces = body.into_data_stream().take_until(Box::pin(stop));
+        Body::from_stream(pieces.chain(Box::pin(farewell)))
     })
 }

@@ -7,6 +7,7 @@ use super::catch_up::{self, NoPage};
 use super::frame::{frame, heartbeat};
 use super::hub::{Hub, Place};
 use super::run::{Ended, News};
+use super::warrant::Warrant;
 use crate::events::wanted::Wanted;
 use anabranch::errors::ErrorCode;
 use axum::body::Bytes;
@@ -32,6 +33,7 @@ pub(crate) struct Tail {
     news: watch::Receiver<News>,
     wanted: Wanted,
     masked: bool,
+    warrant: Warrant,
     /// Up to here everything was sent.
     cursor: u64,
     stage: Stage,
@@ -54,14 +56,14 @@ impl Tail {
         hub: &Arc<Hub>,
         place: Place,
         wanted: Wanted,
-        masked: bool,
+        warrant: Warrant,
         after: u64,
     ) -> Self {
         let run = place.seat.run();
         let stage = if run.reaches_back_to(after) { Stage::Joined } else { Stage::Behind };
-        let (hub, news) = (Arc::clone(hub), run.news());
+        let (hub, news, masked) = (Arc::clone(hub), run.news(), wanted.caller.is_masked());
         let (has_said, spoke) = (false, Instant::now());
-        Self { hub, place, news, wanted, masked, cursor: after, stage, has_said, spoke }
+        Self { hub, place, news, wanted, masked, warrant, cursor: after, stage, has_said, spoke }
     }
 
     /// What it sends, piece by piece.
@@ -75,6 +77,10 @@ impl Tail {
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if self.stage != Stage::Over && !self.warrant.holds(&self.wanted.caller).await {
+                let why = "the token may not be used for this any more";
+                return Some(self.dropped("not_allowed", Some(ErrorCode::NotAllowed), why));
+            }
             let piece = match self.stage {
                 Stage::Over => return None,
                 Stage::Behind => self.behind().await,

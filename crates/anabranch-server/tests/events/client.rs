@@ -2,7 +2,7 @@
 
 use crate::sse::Sse;
 use anabranch::Log;
-use anabranch_server::{Api, NewToken, Scope, TailLimits, Tails, Tokens};
+use anabranch_server::{Api, NewToken, Scope, ServerLimits, TailLimits, Tails, Tokens, serve};
 use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A server of a log.
@@ -47,6 +48,21 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let running = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Self { log: log.clone(), tails, address, running }
+    }
+
+    /// One that is served as the command serves it, until it is told to stop.
+    pub async fn that_stops(log: &Log) -> (Self, oneshot::Sender<()>) {
+        let router = Api::new(log).open_until_first_token().router();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            serve(listener, None, router, ServerLimits::default(), stopped).await;
+        });
+        (Self { log: log.clone(), tails: Tails::default(), address, running }, stop)
     }
 
     /// Somebody without a token.
@@ -149,7 +165,7 @@ impl Client {
     /// Opens one over a socket whose buffer for what comes in is small.
     pub async fn slow_tail(&self, query: &str) -> Sse {
         let path = format!("/v1/tail?{query}");
-        let response = self.send("GET", &path, &[], String::new(), Some(4096)).await;
+        let response = self.send("GET", &path, &[], String::new(), Some(32 * 1024)).await;
         assert_eq!(response.status(), StatusCode::OK);
         Sse::new(response.into_body())
     }
@@ -167,11 +183,7 @@ impl Client {
             socket.set_recv_buffer_size(bytes).unwrap();
         }
         let stream = socket.connect(self.address).await.unwrap();
-        let mut builder = http1::Builder::new();
-        if buffer.is_some() {
-            builder.max_buf_size(8192);
-        }
-        let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(HOST, self.address.to_string());

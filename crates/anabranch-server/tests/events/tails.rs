@@ -18,7 +18,7 @@ on_both!(
 );
 
 const TASKS: u64 = 4;
-const EACH: u64 = 150;
+const EACH: u64 = 100;
 
 fn order(number: u64) -> StreamId {
     StreamId::new("Order", number.to_string()).unwrap()

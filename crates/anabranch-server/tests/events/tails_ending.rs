@@ -4,7 +4,7 @@ use crate::client::{Server, tails_of};
 use crate::on_both;
 use crate::support::{Db, until};
 use anabranch::prelude::*;
-use anabranch_server::{NewToken, Scope, TailLimits};
+use anabranch_server::{NewToken, Scope, TailLimits, Tokens};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ on_both!(
     a_silent_tail_says_where_it_stands,
     bodies_are_kept_from_those_who_may_not_see_them,
     text_of_several_lines_stays_one_event,
+    a_tail_ends_with_its_token,
+    a_server_that_stops_says_so_behind_a_whole_event,
 );
 
 fn order() -> StreamId {
@@ -24,19 +26,23 @@ fn order() -> StreamId {
 
 async fn a_slow_tail_is_dropped_and_goes_on_where_it_was(db: Db) {
     let log = db.log().await;
-    let server = Server::with(&log, tails_of(50), |api| api).await;
+    let server = Server::with(&log, tails_of(25), |api| api).await;
     let mut tail = server.anybody().slow_tail("").await;
     tail.until("caught_up").await;
     // More than all buffers on the way hold, while it does not read.
     let large = "x".repeat(100_000);
     let mut number = 0_u64;
-    while number < 400 {
+    while number < 200 {
         let events = (number..number + 20).map(|number| NewEvent::new("A", (number, &large)));
         log.append(&order(), Expected::Any, events).await.unwrap();
         number += 20;
     }
-    let read = || server.tails.figures().events_read;
-    until("the ring has passed it", async || (read() == 400).then_some(())).await;
+    // If it was dropped by now, nobody listens any more, and nothing more is read.
+    until("the ring has passed it", async || {
+        let figures = server.tails.figures();
+        (figures.events_read == 200 || figures.open == 0).then_some(())
+    })
+    .await;
     let (mut got, mut dropped) = (Vec::new(), None);
     while let Some(frame) = tail.next().await {
         match frame.name.as_str() {
@@ -47,12 +53,12 @@ async fn a_slow_tail_is_dropped_and_goes_on_where_it_was(db: Db) {
     }
     let dropped = dropped.expect("it was dropped with a word");
     assert_eq!(dropped.json()["reason"], "too_slow");
-    assert!(got.len() < 400, "it was never too slow");
+    assert!(got.len() < 200, "it was never too slow");
     let mut again = server.anybody().tail_from("", tail.last_id).await;
-    while got.len() < 400 {
+    while got.len() < 200 {
         got.push(again.event().await["data"][0].as_u64().unwrap());
     }
-    assert_eq!(got, (0..400).collect::<Vec<_>>());
+    assert_eq!(got, (0..200).collect::<Vec<_>>());
     assert_eq!(server.tails.figures().dropped, 1);
 }
 
@@ -154,4 +160,46 @@ async fn text_of_several_lines_stays_one_event(db: Db) {
     let frame = tail.until("event").await;
     assert!(frame.data.contains("\"data\":{\n  \"a\": 1,\n  \"b\": \"\\n\"\n}"), "{}", frame.data);
     assert_eq!(frame.json()["data"], serde_json::json!({"a": 1, "b": "\n"}));
+}
+
+async fn a_tail_ends_with_its_token(db: Db) {
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let stays = server.with_scopes(&[Scope::Read]).await;
+    let goes = server.with_scopes(&[Scope::Read]).await;
+    let (mut stays, mut goes) = (stays.tail("").await, goes.tail("").await);
+    goes.until("caught_up").await;
+    let tokens = Tokens::new(&log);
+    let newest = tokens.list().await.unwrap().into_iter().max_by_key(|token| token.made_at);
+    // By another process: this one finds it out by itself.
+    Tokens::new(&db.log().await).revoke(&newest.unwrap().id).await.unwrap();
+    // What is sent until then is from before it was found out, which takes two seconds at the most.
+    let mut number = 0;
+    let dropped = loop {
+        number += 1;
+        log.append(&order(), Expected::Any, [NewEvent::new("A", number)]).await.unwrap();
+        let frame = goes.next().await.expect("it ended without a word");
+        if frame.name == "dropped" {
+            break frame;
+        }
+        assert!(number < 1000, "it still gets events");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    assert_eq!(dropped.json()["reason"], "not_allowed");
+    assert_eq!(goes.next().await, None);
+    for wanted in 1..=number {
+        assert_eq!(stays.event().await["data"], wanted);
+    }
+}
+
+async fn a_server_that_stops_says_so_behind_a_whole_event(db: Db) {
+    let log = db.log().await;
+    let (server, stop) = Server::that_stops(&log).await;
+    let mut tail = server.anybody().tail("").await;
+    tail.until("caught_up").await;
+    log.append(&order(), Expected::Any, [NewEvent::new("A", 1)]).await.unwrap();
+    tail.event().await;
+    stop.send(()).unwrap();
+    assert_eq!(tail.until("dropped").await.json()["reason"], "server_stops");
+    assert_eq!(tail.next().await, None);
 }

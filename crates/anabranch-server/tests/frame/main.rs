@@ -1,0 +1,20 @@
+//! The frame of the API over real sockets: who may what, what is refused, what a server bears, and whether its
+//! description is true.
+
+#![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
+
+mod access;
+mod bearing;
+mod claims;
+mod client;
+mod described;
+mod filled;
+mod fuzz;
+mod limited;
+mod looking;
+mod mounted;
+mod schema;
+mod sessions;
+mod site;
+#[path = "../../../anabranch/tests/consumers/support.rs"]
+mod support;
