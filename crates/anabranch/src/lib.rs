@@ -273,6 +273,7 @@ pub use anabranch_sqlite as sqlite;
     feature = "postgres",
     feature = "workflow",
     feature = "batch",
+    feature = "operations",
     feature = "otel",
     feature = "watch"
 ))]

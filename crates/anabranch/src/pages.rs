@@ -20,6 +20,7 @@ pages! {
     how_scaling_works: "docs/how-scaling-works.md",
     metrics: "docs/metrics.md",
     moving_from_hand_run_partitions: "docs/moving-from-hand-run-partitions.md",
+    operations: "docs/operations.md",
     rollups: "docs/rollups.md",
     testing: "docs/testing.md",
     traces: "docs/traces.md",
