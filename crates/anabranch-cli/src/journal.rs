@@ -158,7 +158,7 @@ impl Plans {
 
 impl ListPlans {
     async fn run(self) -> anyhow::Result<()> {
-        let plans = self.target.operations().await?.plans(usize::from(self.limit)).await?;
+        let plans = self.target.operations().await?.plans(None, usize::from(self.limit)).await?;
         if self.json {
             return plans.iter().try_for_each(output::json);
         }

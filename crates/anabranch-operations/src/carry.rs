@@ -1,6 +1,6 @@
 //! Carrying it out: in one transaction with its entry in the journal, or step by step, each step with how far it is.
 
-use crate::basis::Bound;
+use crate::basis::{Basis, Bound};
 use crate::journal::Stage;
 #[cfg(feature = "webhook")]
 use crate::look::delivery_filter;
@@ -8,7 +8,7 @@ use crate::operation_error::OperationError;
 use crate::operations::{Looked, Operations};
 use crate::plan::{Plan, PlanState};
 use crate::request::{Request, task_filter};
-use anabranch_core::{Position, time};
+use anabranch_core::{ErrorKind, Position, time};
 use anabranch_runtime::{ParkedPage, ReplayFrom};
 use anabranch_store::database::{End, Statement};
 #[cfg(feature = "webhook")]
@@ -21,6 +21,9 @@ use uuid::Uuid;
 
 /// How many things a step is about if no rate was asked for.
 const STEP: usize = 500;
+/// How long a database is waited for that is away, and how soon to look again.
+const PATIENCE: Duration = Duration::from_secs(300);
+const AGAIN: Duration = Duration::from_secs(1);
 /// How many steps there are in a second if one was.
 const STEPS_A_SECOND: u32 = 5;
 
@@ -42,7 +45,7 @@ impl Operations {
                 self.tables.entry(plan, Stage::Applied, &self.by),
             ],
         };
-        let done = self.change(&plan.request, plan.basis.bound, around).await;
+        let done = self.change(&plan.request, &plan.basis, around).await;
         if let Err(error) = done {
             // What was added to the transaction may be what did not match: that tells more.
             let (now, has_expired) = self.stored(plan.id).await?;
@@ -84,7 +87,7 @@ impl Operations {
             after: None,
         };
         if !request.is_of_many() {
-            self.change(request, plan.basis.bound, Around::default()).await?;
+            self.change(request, &plan.basis, Around::default()).await?;
             plan.done = 1;
             return Ok(plan);
         }
@@ -103,9 +106,10 @@ impl Operations {
     async fn change(
         &self,
         request: &Request,
-        bound: Bound,
+        basis: &Basis,
         Around { before, after }: Around,
     ) -> Result<(), OperationError> {
+        let bound = basis.bound;
         let consumers = self.consumers.in_transaction_with(before.clone(), after.clone());
         match request {
             Request::Pause { consumer } => consumers.pause(consumer).await?,
@@ -122,9 +126,12 @@ impl Operations {
                 true => consumers.replay_what_is_left_of_key(consumer, key).await?,
                 false => consumers.replay_key(consumer, key).await?,
             },
-            Request::Rebalance { replica_set } => {
-                consumers.rebalance(replica_set).await?;
-            }
+            Request::Rebalance { replica_set } => match &basis.set {
+                Some((_, generation)) => {
+                    drop(consumers.rebalance_of(replica_set, *generation).await?);
+                }
+                None => drop(consumers.rebalance(replica_set).await?),
+            },
             Request::SkipToHead { consumer } => {
                 let to = if let Bound::SkipUpTo(to) = bound { to } else { Position::START };
                 consumers.skip_to(consumer, to).await?;
@@ -133,7 +140,9 @@ impl Operations {
                 if self.consumers.status(consumer).await?.is_run() {
                     return Err(OperationError::StillRunning { consumer: consumer.clone() });
                 }
-                consumers.forget(consumer).await?;
+                // And nobody may begin to run it in between.
+                let before = [vec![self.consumers.not_run(consumer)], before].concat();
+                self.consumers.in_transaction_with(before, after).forget(consumer).await?;
             }
             Request::SwitchRebuild { consumer, tables } => {
                 self.rebuild(consumer, tables).in_transaction_with(before, after).switch().await?;
@@ -175,60 +184,86 @@ impl Operations {
         plan: &Plan,
         progress: &mut (dyn FnMut(&Plan) + Send),
     ) -> Result<Plan, OperationError> {
-        self.begin(plan).await?;
+        // Of this call alone: whoever applies the plan as well, with this handle or another, is somebody else.
+        let runner = Uuid::now_v7().to_string();
+        self.begin(plan, &runner).await?;
         let mut plan = self.get(plan.id).await?;
         let rate = plan.request.per_second();
         let (size, pause) = pace(rate);
-        let mut next = Instant::now();
+        let (mut next, mut away_since) = (Instant::now(), None);
         loop {
             progress(&plan);
             tokio::time::sleep_until(next).await;
             next = Instant::now() + pause;
             let after = plan.after.clone();
             let stepped = |done: u64, last: &str| {
-                vec![self.tables.stepped(plan.id, &self.runner, done, last)]
+                vec![self.tables.stepped(plan.id, &runner, done, (after.as_deref(), last))]
             };
             match self.step(&plan, after.as_deref(), size, stepped).await {
                 Ok(Some((done, last))) => {
                     plan.done += done;
                     plan.after = Some(last);
+                    away_since = None;
                 }
-                Ok(None) => return self.end(&plan).await,
-                Err(error) => {
-                    let now = self.get(plan.id).await?;
-                    return match now.state {
-                        // Somebody has cancelled it, or goes on with it.
-                        PlanState::Cancelled | PlanState::Done => Ok(now),
-                        _ => Err(error),
-                    };
+                Ok(None) => return self.end(&plan, &runner).await,
+                Err(error) if is_away(&error) => {
+                    let since = *away_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > PATIENCE {
+                        return Err(error);
+                    }
+                    next = Instant::now() + AGAIN;
+                    // What was stored last may be more than what was answered.
+                    if let Ok(stored) = self.get(plan.id).await {
+                        plan = stored;
+                    }
                 }
+                Err(error) => return self.failed(&plan, &runner, error).await,
             }
         }
     }
 
-    async fn begin(&self, plan: &Plan) -> Result<(), OperationError> {
-        let statements = match plan.state {
+    /// What becomes of a plan whose step was refused: somebody has cancelled it or goes on with it, or it has failed.
+    async fn failed(
+        &self,
+        plan: &Plan,
+        runner: &str,
+        error: OperationError,
+    ) -> Result<Plan, OperationError> {
+        let problem = error.to_string();
+        let statements = vec![
+            self.tables.gave_up(plan.id, runner, &problem),
+            self.tables.entry(plan, Stage::Failed, &self.by),
+        ];
+        let stored = self.tables.database.control().run(statements, End::Commit).await;
+        let now = self.get(plan.id).await?;
+        match (stored, now.state) {
+            (Err(_), PlanState::Cancelled | PlanState::Done) => Ok(now),
+            (Err(_), PlanState::Running) => Err(OperationError::Running { id: plan.id }),
+            _ => Err(error),
+        }
+    }
+
+    async fn begin(&self, plan: &Plan, runner: &str) -> Result<(), OperationError> {
+        let known = plan.basis.consumers.iter();
+        let unchanged = known.map(|known| self.consumers.unchanged(known));
+        let mut statements: Vec<_> = unchanged.collect();
+        match plan.state {
             PlanState::Open => {
-                let known = plan.basis.consumers.iter();
-                let mut statements: Vec<_> =
-                    known.map(|known| self.consumers.unchanged(known)).collect();
-                statements.push(self.tables.begun(plan.id, &self.runner));
+                statements.push(self.tables.begun(plan.id, runner));
                 statements.push(self.tables.entry(plan, Stage::Began, &self.by));
-                statements
             }
-            _ => vec![self.tables.taken_up(plan.id, &self.runner)],
-        };
+            _ => statements.push(self.tables.taken_up(plan.id, runner)),
+        }
         match self.tables.database.control().run(statements, End::Commit).await {
             Ok(_) => Ok(()),
             Err(failed) if failed.is_unmatched() => {
                 let (now, has_expired) = self.stored(plan.id).await?;
                 Err(match now.state {
                     PlanState::Open if has_expired => OperationError::Expired { id: plan.id },
-                    PlanState::Open => match self.must_be_true(plan).await {
+                    PlanState::Open | PlanState::Running => match self.must_be_true(plan).await {
                         Err(error) => error,
                         Ok(()) => OperationError::Running { id: plan.id },
                     },
-                    PlanState::Running => OperationError::Running { id: plan.id },
                     state => OperationError::Used { id: plan.id, state },
                 })
             }
@@ -236,9 +271,9 @@ impl Operations {
         }
     }
 
-    async fn end(&self, plan: &Plan) -> Result<Plan, OperationError> {
+    async fn end(&self, plan: &Plan, runner: &str) -> Result<Plan, OperationError> {
         let statements = vec![
-            self.tables.finished(plan.id, &self.runner),
+            self.tables.finished(plan.id, runner),
             self.tables.entry(plan, Stage::Done, &self.by),
         ];
         match self.tables.database.control().run(statements, End::Commit).await {
@@ -289,9 +324,27 @@ impl Operations {
                 let sent = deliveries.resend_page(&filter, place.as_ref(), limit, then).await?;
                 Ok(sent.last.map(|last| (sent.asked, written(&last))))
             }
-            _ => Ok(None),
+            #[cfg(not(feature = "webhook"))]
+            Request::Resend { .. } => Err(OperationError::NoWebhooks),
+            // Each is one transaction.
+            Request::Pause { .. }
+            | Request::Resume { .. }
+            | Request::Replay { .. }
+            | Request::ReplayKey { .. }
+            | Request::SkipToHead { .. }
+            | Request::Task { .. }
+            | Request::Rebalance { .. }
+            | Request::PauseKey { .. }
+            | Request::ResumeKey { .. }
+            | Request::SwitchRebuild { .. }
+            | Request::Forget { .. } => Ok(None),
         }
     }
+}
+
+/// Whether the database cannot do it for the time being.
+fn is_away(error: &OperationError) -> bool {
+    error.kind() == ErrorKind::Unavailable
 }
 
 /// How many things a step is about, and how long it takes at least.

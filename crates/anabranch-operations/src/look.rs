@@ -106,9 +106,11 @@ impl Operations {
             (None, false, None) => {
                 format!("`{name}` is neither paused nor stopped; nothing would change")
             }
-            (None, _, Some(outage)) => {
-                format!("`{name}` would be tried again at once; it has {outage}")
-            }
+            // Not what its handler said: that may quote events, and a plan is read by those who may not.
+            (None, _, Some(outage)) => format!(
+                "`{name}` would be tried again at once; it has stopped by itself {} s ago",
+                outage.for_ms.div_ceil(1000)
+            ),
             (None, true, None) => format!(
                 "`{name}` would go on, with {}",
                 counted(status.lag_ready, "event to do", "events to do")

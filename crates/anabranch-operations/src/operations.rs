@@ -10,7 +10,6 @@ use anabranch_core::StoreError;
 use anabranch_runtime::{Consumers, Fingerprint};
 use anabranch_store::Log;
 use anabranch_store::database::{End, Statement};
-use std::sync::Arc;
 use uuid::Uuid;
 
 /// Who operates, and by which way.
@@ -46,8 +45,6 @@ pub struct Operations {
     pub(crate) consumers: Consumers,
     pub(crate) tables: Tables,
     pub(crate) by: By,
-    /// Of this handle, so that it may go on with what it has begun itself.
-    pub(crate) runner: Arc<str>,
 }
 
 /// What an operation would do, and on what that was said.
@@ -62,8 +59,7 @@ impl Operations {
     #[must_use]
     pub fn new(log: &Log, by: By) -> Self {
         let (consumers, tables) = (Consumers::new(log), Tables::of(log.database()));
-        let runner = Uuid::now_v7().to_string().into();
-        Self { log: log.clone(), consumers, tables, by, runner }
+        Self { log: log.clone(), consumers, tables, by }
     }
 
     /// The same by somebody else.
@@ -99,11 +95,24 @@ impl Operations {
         Ok(self.stored(id).await?.0)
     }
 
-    /// The newest plans.
-    pub async fn plans(&self, limit: usize) -> Result<Vec<Plan>, OperationError> {
-        let rows = self.tables.database.rows(self.tables.find(None, limit)).await?;
+    /// The newest plans, of all or about one consumer, pool, set or task.
+    pub async fn plans(
+        &self,
+        target: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Plan>, OperationError> {
+        self.tables.database.require_newest_schema()?;
+        let rows = self.tables.database.rows(self.tables.newest(target, limit)).await?;
         let plan = |row| Ok(self.tables.plan(row)?.0);
         rows.iter().map(plan).collect()
+    }
+
+    /// The plans that somebody has begun to carry out and left, since their process died, say: [`apply`](Self::apply)
+    /// goes on with them.
+    pub async fn abandoned(&self) -> Result<Vec<Plan>, OperationError> {
+        self.tables.database.require_newest_schema()?;
+        let rows = self.tables.database.rows(self.tables.abandoned()).await?;
+        rows.iter().map(|row| Ok(self.tables.plan(row)?.0)).collect()
     }
 
     /// Applies a plan, unless it is not true any more. What goes step by step tells `progress` after each; if it is
@@ -117,7 +126,7 @@ impl Operations {
         match plan.state {
             PlanState::Open if has_expired => return Err(OperationError::Expired { id }),
             PlanState::Open => self.must_be_true(&plan).await?,
-            PlanState::Running if plan.request.is_of_many() => {}
+            PlanState::Running if plan.request.is_of_many() => self.must_be_true(&plan).await?,
             state => return Err(OperationError::Used { id, state }),
         }
         match plan.request.is_of_many() {
@@ -149,10 +158,10 @@ impl Operations {
     /// Cancels a plan that is open or being carried out; what was done until then stays.
     pub async fn cancel(&self, id: Uuid) -> Result<Plan, OperationError> {
         let (plan, _) = self.stored(id).await?;
-        let mut statements = vec![self.tables.cancelled(id)];
-        if plan.state == PlanState::Running {
-            statements.push(self.tables.entry(&plan, Stage::Cancelled, &self.by));
-        }
+        let statements = vec![
+            self.tables.cancelled(id),
+            self.tables.entry_if_begun(&plan, Stage::Cancelled, &self.by),
+        ];
         match self.tables.database.control().run(statements, End::Commit).await {
             Ok(_) => {}
             Err(failed) if failed.is_unmatched() => {
@@ -187,7 +196,7 @@ impl Operations {
     /// A stored plan, and whether it has expired.
     pub(crate) async fn stored(&self, id: Uuid) -> Result<(Plan, bool), OperationError> {
         self.tables.database.require_newest_schema()?;
-        let rows = self.tables.database.rows(self.tables.find(Some(id), 1)).await?;
+        let rows = self.tables.database.rows(self.tables.find(id)).await?;
         let row = rows.first().ok_or(OperationError::NoSuchPlan { id })?;
         Ok(self.tables.plan(row)?)
     }

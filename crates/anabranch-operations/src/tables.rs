@@ -9,7 +9,7 @@ use anabranch_core::{StoreError, time};
 use anabranch_store::database::{Statement, column};
 use anabranch_store::migration::since;
 use anabranch_store::value::FromValue;
-use anabranch_store::{Database, Row, params};
+use anabranch_store::{Database, Row, Value, params};
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,8 @@ use uuid::Uuid;
 const LIFE: Duration = Duration::from_secs(600);
 /// How long plans are kept after that, if nobody has applied them.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// How long those are kept that have ended.
+const KEPT_ENDED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long nobody else goes on with what somebody carries out step by step.
 const TURN: Duration = Duration::from_secs(10);
 
@@ -77,28 +79,57 @@ impl Tables {
     /// Adds a plan, and drops those that nobody has applied.
     pub(crate) fn add(&self, plan: &NewPlan<'_>) -> Vec<Statement> {
         let (plans, now) = (&self.plans, self.now);
-        let drop = format!("DELETE FROM {plans} WHERE state = 'open' AND expires_us < {now} - $1");
+        // What was done is in the journal.
+        let drop = format!(
+            "DELETE FROM {plans} WHERE (state = 'open' AND expires_us < {now} - $1) OR ended_us < {now} - $2"
+        );
         let insert = format!(
-            "INSERT INTO {plans} (id, request, basis, effect, who, via, state, made_us, expires_us, total) \
-             VALUES ($1, $2, $3, $4, $5, $6, 'open', {now}, {now} + $7, $8)"
+            "INSERT INTO {plans} (id, request, basis, effect, who, via, state, made_us, expires_us, total, target) \
+             VALUES ($1, $2, $3, $4, $5, $6, 'open', {now}, {now} + $7, $8, $9)"
         );
         let NewPlan { id, request, basis, effect, total, by } = plan;
         let texts = (id.to_string(), json(request), json(basis), json(effect));
-        let (id, request, basis, effect) = texts;
+        let (id, text, basis, effect) = texts;
         let by = (by.who.as_str(), by.via.as_str());
-        let values = params![id, request, basis, effect, by.0, by.1, micros(LIFE), *total];
-        vec![Statement::new(drop, params![micros(KEPT)]), Statement::fence(insert, values, 1)]
+        let target = request.target();
+        let values =
+            params![id, text, basis, effect, by.0, by.1, micros(LIFE), *total, target.as_ref()];
+        vec![
+            Statement::new(drop, params![micros(KEPT), micros(KEPT_ENDED)]),
+            Statement::fence(insert, values, 1),
+        ]
     }
 
-    /// The plan with an id, or the newest.
-    pub(crate) fn find(&self, id: Option<Uuid>, limit: usize) -> Statement {
-        let select = format!(
+    /// The plan with an id.
+    pub(crate) fn find(&self, id: Uuid) -> Statement {
+        let select = format!("{} WHERE id = $1", self.select_plans());
+        Statement::query(select, params![id.to_string()])
+    }
+
+    /// The newest plans, of all or about one target.
+    pub(crate) fn newest(&self, target: Option<&str>, limit: usize) -> Statement {
+        let (mut which, mut values) = ("", params![limit]);
+        if let Some(target) = target {
+            which = " WHERE target = $2";
+            values.push(target.into());
+        }
+        let select = self.select_plans();
+        Statement::query(format!("{select}{which} ORDER BY made_us DESC, id LIMIT $1"), values)
+    }
+
+    /// The plans that somebody has begun to carry out and left.
+    pub(crate) fn abandoned(&self) -> Statement {
+        let (select, now) = (self.select_plans(), self.now);
+        let which = format!("state = 'running' AND runner_until_us < {now}");
+        Statement::query(format!("{select} WHERE {which} ORDER BY made_us LIMIT 100"), vec![])
+    }
+
+    fn select_plans(&self) -> String {
+        format!(
             "SELECT id, request, basis, effect, who, via, state, made_us, expires_us, began_us, ended_us, total, \
-             done, gone, after, problem, {} AS now_us FROM {} WHERE id = $1 OR $1 = '' \
-             ORDER BY made_us DESC, id LIMIT $2",
+             done, gone, after, problem, {} AS now_us FROM {}",
             self.now, self.plans
-        );
-        Statement::query(select, params![id.map_or_else(String::new, |id| id.to_string()), limit])
+        )
     }
 
     /// That an open plan is applied, in the transaction that does so.
@@ -126,19 +157,26 @@ impl Tables {
         let (plans, now) = (&self.plans, self.now);
         let update = format!(
             "UPDATE {plans} SET runner = $2, runner_until_us = {now} + $3 \
-             WHERE id = $1 AND state = 'running' AND (runner = $2 OR runner_until_us < {now})"
+             WHERE id = $1 AND state = 'running' AND runner_until_us < {now}"
         );
         Statement::fence(update, params![id.to_string(), runner, micros(TURN)], 1)
     }
 
     /// That a step is done, in its transaction. Matches only for whom it is to go on.
-    pub(crate) fn stepped(&self, id: Uuid, runner: &str, done: u64, after: &str) -> Statement {
+    pub(crate) fn stepped(
+        &self,
+        id: Uuid,
+        runner: &str,
+        done: u64,
+        (before, after): (Option<&str>, &str),
+    ) -> Statement {
         let update = format!(
             "UPDATE {} SET done = done + $3, after = $4, runner_until_us = {} + $5 \
-             WHERE id = $1 AND runner = $2 AND state = 'running'",
+             WHERE id = $1 AND runner = $2 AND state = 'running' AND coalesce(after, '') = $6",
             self.plans, self.now
         );
-        let values = params![id.to_string(), runner, done, after, micros(TURN)];
+        let values =
+            params![id.to_string(), runner, done, after, micros(TURN), before.unwrap_or_default()];
         Statement::fence(update, values, 1)
     }
 
@@ -153,6 +191,17 @@ impl Tables {
         Statement::fence(update, params![id.to_string(), runner], 1)
     }
 
+    /// That a step was refused for good.
+    pub(crate) fn gave_up(&self, id: Uuid, runner: &str, problem: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET state = 'failed', ended_us = {}, runner = NULL, problem = $3 \
+             WHERE id = $1 AND runner = $2 AND state = 'running'",
+            self.plans, self.now
+        );
+        let problem: String = problem.chars().filter(|c| *c != '\0').take(4_000).collect();
+        Statement::fence(update, params![id.to_string(), runner, problem], 1)
+    }
+
     /// That somebody has cancelled it.
     pub(crate) fn cancelled(&self, id: Uuid) -> Statement {
         let update = format!(
@@ -165,6 +214,17 @@ impl Tables {
 
     /// The entry of the journal for what has just become of a plan, as it stands in this transaction.
     pub(crate) fn entry(&self, plan: &Plan, stage: Stage, by: &By) -> Statement {
+        let (insert, values) = self.insert_entry(plan, stage, by);
+        Statement::fence(insert, values, 1)
+    }
+
+    /// The same, if the plan was begun: one that was not has done nothing.
+    pub(crate) fn entry_if_begun(&self, plan: &Plan, stage: Stage, by: &By) -> Statement {
+        let (insert, values) = self.insert_entry(plan, stage, by);
+        Statement::new(format!("{insert} AND began_us IS NOT NULL"), values)
+    }
+
+    fn insert_entry(&self, plan: &Plan, stage: Stage, by: &By) -> (String, Vec<Value>) {
         let (journal, plans, now) = (&self.journal, &self.plans, self.now);
         let insert = format!(
             "INSERT INTO {journal} (at_us, plan, stage, verb, target, who, via, request, effect, outcome) \
@@ -174,7 +234,7 @@ impl Tables {
         );
         let (id, stage, by) = (plan.id.to_string(), stage.name(), (&*by.who, &*by.via));
         let values = params![id, stage, plan.verb, plan.target.as_str(), by.0, by.1];
-        Statement::fence(insert, values, 1)
+        (insert, values)
     }
 
     /// Entries of the journal, the newest first.

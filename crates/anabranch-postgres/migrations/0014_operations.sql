@@ -14,6 +14,7 @@ CREATE TABLE "{ns}".plans (
     began_us        bigint,
     ended_us        bigint,
     total           bigint NOT NULL,         -- how many things it is about
+    target          text COLLATE "C" NOT NULL,
     done            bigint NOT NULL DEFAULT 0,
     gone            bigint NOT NULL DEFAULT 0,  -- what was not there any more, or not as it was
     after           text,                    -- how far it is in what its filter finds

@@ -78,6 +78,13 @@ impl Consumers {
         }
     }
 
+    /// The statement that matches only while no living worker owns slots of a consumer.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn not_run(&self, name: &str) -> Statement {
+        self.tables.not_run(name)
+    }
+
     /// The statement that matches only while a consumer is as this says.
     #[doc(hidden)]
     #[must_use]

@@ -25,7 +25,7 @@ pub struct Rebalance {
 impl Consumers {
     /// What [`rebalance`](Self::rebalance) would do now. Nothing is changed.
     pub async fn rebalance_preview(&self, replica_set: &str) -> Result<Rebalance, OperateError> {
-        self.level(replica_set, false).await
+        self.level(replica_set, None, false).await
     }
 
     /// Moves slots of a replica set for the load that its workers have measured, now: without the pause that they keep
@@ -45,10 +45,25 @@ impl Consumers {
     /// # Ok(()) }
     /// ```
     pub async fn rebalance(&self, replica_set: &str) -> Result<Rebalance, OperateError> {
-        self.level(replica_set, true).await
+        self.level(replica_set, None, true).await
     }
 
-    async fn level(&self, replica_set: &str, applies: bool) -> Result<Rebalance, OperateError> {
+    /// The same, if the set is of this generation still.
+    #[doc(hidden)]
+    pub async fn rebalance_of(
+        &self,
+        replica_set: &str,
+        generation: i64,
+    ) -> Result<Rebalance, OperateError> {
+        self.level(replica_set, Some(generation), true).await
+    }
+
+    async fn level(
+        &self,
+        replica_set: &str,
+        expected: Option<i64>,
+        applies: bool,
+    ) -> Result<Rebalance, OperateError> {
         self.tables.database.require_newest_schema()?;
         let (at, name) = (|| self.log.at().to_owned(), replica_set.to_owned());
         let known = self.tables.replica_set_names().await?;
@@ -56,7 +71,7 @@ impl Consumers {
             return Err(OperateError::NoSuchReplicaSet { at: at(), name, known });
         }
         let statements = self.around(Vec::new());
-        match self.tables.level(replica_set, applies.then_some(statements)).await? {
+        match self.tables.level(replica_set, expected, applies.then_some(statements)).await? {
             Some(Levelled { generation, moves, unmeasured }) => {
                 Ok(Rebalance { replica_set: name, generation, moves, unmeasured })
             }

@@ -11,9 +11,7 @@ use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 use crate::state::{Shared, State as Server};
 use anabranch::errors::ErrorCode;
-use anabranch::operations::{
-    By, JournalEntry, JournalFilter, Operations, Plan, PlanState, Request,
-};
+use anabranch::operations::{By, JournalEntry, JournalFilter, Operations, Plan, Request};
 use anabranch::workpool::Tasks;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -32,7 +30,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let (read, operate) = (Needs::Scope(Scope::ReadMasked), Needs::Scope(Scope::Operate));
     let routes = [
         Route::post("/v1/plans", operate, make),
-        Route::get("/v1/plans", read, list).takes(&["limit"]),
+        Route::get("/v1/plans", read, list).takes(&["target", "limit"]),
         Route::get("/v1/plans/{id}", read, show),
         Route::post("/v1/plans/{id}/apply", operate, apply),
         Route::post("/v1/plans/{id}/cancel", operate, cancel),
@@ -53,11 +51,28 @@ async fn sees(state: &Server, caller: &Caller, request: &Request) -> Result<bool
     if caller.consumers().is_none() {
         return Ok(true);
     }
-    if let Request::Task { id, .. } = request {
-        let task = Tasks::new(&state.log, "").status(*id).await?;
-        return Ok(task.is_some_and(|task| caller.sees_consumer(&task.pool)));
+    match request {
+        Request::Task { id, .. } => {
+            let task = Tasks::new(&state.log, "").status(*id).await?;
+            Ok(task.is_some_and(|task| caller.sees_consumer(&task.pool)))
+        }
+        // A set runs other consumers as well, and a name of a table may be anybody's.
+        Request::Rebalance { .. } => Ok(false),
+        Request::SwitchRebuild { tables, .. } if !tables.is_empty() => Ok(false),
+        request => Ok(caller.sees_consumer(&request.target())),
     }
-    Ok(caller.sees_consumer(&request.target()))
+}
+
+/// Refuses a filter by what handlers have said to those who may not read that: they would read it by guessing.
+fn must_not_guess(caller: &Caller, request: &Request) -> Result<(), Problem> {
+    let by_error = match request {
+        Request::Parked { filter, .. } => filter.error_contains.is_some(),
+        Request::Tasks { conditions, .. } => {
+            conditions.iter().any(|text| text.trim_start().starts_with("error"))
+        }
+        _ => false,
+    };
+    if by_error { caller.require(Scope::Read) } else { Ok(()) }
 }
 
 async fn make(
@@ -66,6 +81,7 @@ async fn make(
     headers: HeaderMap,
     Body(request): Body<Request>,
 ) -> Result<(StatusCode, Json<Plan>), Problem> {
+    must_not_guess(&caller, &request)?;
     if !sees(&state, &caller, &request).await? {
         let said = format!("there is no consumer or pool `{}`", request.target().escape_debug());
         return Err(Problem::new(ErrorCode::NoSuchConsumer, said));
@@ -80,7 +96,8 @@ async fn list(
     headers: HeaderMap,
     params: Params,
 ) -> Result<Json<List<Plan>>, Problem> {
-    let found = operations(&state, &caller, &headers).plans(params.limit()?).await?;
+    let target = target(&caller, &params)?;
+    let found = operations(&state, &caller, &headers).plans(target, params.limit()?).await?;
     let mut seen = Vec::new();
     for plan in found {
         if sees(&state, &caller, &plan.request).await? {
@@ -123,7 +140,8 @@ async fn apply(
     Path(id): Path<String>,
 ) -> Result<(StatusCode, Json<Plan>), Problem> {
     let operations = operations(&state, &caller, &headers);
-    let id = find(&state, &caller, &operations, &id).await?.id;
+    let plan = find(&state, &caller, &operations, &id).await?;
+    let (id, is_of_many) = (plan.id, plan.request.is_of_many());
     let Ok(place) = Arc::clone(&state.applying).try_acquire_owned() else {
         let said = "this server carries out as many plans as it can at the same time; try again when one has ended";
         return Err(Problem::new(ErrorCode::TooManyRequests, said).after_seconds(5));
@@ -132,20 +150,25 @@ async fn apply(
     // A client that goes away ends nothing that it has begun.
     let mut applying = tokio::spawn(async move {
         let applied = goes_on.apply(id, |_| {}).await;
+        if let Err(error) = &applied {
+            // Whoever asked may be gone by now.
+            tracing::warn!(target: "anabranch::server", "plan {id} was not carried out to its end: {error}");
+        }
         drop(place);
         applied
     });
-    let plan = match tokio::time::timeout(AT_ONCE, &mut applying).await {
-        Ok(applied) => applied.map_err(|_| {
-            Problem::new(
-                ErrorCode::ServerPanicked,
-                "applying the plan has failed; look at it again",
-            )
-        })??,
-        Err(_) => operations.get(id).await?,
-    };
-    let is_over = plan.state != PlanState::Running;
-    Ok((if is_over { StatusCode::OK } else { StatusCode::ACCEPTED }, Json(plan)))
+    // What is one transaction is over when this answers.
+    let at_once = if is_of_many { AT_ONCE } else { state.settings.time };
+    match tokio::time::timeout(at_once, &mut applying).await {
+        Ok(applied) => {
+            let applied = applied.map_err(|_| {
+                let said = "applying the plan has failed; look at it again";
+                Problem::new(ErrorCode::ServerPanicked, said)
+            })?;
+            Ok((StatusCode::OK, Json(applied?)))
+        }
+        Err(_) => Ok((StatusCode::ACCEPTED, Json(operations.get(id).await?))),
+    }
 }
 
 async fn cancel(
@@ -159,20 +182,26 @@ async fn cancel(
     Ok(Json(operations.cancel(plan.id).await?))
 }
 
+/// What is asked about. Who is limited to consumers has to say of which.
+fn target<'p>(caller: &Caller, params: &'p Params) -> Result<Option<&'p str>, Problem> {
+    match params.one("target")? {
+        None if caller.consumers().is_some() => {
+            let said = "the token is limited to consumers; say which one: `?target=NAME`";
+            Err(Problem::invalid(said))
+        }
+        target => Ok(target),
+    }
+}
+
 async fn journal(
     State(state): State<Shared>,
     caller: Caller,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Json<List<JournalEntry>>, Problem> {
-    let target = params.one("target")?;
-    match target {
-        Some(target) if !caller.sees_consumer(target) => return Ok(Json(List::whole(Vec::new()))),
-        None if caller.consumers().is_some() => {
-            let said = "the token is limited to consumers; say which one: `?target=NAME`";
-            return Err(Problem::invalid(said));
-        }
-        _ => {}
+    let target = target(&caller, &params)?;
+    if target.is_some_and(|target| !caller.sees_consumer(target)) {
+        return Ok(Json(List::whole(Vec::new())));
     }
     let limit = params.limit()?;
     let filter = JournalFilter {

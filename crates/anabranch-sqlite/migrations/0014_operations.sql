@@ -14,6 +14,7 @@ CREATE TABLE {ns}_plans (
     began_us        INTEGER,
     ended_us        INTEGER,
     total           INTEGER NOT NULL,        -- how many things it is about
+    target          TEXT    NOT NULL,
     done            INTEGER NOT NULL DEFAULT 0,
     gone            INTEGER NOT NULL DEFAULT 0, -- what was not there any more, or not as it was
     after           TEXT,                    -- how far it is in what its filter finds

@@ -180,12 +180,29 @@ impl Tables {
             code = " AND coalesce(code, '') = $7";
             values.extend(params![is.code.clone().unwrap_or_default()]);
         }
+        let mut log = "";
+        if self.has_anchors() {
+            // As text, with dashes or without: either has been stored.
+            log = " AND replace(coalesce(lower(CAST(log_identity AS text)), ''), '-', '') = $8";
+            values.extend(params![is.log.map_or_else(String::new, |log| log.simple().to_string())]);
+        }
         let update = format!(
             "UPDATE {} SET name = name WHERE name = $1 AND kind = $2 AND strategy = $3 AND version = $4 \
-             AND paused = $5 AND coalesce(reset_to, -1) = $6{code}",
+             AND paused = $5 AND coalesce(reset_to, -1) = $6{code}{log}",
             self.consumers
         );
         Statement::fence(update, values, 1)
+    }
+
+    /// The statement that matches only while no living worker owns slots of a consumer.
+    pub(crate) fn not_run(&self, consumer: &str) -> Statement {
+        let (consumers, cursors, workers, now) =
+            (&self.consumers, &self.cursors, &self.workers, self.now);
+        let update = format!(
+            "UPDATE {consumers} SET name = name WHERE name = $1 AND NOT EXISTS (SELECT 1 FROM {cursors} AS c \
+             JOIN {workers} AS w ON w.id = c.owner WHERE c.consumer = $1 AND w.lease_us > {now})"
+        );
+        Statement::fence(update, params![consumer], 1)
     }
 
     /// The statement that pauses or resumes a consumer. One that is resumed tries again what has stopped

@@ -77,10 +77,14 @@ impl Tables {
     pub(crate) async fn level(
         &self,
         set: &str,
+        expected: Option<i64>,
         apply: Option<Vec<Statement>>,
     ) -> Result<Option<Levelled>, StoreError> {
         let mut session = self.database.control();
         let locked = self.lock_set(session.as_mut(), set).await?;
+        if expected.is_some_and(|expected| expected != locked.generation) {
+            return Ok(None);
+        }
         let has_weighed = |(worker, slots): (&String, &SlotSet)| {
             slots.is_empty() || locked.weighed.get(worker) == Some(&locked.generation)
         };

@@ -217,14 +217,16 @@ impl Tables {
         Ok(positions)
     }
 
-    /// Sets a key aside, or notes one more failed attempt.
+    /// Sets a key aside, or notes one more failed attempt. Another first event that fails is another thing to wait for:
+    /// whoever has decided about the one before has not seen it.
     pub(crate) fn park(&self, consumer: &str, attempt: &Attempt<'_>) -> Statement {
         let (keys, now) = (&self.parked_keys, self.now);
         let upsert = format!(
             "INSERT INTO {keys} (consumer, key, slot, attempts, error, since_us, retry_us) \
              VALUES ($1, $2, $3, $4, $5, {now}, {now} + $6) \
              ON CONFLICT (consumer, key) DO UPDATE SET attempts = excluded.attempts, \
-             error = excluded.error, retry_us = excluded.retry_us"
+             error = excluded.error, retry_us = excluded.retry_us, \
+             since_us = CASE WHEN excluded.attempts <= 1 THEN excluded.since_us ELSE {keys}.since_us END"
         );
         let retry_in = attempt.retry_in.map(|wait| wait.as_micros() as u64);
         let (key, slot, error) = (attempt.key, attempt.slot.get(), plain(attempt.error));
@@ -315,10 +317,15 @@ impl Tables {
     /// Notes what somebody wants of a key. One whose events are to be handled again is tried with that.
     pub(crate) fn ask(&self, consumer: &str, key: &str, asked: Asked) -> Statement {
         let update = format!(
-            "UPDATE {} SET asked = CASE WHEN asked IN {KEEPING} AND $3 = 'retry' THEN asked ELSE $3 END \
-             WHERE consumer = $1 AND key = $2",
-            self.parked_keys
+            "UPDATE {} SET asked = {} WHERE consumer = $1 AND key = $2",
+            self.parked_keys,
+            Self::asks()
         );
         Statement::fence(update, params![consumer, key, asked.name()], 1)
+    }
+
+    /// What is asked of a key where `$3` is wanted: one whose events are to be handled again is tried with that.
+    pub(super) fn asks() -> String {
+        format!("CASE WHEN asked IN {KEEPING} AND $3 = 'retry' THEN asked ELSE $3 END")
     }
 }

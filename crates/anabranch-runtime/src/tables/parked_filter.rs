@@ -75,8 +75,9 @@ impl Tables {
         let meant = self.is_meant(of.filter, &mut values);
         let is_one = self.database.dialect().is_any("k.key", 4);
         let update = format!(
-            "UPDATE {} AS k SET asked = $3 WHERE {meant} AND {is_one} RETURNING key",
-            self.parked_keys
+            "UPDATE {} AS k SET asked = {} WHERE {meant} AND {is_one} RETURNING key",
+            self.parked_keys,
+            Self::asks()
         );
         let rows: Vec<Row> = self.query_in(session, Statement::query(update, values)).await?;
         Ok(rows.len() as u64)

@@ -31,6 +31,8 @@ fn asked(filled: &Filled) -> Vec<(&'static str, &'static str, String, &'static s
         "/v1/pools",
         "/v1/deliveries",
         "/v1/workflows",
+        "/v1/plans",
+        "/v1/journal",
     ]
     .map(plain)
     .into();
@@ -57,6 +59,17 @@ fn asked(filled: &Filled) -> Vec<(&'static str, &'static str, String, &'static s
         ("POST", "/v1/session", "/v1/session".to_owned(), r#"{"token": "TOKEN"}"#),
         ("DELETE", "/v1/session", "/v1/session".to_owned(), ""),
         ("DELETE", "/v1/tokens/{id}", "/v1/tokens/MADE".to_owned(), ""),
+        // Of operations.
+        (
+            "POST",
+            "/v1/plans",
+            "/v1/plans".to_owned(),
+            r#"{"do": "replay", "consumer": "others", "from": {"last": 2}}"#,
+        ),
+        at("/v1/plans/{id}", "/v1/plans/PLAN"),
+        ("POST", "/v1/plans/{id}/apply", "/v1/plans/PLAN/apply".to_owned(), ""),
+        ("POST", "/v1/plans/{id}/cancel", "/v1/plans/PLAN/cancel".to_owned(), ""),
+        at("/v1/journal", "/v1/journal?target=orders&limit=1"),
         // Of events, tasks and commands.
         at("/v1/streams/{category}/{id}", "/v1/streams/Order/1"),
         at("/v1/events", "/v1/events?limit=2"),
@@ -106,7 +119,11 @@ async fn every_answer_is_as_described(db: Db) {
     let mut seen = BTreeSet::new();
     for (method, path, real, body) in asked(&filled) {
         for token in [&whole, &masked] {
-            let (real, body) = (real.replace("MADE", &made), body.replace("TOKEN", token));
+            let mut real = real.replace("MADE", &made);
+            if real.contains("PLAN") {
+                real = real.replace("PLAN", &plan(&server, &whole).await);
+            }
+            let body = body.replace("TOKEN", token);
             let bearer = format!("Bearer {token}");
             let headers =
                 [("authorization", bearer.as_str()), ("content-type", "application/json")];
@@ -141,6 +158,13 @@ async fn every_answer_is_as_described(db: Db) {
             assert!(is_seen || path == "/v1/tail", "nothing asks for {method} {path} in this test");
         }
     }
+}
+
+/// A plan that nobody has applied.
+async fn plan(server: &Server, token: &str) -> String {
+    let retry = r#"{"do": "parked", "consumer": "orders", "action": "retry", "per_second": 5}"#;
+    let plan = server.post("/v1/plans", token, retry).await.good();
+    plan["id"].as_str().unwrap().to_owned()
 }
 
 /// Whether an answer is what its operation says.

@@ -13,6 +13,7 @@ mod fuzz;
 mod limited;
 mod looking;
 mod mounted;
+mod plans;
 mod schema;
 mod sessions;
 mod site;
