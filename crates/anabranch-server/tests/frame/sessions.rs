@@ -103,7 +103,7 @@ async fn a_session_ends_with_its_token(db: Db) {
 
 async fn wrong_logins_are_limited_and_others_go_on(db: Db) {
     let server = Server::start(&db.log().await).await;
-    let token = server.token(&[Scope::Read]).await;
+    let token = server.token(&[Scope::Read, Scope::Operate]).await;
     server.get("/v1/consumers", &token).await.good();
     let mut refused = None;
     for number in 0..50 {
@@ -121,6 +121,9 @@ async fn wrong_logins_are_limited_and_others_go_on(db: Db) {
     // By the other way as well.
     let wrong = format!("anb_{:043}", 999);
     server.get("/v1/consumers", &wrong).await.problem(429, "too_many_requests");
-    // Who was good a moment ago stays so, at the same address.
+    // Who was good a moment ago stays so, at the same address, also when it is looked up again.
+    server.get("/v1/consumers", &token).await.good();
+    let made = r#"{"name": "after that all are looked up", "scopes": ["read"]}"#;
+    server.post("/v1/tokens", &token, made).await.good();
     server.get("/v1/consumers", &token).await.good();
 }
