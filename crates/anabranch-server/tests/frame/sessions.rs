@@ -4,6 +4,7 @@ use crate::client::{Answer, Server};
 use crate::on_both;
 use crate::support::Db;
 use anabranch_server::{NewToken, Scope, ServerLimits};
+use std::time::{Duration, Instant};
 
 on_both!(
     a_browser_logs_in_and_out,
@@ -99,6 +100,19 @@ async fn a_session_ends_with_its_token(db: Db) {
     let after = server.ask("GET", "/v1/consumers", &[("cookie", &cookie)], "").await;
     after.problem(401, "not_authenticated");
     log_in(&server, &token).await.problem(401, "not_authenticated");
+    // One that logs in while its token is being revoked elsewhere is logged out moments later.
+    let (id, token) = server.make(NewToken::new("late", [Scope::Read])).await;
+    server.get("/v1/consumers", &token).await.good();
+    server.tokens().revoke(&id).await.unwrap();
+    let late = log_in(&server, &token).await;
+    if late.status == 200 {
+        let cookie = self::cookie(&late);
+        let began = Instant::now();
+        while server.ask("GET", "/v1/consumers", &[("cookie", &cookie)], "").await.status != 401 {
+            assert!(began.elapsed() < Duration::from_secs(20), "the session outlives its token");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 async fn wrong_logins_are_limited_and_others_go_on(db: Db) {
