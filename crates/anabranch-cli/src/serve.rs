@@ -93,7 +93,7 @@ impl Serve {
 }
 
 /// Nobody has made the log yet; an older one is used as it is.
-fn is_missing(error: &StoreError) -> bool {
+pub(crate) fn is_missing(error: &StoreError) -> bool {
     [ErrorCode::NoSuchLog, ErrorCode::CannotOpen].contains(&error.code())
 }
 
