@@ -58,10 +58,14 @@ pub(crate) struct ServeFlags {
 
 /// `127.0.0.1:7070`, or with a name in place of the address.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    address_as(text, 7070)
+}
+
+/// The same, with the port that is usual for what is asked.
+pub(crate) fn address_as(text: &str, port: u16) -> Result<SocketAddr, String> {
     let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| {
-        "write an address of this machine and a port, as 127.0.0.1:7070; 0.0.0.0 is all of them"
-            .to_owned()
+        format!("write an address of this machine and a port, as 127.0.0.1:{port}; 0.0.0.0 is all of them")
     })
 }
 
@@ -89,7 +93,7 @@ impl Serve {
 }
 
 /// Nobody has made the log yet; an older one is used as it is.
-fn is_missing(error: &StoreError) -> bool {
+pub(crate) fn is_missing(error: &StoreError) -> bool {
     [ErrorCode::NoSuchLog, ErrorCode::CannotOpen].contains(&error.code())
 }
 

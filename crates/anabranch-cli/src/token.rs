@@ -1,9 +1,9 @@
 //! Tokens of the HTTP API: make, list, revoke.
 
 use crate::refusal::Refusal;
+use crate::serve::is_missing;
 use crate::target::Target;
 use anabranch::Timestamp;
-use anabranch::errors::ErrorCode;
 use anabranch_server::{NewToken, Scope, Token, TokenError, Tokens};
 use anabranch_terminal::output::{self, Table, time};
 use anabranch_terminal::say;
@@ -116,9 +116,7 @@ impl TokenCommand {
 impl Make {
     async fn run(self) -> anyhow::Result<ExitCode> {
         let log = match self.target.connect().await {
-            Err(error) if error.code() == ErrorCode::NoSuchLog => {
-                self.target.create_for_consumers().await?
-            }
+            Err(error) if is_missing(&error) => self.target.create_for_consumers().await?,
             connected => connected?,
         };
         let limits = |names: Vec<String>| -> Option<BTreeSet<String>> {

@@ -105,7 +105,6 @@ fn a_server_is_open_here_until_a_token_is_made_and_ends_when_it_is_told_to() {
 #[test]
 fn other_machines_are_not_let_in_without_a_token() {
     for place in [Place::sqlite(), Place::postgres()] {
-        stdout(&place.command(&["migrate"]));
         let refused = place.command(&["serve", "--listen", "0.0.0.0:0"]);
         let said = failure(&refused, 1);
         assert!(said.contains("[no_token]") && said.contains("anabranch token make"), "{said}");
@@ -126,6 +125,16 @@ fn other_machines_are_not_let_in_without_a_token() {
 fn take(mut api: Api) -> Child {
     let nothing = std::process::Command::new("true").spawn().unwrap();
     std::mem::replace(&mut api.child, nothing)
+}
+
+/// The first thing that somebody does.
+#[test]
+fn a_token_is_made_where_there_is_no_log_yet() {
+    for place in [Place::sqlite(), Place::postgres()] {
+        assert!(made(&place, &["first", "--scope", "read"]).starts_with("anb_"));
+        let api = Api::start(&place, &["serve", "--listen", "127.0.0.1:0"]);
+        assert_eq!(api.get("/v1/consumers", None).0, 401);
+    }
 }
 
 #[test]

@@ -77,7 +77,7 @@ async fn task(
     must_see(&caller, &pool, ErrorCode::NoSuchPool, "pool", &pool)?;
     let key = IdempotencyKey::of(&headers)?;
     let id = given.id.or_else(|| key.map(|key| key.id_at(&format!("task:{pool}"))));
-    let mut task = NewTask::new(given.key, &given.payload);
+    let mut task = NewTask::new(given.key.as_str(), &given.payload);
     if let Some(id) = id {
         task = task.with_id(id);
     }
@@ -95,8 +95,38 @@ async fn task(
     if let Some(unique) = given.unique {
         task = task.unique(unique);
     }
-    let enqueued = Tasks::new(&state.log, pool).enqueue(task).await?;
+    let tasks = Tasks::new(&state.log, pool);
+    let enqueued = tasks.enqueue(task).await?;
+    if !enqueued.is_new && id == Some(enqueued.id) {
+        must_be_same(&tasks, enqueued.id, &given.key, &given.payload).await?;
+    }
     Ok((StatusCode::ACCEPTED, Json(Enqueued::new(enqueued.id, enqueued.is_new))))
+}
+
+/// Refuses another task under an id that is taken: it would never be run, and nobody would know.
+async fn must_be_same(
+    tasks: &Tasks,
+    id: Uuid,
+    key: &str,
+    payload: &RawValue,
+) -> Result<(), Problem> {
+    let Some(there) = tasks.details(id).await? else { return Ok(()) };
+    let value = |json: &RawValue| serde_json::from_str::<Value>(json.get()).ok();
+    let is_same_payload =
+        there.payload.get() == payload.get() || value(&there.payload) == value(payload);
+    if there.status.pool == tasks.pool() && there.status.key == key && is_same_payload {
+        return Ok(());
+    }
+    Err(reused("task", id))
+}
+
+/// That an id stands for something else, of which the caller learns nothing more.
+fn reused(what: &str, id: Uuid) -> Problem {
+    let said = format!(
+        "{what} id {id} was sent before with something else in it; give the new {what} an id of its own, or the \
+         request another idempotency key"
+    );
+    Problem::new(ErrorCode::IdReused, said).with("id", id)
 }
 
 /// A command for an instance.
@@ -129,6 +159,9 @@ async fn command(
     let key = IdempotencyKey::of(&headers)?.map(|key| key.id(0));
     let command_id = given.id.or(key).unwrap_or_else(Uuid::now_v7);
     let queued = queue.enqueue(&instance, command_id, given.command.get()).await?;
+    if queued.is_other {
+        return Err(reused("command", command_id));
+    }
     let task = Enqueued::new(queued.task, queued.is_new);
     Ok((StatusCode::ACCEPTED, Json(Sent { command_id, task })))
 }

@@ -100,6 +100,25 @@ impl Problem {
         }
     }
 
+    fn body(&self) -> Value {
+        let Parts { code, status, detail, members, .. } = &*self.0;
+        let mut body = json!({
+            "type": format!("errors#{code}"),
+            "title": title(*code),
+            "status": status.as_u16(),
+            "detail": detail,
+            "code": code,
+            "kind": ErrorKind::name(code.kind()),
+        });
+        if let Value::Object(body) = &mut body {
+            for (name, value) in members {
+                // What the standard names is never taken by a member of ours.
+                body.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+        body
+    }
+
     /// With what a caller needs to decide anew.
     fn with_conflict(self, error: &AppendError) -> Self {
         match error {
@@ -141,21 +160,8 @@ impl<E: Error + 'static> From<E> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Parts { code, status, detail, members, retry_after } = *self.0;
-        let mut body = json!({
-            "type": format!("errors#{code}"),
-            "title": title(code),
-            "status": status.as_u16(),
-            "detail": detail,
-            "code": code,
-            "kind": ErrorKind::name(code.kind()),
-        });
-        if let Value::Object(body) = &mut body {
-            for (name, value) in members {
-                // What the standard names is never taken by a member of ours.
-                body.entry(name).or_insert(value);
-            }
-        }
+        let body = self.body();
+        let Parts { code, status, retry_after, .. } = *self.0;
         let mut response = (status, body.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -166,5 +172,42 @@ impl IntoResponse for Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch::StoreError;
+
+    #[test]
+    fn a_database_that_is_away_is_worth_another_try() {
+        let response = Problem::from(StoreError::Closed).into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[RETRY_AFTER], "2");
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    }
+
+    #[test]
+    fn what_has_no_code_is_not_told() {
+        let problem = Problem::from(std::io::Error::other("the password is 7"));
+        assert_eq!(problem.status(), 500);
+        assert!(!problem.0.detail.contains("password"));
+    }
+
+    #[test]
+    fn no_member_takes_the_place_of_one_of_the_standard() {
+        let problem = Problem::invalid("a").with("detail", "b").with("x", 1);
+        let members = &problem.0.members;
+        assert_eq!(members.len(), 2);
+        let body = problem.body();
+        assert_eq!((&body["detail"], &body["x"]), (&json!("a"), &json!(1)));
+    }
+
+    #[test]
+    fn every_code_has_a_status_of_an_error() {
+        for code in ErrorCode::ALL {
+            assert!((400..=599).contains(&status_of(*code).as_u16()), "{code}");
+        }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) struct Rules {
     pub(crate) keeps_tenants: bool,
     /// Whether it may take longer than others: it waits for something, or never ends.
     pub(crate) is_long: bool,
-    /// Whether it is for probes, which know no name of the host and send no token.
+    /// Whether it is for probes, which know no name of the host and send no token: on servers that other machines reach.
     pub(crate) is_probe: bool,
     pub(crate) room: Room,
 }

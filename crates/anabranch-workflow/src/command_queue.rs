@@ -1,6 +1,6 @@
 //! Commands of programs that do not have the code of a workflow: they are enqueued for the workers that have it.
 
-use crate::running::{command_pool, sent};
+use crate::running::{command_pool, is_sent, sent};
 use anabranch_core::{InputError, InputProblem};
 use anabranch_store::Log;
 use anabranch_workpool::{TaskError, Tasks};
@@ -41,6 +41,9 @@ pub struct Queued {
     /// Whether it was not there before. A task that has ended is kept for a while only; the command is not carried out
     /// again after that either, if it has led to events.
     pub is_new: bool,
+    /// Whether another command was sent to the instance under this id: then that one is meant, and this one is not carried
+    /// out.
+    pub is_other: bool,
 }
 
 impl CommandQueue {
@@ -68,9 +71,13 @@ impl CommandQueue {
             TaskError::from(InputError::new(subject, InputProblem::NotJson(error.to_string())))
         })?;
         let id = task_id(self.tasks.pool(), instance, command_id);
-        let task = sent(instance, id, command_id, command);
-        let enqueued = self.tasks.enqueue(task).await?;
-        Ok(Queued { task: enqueued.id, is_new: enqueued.is_new })
+        let enqueued = self.tasks.enqueue(sent(instance, id, command_id, &command)).await?;
+        let there = match enqueued.is_new {
+            true => None,
+            false => self.tasks.details(enqueued.id).await?,
+        };
+        let is_other = there.is_some_and(|there| !is_sent(&there.payload, &command));
+        Ok(Queued { task: enqueued.id, is_new: enqueued.is_new, is_other })
     }
 }
 

@@ -18,7 +18,7 @@ mod overdue;
 mod react;
 mod schedules;
 
-pub(crate) use job::sent;
+pub(crate) use job::{is_sent, sent};
 
 use crate::workflows::REMEDY;
 use crate::{Workflow, Workflows};

@@ -72,7 +72,7 @@ pub(crate) struct Run {
     /// Serve metrics for Prometheus and health for probes there: /metrics, /livez and /readyz (docs/metrics.md)
     ///
     /// Whoever reaches the address may read them: the names of consumers, pools and sets, and counts; no event, no key.
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plan", value_parser = serve::address)]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "plan", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
 
     /// Serve the HTTP API there, beside the workers, with the same metrics and health (docs/api.md)
@@ -328,6 +328,10 @@ async fn watched(
         api = Some(stop);
     }
     Ok((watch.log(), (server, api)))
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    serve::address_as(text, 9090)
 }
 
 /// What is said of a set that has ended with an error, while others go on.

@@ -174,7 +174,9 @@ impl Access {
 
     /// What was found is found anew: a token was made or revoked here.
     pub(crate) fn forget(&self) {
-        lock(&self.found).clear();
+        let now = Instant::now();
+        // That somebody was good a moment ago is remembered.
+        lock(&self.found).values_mut().for_each(|found| found.until = now);
         *lock(&self.any) = Any::Unknown;
     }
 

@@ -63,7 +63,8 @@ pub(crate) async fn gate(
 
 async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
-    if !rules.is_probe {
+    // Where metrics and reasons are open to this machine, a page must not get at them by a name that leads here.
+    if !rules.is_probe || state.settings.shows_metrics {
         site::check_host(&parts, &state.settings)?;
         site::check_origin(&parts)?;
         must_be_meant(&parts)?;

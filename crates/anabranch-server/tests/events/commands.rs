@@ -74,6 +74,8 @@ async fn a_command_is_carried_out_once_and_answered(db: Db) {
         let keyed = client.post_with(path, &key, r#"{"command": {"Add": 1}}"#).await.good();
         assert_eq!(keyed["is_new"], is_new);
     }
+    let other = client.post_with(path, &key, r#"{"command": {"Add": 2}}"#).await;
+    other.problem(409, "id_reused");
     let counters = Workflows::new(&log, Counters);
     let worker = start(&log, ReplicaSet::new("s").workflow(&counters).lanes(1));
     let wait = async |sent: &serde_json::Value| {

@@ -65,7 +65,16 @@ async fn a_task_that_is_sent_again_is_enqueued_once(db: Db) {
         let again = client.post_with("/v1/pools/p/tasks", headers, body).await.good();
         assert_eq!((&first["is_new"], &again["is_new"]), (&true.into(), &false.into()), "{body}");
         assert_eq!(first["id"], again["id"]);
+        if body != unique {
+            // However it is written it is the same; with something else in it, it is not.
+            let spaced = body.replace("\"payload\": 1", "\"payload\":  1");
+            client.post_with("/v1/pools/p/tasks", headers, spaced).await.good();
+            let other = body.replace("\"payload\": 1", "\"payload\": 2");
+            let refused = client.post_with("/v1/pools/p/tasks", headers, other).await;
+            refused.problem(409, "id_reused");
+        }
     }
+    client.post("/v1/pools/q/tasks", by_id.as_str()).await.problem(409, "id_reused");
     // The same key means another task in another pool.
     let other = client.post_with("/v1/pools/q/tasks", &key, plain).await.good();
     assert_eq!(other["is_new"], true);

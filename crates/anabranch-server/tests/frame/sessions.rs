@@ -4,6 +4,7 @@ use crate::client::{Answer, Server};
 use crate::on_both;
 use crate::support::Db;
 use anabranch_server::{NewToken, Scope, ServerLimits};
+use std::time::{Duration, Instant};
 
 on_both!(
     a_browser_logs_in_and_out,
@@ -99,11 +100,24 @@ async fn a_session_ends_with_its_token(db: Db) {
     let after = server.ask("GET", "/v1/consumers", &[("cookie", &cookie)], "").await;
     after.problem(401, "not_authenticated");
     log_in(&server, &token).await.problem(401, "not_authenticated");
+    // One that logs in while its token is being revoked elsewhere is logged out moments later.
+    let (id, token) = server.make(NewToken::new("late", [Scope::Read])).await;
+    server.get("/v1/consumers", &token).await.good();
+    server.tokens().revoke(&id).await.unwrap();
+    let late = log_in(&server, &token).await;
+    if late.status == 200 {
+        let cookie = self::cookie(&late);
+        let began = Instant::now();
+        while server.ask("GET", "/v1/consumers", &[("cookie", &cookie)], "").await.status != 401 {
+            assert!(began.elapsed() < Duration::from_secs(20), "the session outlives its token");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 async fn wrong_logins_are_limited_and_others_go_on(db: Db) {
     let server = Server::start(&db.log().await).await;
-    let token = server.token(&[Scope::Read]).await;
+    let token = server.token(&[Scope::Read, Scope::Operate]).await;
     server.get("/v1/consumers", &token).await.good();
     let mut refused = None;
     for number in 0..50 {
@@ -121,6 +135,9 @@ async fn wrong_logins_are_limited_and_others_go_on(db: Db) {
     // By the other way as well.
     let wrong = format!("anb_{:043}", 999);
     server.get("/v1/consumers", &wrong).await.problem(429, "too_many_requests");
-    // Who was good a moment ago stays so, at the same address.
+    // Who was good a moment ago stays so, at the same address, also when it is looked up again.
+    server.get("/v1/consumers", &token).await.good();
+    let made = r#"{"name": "after that all are looked up", "scopes": ["read"]}"#;
+    server.post("/v1/tokens", &token, made).await.good();
     server.get("/v1/consumers", &token).await.good();
 }

@@ -25,8 +25,14 @@ async fn another_host_is_refused_though_it_leads_here() {
     for host in ["localhost:7070", "127.0.0.1", "[::1]:80"] {
         server.ask("GET", "/v1/consumers", &[("host", host)], "").await.good();
     }
-    // Probes ask by whatever name they like, and learn nothing else.
-    let live = server.ask("GET", "/livez", &[("host", "pod-7.internal")], "").await;
+    for path in ["/metrics", "/livez", "/readyz"] {
+        let refused = server.ask("GET", path, &[("host", "evil.example")], "").await;
+        refused.problem(403, "wrong_host");
+    }
+    // Where other machines reach it, probes ask by whatever name they like, and learn nothing else.
+    let far = |api: anabranch_server::Api| api.open_metrics(false);
+    let far = Server::with(&server.log, ServerLimits::default(), far).await;
+    let live = far.ask("GET", "/livez", &[("host", "pod-7.internal")], "").await;
     assert_eq!((live.status, live.text.as_str()), (200, "ok\n"));
     let named = |api: anabranch_server::Api| api.host("Events.Example");
     let other = Server::with(&server.log, ServerLimits::default(), named).await;

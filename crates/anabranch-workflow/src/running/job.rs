@@ -48,8 +48,17 @@ impl Job {
 }
 
 /// A command of a program that does not have the code, as a task with an id that follows from the command's.
-pub(crate) fn sent(instance: &str, task: Uuid, id: Uuid, command: Box<RawValue>) -> NewTask {
-    NewTask::new(instance, &Job::Sent { id, command }).with_id(task)
+pub(crate) fn sent(instance: &str, task: Uuid, id: Uuid, command: &RawValue) -> NewTask {
+    NewTask::new(instance, &Job::Sent { id, command: command.to_owned() }).with_id(task)
+}
+
+/// Whether the payload of a task is this command, however it is written.
+pub(crate) fn is_sent(payload: &RawValue, command: &RawValue) -> bool {
+    let Ok(Job::Sent { command: there, .. }) = serde_json::from_str(payload.get()) else {
+        return false;
+    };
+    let value = |json: &RawValue| serde_json::from_str::<serde_json::Value>(json.get()).ok();
+    there.get() == command.get() || value(&there) == value(command)
 }
 
 /// The id of the task that follows from something as its n-th consequence.

@@ -33,6 +33,9 @@ async fn a_command_is_carried_out_once_by_who_has_the_code(db: Db) {
     let other = queue.enqueue("b", id, r#"{"Put": 2}"#).await.unwrap();
     assert_eq!((first.is_new, again.is_new, other.is_new), (true, false, true));
     assert_eq!(first.task, again.task);
+    let spaced = queue.enqueue("a", id, r#"{"Put":9007199254740993}"#).await.unwrap();
+    let another = queue.enqueue("a", id, r#"{"Put": 3}"#).await.unwrap();
+    assert_eq!((again.is_other, spaced.is_other, another.is_other), (false, false, true));
     let accounts = accounts(&log);
     let worker = start(&log, set(&accounts));
     let done = queue.tasks().wait(first.task, PATIENCE).await.unwrap();
