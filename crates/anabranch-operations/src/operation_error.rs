@@ -83,7 +83,8 @@ pub enum OperationError {
     },
     /// There is no such pool.
     #[error(
-        "there is no pool `{}`; one appears when a task is enqueued for it or a worker first runs it",
+        "there is no pool `{}`; one appears when a task is enqueued for it or a worker first runs it; `anabranch tasks` \
+         shows those that have tasks, and `anabranch status` those that were run",
         pool.escape_debug()
     )]
     NoSuchPool {

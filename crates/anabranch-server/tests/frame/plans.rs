@@ -110,7 +110,7 @@ async fn a_token_that_is_limited_operates_on_what_it_sees(db: Db) {
     let server = Server::start(&filled.log).await;
     let whole = server.token(&[Scope::Operate]).await;
     let mut new = NewToken::new("limited", [Scope::Operate]);
-    new.consumers = Some(vec!["orders".to_owned()]);
+    new.consumers = Some(["orders".to_owned()].into());
     let (_, token) = server.make(new).await;
     let mine = made(&server, &token, r#"{"do": "pause", "consumer": "orders"}"#).await;
     let theirs = made(&server, &whole, PAUSE).await;
@@ -141,7 +141,7 @@ async fn a_token_that_is_limited_operates_on_what_it_sees(db: Db) {
     let journal = server.get("/v1/journal?target=others", &token).await.good();
     assert_eq!(journal["items"], json!([]));
     let mut new = NewToken::new("of a tenant", [Scope::Operate]);
-    new.tenants = Some(vec!["acme".to_owned()]);
+    new.tenants = Some(["acme".to_owned()].into());
     let (_, tenant) = server.make(new).await;
     server.post("/v1/plans", &tenant, PAUSE).await.problem(403, "not_allowed");
     server.get("/v1/journal", &tenant).await.problem(403, "not_allowed");
