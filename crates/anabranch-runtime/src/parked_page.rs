@@ -1,6 +1,6 @@
 //! Keys that are set aside, many at a time: by what a filter says, evaluated at the database, never by a page of a list.
 
-use crate::consumers::{Consumers, KeyState};
+use crate::consumers::{Consumers, KeyState, Parked};
 use crate::operate_error::OperateError;
 use crate::tables::parked::Asked;
 use crate::tables::parked_filter::Meant;
@@ -127,6 +127,48 @@ impl Consumers {
         let mut session = self.tables.database.control();
         let first = self.tables.meant_keys(session.as_mut(), meant, None, NAMED).await?;
         Ok(ParkedFound { keys, events, first, at_us })
+    }
+
+    /// The next keys that are set aside after one, in the order of their names.
+    ///
+    /// ```
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_runtime::OperateError> {
+    /// use anabranch_runtime::Consumers;
+    /// let page = Consumers::new(&log).parked_page("order_summary", None, 100).await?;
+    /// let next = page.last().map(|parked| parked.key.clone());
+    /// # let _ = next; Ok(()) }
+    /// ```
+    pub async fn parked_page(
+        &self,
+        consumer: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Parked>, OperateError> {
+        self.must_exist(consumer).await?;
+        let found = self.tables.parked_after(consumer, after, None, limit).await?;
+        Ok(found.into_iter().map(Into::into).collect())
+    }
+
+    /// One key, if it is set aside.
+    ///
+    /// ```
+    /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_runtime::OperateError> {
+    /// use anabranch_runtime::Consumers;
+    /// if let Some(parked) = Consumers::new(&log).parked_key("order_summary", "Order:ord-123").await? {
+    ///     println!("{}", parked.error);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub async fn parked_key(
+        &self,
+        consumer: &str,
+        key: &str,
+    ) -> Result<Option<Parked>, OperateError> {
+        self.must_exist(consumer).await?;
+        // The empty key is looked for among all; there are few as short.
+        let only = Some(key).filter(|key| !key.is_empty());
+        let found = self.tables.parked_after(consumer, None, only, 1).await?;
+        Ok(found.into_iter().map(Parked::from).find(|parked| parked.key == key))
     }
 
     /// Asks something of a page of the keys that a filter finds, together with the statements of `then`, which receives

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | [`new_task`] | [`NewTask`]: key, payload, when, unique, what follows |
 //! | [`task`] | [`Task`] as it is run, [`TaskStatus`] as others see it |
-//! | [`tasks`] | [`Tasks`]: enqueue, status, cancel |
+//! | [`tasks`] | [`Tasks`]: enqueue, status |
+//! | `change` | what is done with tasks that are there |
 //! | [`dead`] | tasks whose attempts are used up: their details, retry, discard |
 //! | [`many`] | many tasks at a time |
 //! | [`filter`] | [`TaskFilter`]: which of them are meant |
@@ -28,6 +29,7 @@
 //! It stands on consumers of rows ([`RowConsumer`](anabranch_runtime::RowConsumer)) and uses their public
 //! API only.
 
+mod change;
 pub mod dcb;
 pub mod dead;
 mod ending;

@@ -132,8 +132,36 @@ impl Tables {
         up_to: Position,
         lowest: Position,
     ) -> Result<Vec<ParkedKey>, StoreError> {
-        let (keys, events, now) = (&self.parked_keys, &self.parked_events, self.now);
+        let select = format!("{} WHERE consumer = $1 ORDER BY since_us, key", self.select_parked());
+        let rows = self
+            .query(Statement::query(select, params![consumer, up_to, lowest.min(up_to)]))
+            .await?;
+        rows.iter().map(|row| self.parked_key(row)).collect()
+    }
+
+    /// The next keys that are set aside after one, by their names; or one key alone.
+    pub(crate) async fn parked_after(
+        &self,
+        consumer: &str,
+        after: Option<&str>,
+        only: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ParkedKey>, StoreError> {
         let select = format!(
+            "{} WHERE consumer = $1 AND key > $4 AND (key = $5 OR $5 = '') ORDER BY key LIMIT $6",
+            self.select_parked()
+        );
+        let (end, after, only) =
+            (Position::END, after.unwrap_or_default(), only.unwrap_or_default());
+        let values = params![consumer, end, end, after, only, limit];
+        let rows = self.query(Statement::query(select, values)).await?;
+        rows.iter().map(|row| self.parked_key(row)).collect()
+    }
+
+    /// What is kept of keys `k`, with their events up to `$2`, and how many of these are up to `$3`.
+    fn select_parked(&self) -> String {
+        let (keys, events, now) = (&self.parked_keys, &self.parked_events, self.now);
+        format!(
             "SELECT key, slot, attempts, error, since_us, retry_us - {now} AS retry_in, asked, \
              (SELECT count(*) FROM {events} AS e \
               WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $2) AS events, \
@@ -141,12 +169,8 @@ impl Tables {
               WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $3) AS passed, \
              (SELECT min(position) FROM {events} AS e \
               WHERE e.consumer = k.consumer AND e.key = k.key) AS first \
-             FROM {keys} AS k WHERE consumer = $1 ORDER BY since_us, key"
-        );
-        let rows = self
-            .query(Statement::query(select, params![consumer, up_to, lowest.min(up_to)]))
-            .await?;
-        rows.iter().map(|row| self.parked_key(row)).collect()
+             FROM {keys} AS k"
+        )
     }
 
     /// How many keys are set aside, in an open transaction.

@@ -93,10 +93,11 @@ async fn slots(
     State(state): State<Shared>,
     caller: Caller,
     Path(name): Path<String>,
-) -> Result<Json<Map>, Problem> {
+) -> Result<Json<Value>, Problem> {
     let status = narrow::status(&state, &caller, &name).await?;
     let cursors = status.cursors.iter().map(part).collect();
-    Ok(Json(Map { consumer: status.name, head: status.head, cursors }))
+    let map = Map { consumer: status.name, head: status.head, cursors };
+    Ok(Json(narrow::shown(&caller, &map)?))
 }
 
 fn part(cursor: &CursorStatus) -> Part {

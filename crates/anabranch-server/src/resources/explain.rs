@@ -86,10 +86,11 @@ async fn explain(
         tasks = Some(serde_json::to_value(of_key)?);
     } else {
         if status.parked_keys + status.retrying_keys > 0 {
-            let all = state.consumers.parked(&name).await?;
-            parked = all
-                .into_iter()
-                .find(|parked| parked.key == key || Some(&parked.key) == hashed.as_ref());
+            for name_of_key in [Some(&key), hashed.as_ref()].into_iter().flatten() {
+                if parked.is_none() {
+                    parked = state.consumers.parked_key(&name, name_of_key).await?;
+                }
+            }
         }
         next = match &parked {
             Some(parked) => {
@@ -104,6 +105,7 @@ async fn explain(
             }
         };
     }
+    parked.iter_mut().for_each(|parked| super::parked::mask(&caller, parked));
     let in_words = |cursor: &CursorStatus| cursor.reasons.iter().map(ToString::to_string).collect();
     Ok(Json(Explained {
         key,
@@ -112,7 +114,7 @@ async fn explain(
         strategy: status.strategy.clone(),
         slot,
         cursor: found.map_or(Ok(Value::Null), |cursor| narrow::shown(&caller, cursor))?,
-        why: found.map(in_words).unwrap_or_default(),
+        why: found.filter(|_| !caller.is_masked()).map(in_words).unwrap_or_default(),
         parked,
         next,
         tasks,

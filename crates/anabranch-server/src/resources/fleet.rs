@@ -1,6 +1,7 @@
 //! `/v1/workers`, `/v1/replica-sets`, `/v1/generations`: who runs what, and why slots were assigned anew.
 
-use super::READ;
+use super::{READ, narrow};
+use crate::caller::Caller;
 use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
@@ -10,6 +11,7 @@ use anabranch::operate::{Generation, WorkerStatus};
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -20,8 +22,13 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-async fn workers(State(state): State<Shared>) -> Result<Json<List<WorkerStatus>>, Problem> {
-    Ok(Json(List::whole(state.consumers.workers().await?)))
+async fn workers(
+    State(state): State<Shared>,
+    caller: Caller,
+) -> Result<Json<List<Value>>, Problem> {
+    let workers = state.consumers.workers().await?;
+    let shown = workers.iter().map(|worker| narrow::shown(&caller, worker));
+    Ok(Json(List::whole(shown.collect::<Result<_, _>>()?)))
 }
 
 /// A replica set, and who is of it.

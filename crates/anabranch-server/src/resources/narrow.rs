@@ -48,7 +48,27 @@ pub(super) fn shown(caller: &Caller, what: &impl Serialize) -> Result<Value, Pro
     if caller.consumers().is_some() {
         leave_out_others(&mut shown, caller);
     }
+    if caller.is_masked() {
+        leave_out_errors(&mut shown);
+    }
     Ok(shown)
+}
+
+/// What handlers and receivers have said, wherever it is: it often quotes what they were given.
+fn leave_out_errors(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(leave_out_errors),
+        Value::Object(members) => {
+            for (name, value) in members.iter_mut() {
+                match (name.as_str(), &mut *value) {
+                    ("error" | "problem" | "unable", Value::String(said)) => said.clear(),
+                    ("why", Value::Array(said)) => said.clear(),
+                    (_, value) => leave_out_errors(value),
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// A worker is what has a report of itself: it names all the consumers that it runs.

@@ -32,10 +32,11 @@ async fn list(
     params: Params,
 ) -> Result<Json<List<Parked>>, Problem> {
     let (limit, after) = (params.limit()?, params.one("after")?);
-    let mut all = keys(&state, &caller, &name).await?;
-    all.retain(|parked| after.is_none_or(|after| parked.key.as_str() > after));
-    all.sort_by(|one, other| one.key.cmp(&other.key));
-    Ok(Json(List::page(all, limit, |parked| parked.key.clone())))
+    narrow::must_see(&caller, &name)?;
+    let found = state.consumers.parked_page(&name, after, limit + 1).await;
+    let mut found = found.map_err(|error| narrow::refused(&caller, &name, error))?;
+    found.iter_mut().for_each(|parked| mask(&caller, parked));
+    Ok(Json(List::page(found, limit, |parked| parked.key.clone())))
 }
 
 /// A key with the first events that wait.
@@ -53,25 +54,23 @@ async fn one(
     params: Params,
 ) -> Result<Json<WithEvents>, Problem> {
     let limit = if params.one("limit")?.is_some() { params.limit()? } else { EVENTS };
-    let all = keys(&state, &caller, &name).await?;
-    let Some(parked) = all.into_iter().find(|parked| parked.key == key) else {
+    narrow::must_see(&caller, &name)?;
+    let found = state.consumers.parked_key(&name, &key).await;
+    let Some(mut parked) = found.map_err(|error| narrow::refused(&caller, &name, error))? else {
         let key: String = key.chars().take(200).collect();
         let said = format!("consumer `{name}` has no parked key `{}`", key.escape_debug());
         return Err(Problem::new(ErrorCode::NoSuchKey, said));
     };
+    mask(&caller, &mut parked);
     let events = state.consumers.parked_events(&name, &key, limit).await;
     let events = events.map_err(|error| narrow::refused(&caller, &name, error))?;
     let events = events.iter().map(|event| seen::json(event, caller.is_masked()));
     Ok(Json(WithEvents { parked, next_events: events.collect::<Result<_, _>>()? }))
 }
 
-async fn keys(state: &Shared, caller: &Caller, name: &str) -> Result<Vec<Parked>, Problem> {
-    narrow::must_see(caller, name)?;
-    let mut all =
-        state.consumers.parked(name).await.map_err(|error| narrow::refused(caller, name, error))?;
+/// What a handler says often quotes what it was given.
+pub(super) fn mask(caller: &Caller, parked: &mut Parked) {
     if caller.is_masked() {
-        // What a handler says often quotes what it was given.
-        all.iter_mut().for_each(|parked| parked.error.clear());
+        parked.error.clear();
     }
-    Ok(all)
 }
