@@ -17,12 +17,14 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use uuid::Uuid;
 
 /// How many plans may be carried out step by step at the same time.
 pub(crate) const APPLYING: usize = 16;
+/// How often to look for what was left.
+const LOOK: Duration = Duration::from_secs(10);
 /// How long an answer waits for the end of what goes step by step.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -37,6 +39,29 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/v1/journal", read, journal).takes(&["target", "plan", "before", "limit"]),
     ];
     routes.into_iter().map(Route::keeps_consumers).collect()
+}
+
+/// Goes on with what a server has begun to carry out and left, for as long as the API is there. What a command has left
+/// is its user's to go on with.
+pub(crate) async fn take_up(state: Weak<Server>) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let Some(state) = state.upgrade() else { return };
+        let operations = Operations::new(&state.log, By::new("the server", "api"));
+        // A log that is older than plans has none, and one that is away is asked again.
+        let Ok(left) = operations.abandoned().await else { continue };
+        for plan in left.into_iter().filter(|plan| plan.via != "cli" && plan.via != "library") {
+            let Ok(place) = Arc::clone(&state.applying).try_acquire_owned() else { break };
+            let operations = operations.by(By::new(&plan.who, &plan.via));
+            tokio::spawn(async move {
+                if let Err(error) = operations.apply(plan.id, |_| {}).await {
+                    let id = plan.id;
+                    tracing::warn!(target: "anabranch::server", "plan {id} was not carried out to its end: {error}");
+                }
+                drop(place);
+            });
+        }
+    }
 }
 
 /// The operations of whoever asks: a browser that is logged in is the console.

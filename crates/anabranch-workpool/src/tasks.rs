@@ -9,7 +9,7 @@ use anabranch_core::{
     Happening, InputError, Notice, StoreError, TaskState, TaskStates, TraceContext,
 };
 use anabranch_runtime::{HandlerError, RawTx, Tx};
-use anabranch_store::database::{Answer, End, Failed, Reason, Session, Statement, column};
+use anabranch_store::database::{Answer, End, Failed, Reason, Statement, column};
 use anabranch_store::{Database, Log, Row, trace};
 use jiff::Timestamp;
 use std::collections::HashSet;
