@@ -9,6 +9,7 @@
 | ``_pipes`` | the two pipes, and everybody else kept away from them |
 | ``_errors`` | how a handler fails, and how a batch ends |
 | ``testing`` | handlers without a database |
+| ``client`` | the HTTP API of ``anabranch serve``, for programs that are no handlers |
 """
 
 from ._errors import Abandoned, Failed

@@ -62,6 +62,11 @@ class Event:
         return self.raw.get("metadata")
 
     @property
+    def masked(self) -> bool:
+        """Whether data and metadata are kept from this reader: they are None then. Only the HTTP API does so."""
+        return bool(self.raw.get("masked"))
+
+    @property
     def correlation(self) -> Optional[str]:
         return self.raw.get("correlation")
 

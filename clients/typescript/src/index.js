@@ -11,6 +11,7 @@
  * | `pipes` | the two pipes, and everybody else kept away from them |
  * | `errors` | how a handler fails, and how a batch ends |
  * | `testing` | handlers without a database |
+ * | `client/` | the HTTP API of `anabranch serve`, for programs that are no handlers |
  */
 
 export { Abandoned, Failed } from "./errors.js";

@@ -1,5 +1,6 @@
 // A program as a user of the declarations writes it. It is checked, not run.
 import { Abandoned, Decimal, Failed, run, runTasks, type Event, type Row, type Task, type Tx } from "anabranch";
+import { Conflict, NoAnswer, connect, type Tail } from "anabranch/client";
 import { event, rehearse, rehearseTask } from "anabranch/testing";
 
 interface Placed {
@@ -51,3 +52,29 @@ const said: any[] = await rehearse(handle, [event("OrderPlaced", { total: 1 }, {
 });
 await rehearseTask((task) => task.payload, said, { checkpoint: 1 });
 export const abandoned: Error = new Abandoned("lost");
+
+const client = connect("http://127.0.0.1:7070", "anb_secret", { retryFor: 5 });
+const appended = await client.append("Order:1", { type: "OrderPlaced", data: { total: 1n } }, { expected: "none" });
+export const position: number = appended.events[0].position;
+try {
+  const query = [{ types: ["Taken"], tags: ["name:a"] }];
+  await client.appendAll([{ stream: "Name:a", events: [{ type: "Taken" }] }], { unless: { query, after: 0 } });
+} catch (error) {
+  if (error instanceof Conflict && error.code === "condition_failed") throw error.members.position;
+  if (error instanceof NoAnswer && error.mayHaveHappened) throw error.idempotencyKey;
+}
+for await (const event of client.readStream<Placed>("Order:1", { limit: 10 })) event.data.total.toFixed();
+const tail: Tail<Placed> = client.tail({ after: 0, types: ["OrderPlaced"], onInterrupted: (error) => error.message });
+for await (const event of tail) export_(event.dataText, event.data.lines, tail.position);
+declare function export_(...given: unknown[]): void;
+const task = await client.wait<{ sent: number }>(await client.enqueue("mail", "c-1", {}, { after: 5 }), { timeout: 9 });
+if (task.state === "done") task.result?.sent.toFixed();
+const done = await client.waitForCommand(await client.sendCommand("counters", "a", { Add: 1 }));
+const plan = await client.apply(await client.plan({ do: "pause", consumer: "totals" }));
+for await (const entry of client.journal({ plan })) export_(entry.who, done.version, plan.counts.keys);
+// @ts-expect-error: an event has a type
+await client.append("Order:1", { data: 1 });
+// @ts-expect-error: there is no such option
+client.tail({ from: 1 });
+// @ts-expect-error: connect makes clients
+new (await import("anabranch/client")).Client();

@@ -45,9 +45,52 @@ declare class Buffer extends Uint8Array {
   subarray(from?: number, to?: number): Buffer;
 }
 declare class URL {
-  constructor(path: string, base: string);
+  constructor(path: string, base?: string);
   href: string;
+  origin: string;
+  protocol: string;
+  username: string;
+  password: string;
+  pathname: string;
+  search: string;
+  hash: string;
 }
+declare class URLSearchParams {
+  append(name: string, value: string): void;
+  size: number;
+}
+declare class AbortSignal {
+  static timeout(milliseconds: number): AbortSignal;
+  aborted: boolean;
+}
+declare class AbortController {
+  signal: AbortSignal;
+  abort(): void;
+}
+declare class TextDecoder {
+  constructor(label: string, options: { fatal: boolean });
+  decode(piece?: Uint8Array, options?: { stream: boolean }): string;
+}
+declare class Response {
+  status: number;
+  statusText: string;
+  ok: boolean;
+  headers: { get(name: string): string | null };
+  body: { getReader(): { read(): Promise<{ done: boolean; value?: Uint8Array }> } } | null;
+  text(): Promise<string>;
+}
+declare function fetch(
+  url: string,
+  options: {
+    method: string;
+    headers: Record<string, string>;
+    body?: string;
+    signal: AbortSignal;
+    redirect: "manual";
+  },
+): Promise<Response>;
+declare const performance: { now(): number };
+declare function clearTimeout(timer: { unref(): void }): void;
 interface ImportMeta {
   url: string;
 }

@@ -7,6 +7,7 @@ import path from "node:path";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
 import * as anabranch from "anabranch";
+import * as client from "anabranch/client";
 import * as testing from "anabranch/testing";
 
 const PACKAGE = fileURLToPath(new URL("..", import.meta.url));
@@ -34,7 +35,7 @@ test("a program and the sources agree with the declarations", () => {
 });
 
 test("what is declared is there", () => {
-  for (const [module, names] of [["index", anabranch], ["testing", testing]]) {
+  for (const [module, names] of [["index", anabranch], ["testing", testing], ["client/index", client]]) {
     const text = fs.readFileSync(path.join(PACKAGE, `src/${module}.d.ts`), "utf8");
     const declared = [...text.matchAll(/^export declare (?:class|function) (\w+)/gm)].map(([, name]) => name);
     assert.deepEqual(Object.keys(names).sort(), declared.sort());
