@@ -1,0 +1,64 @@
+// The one stream of a tab: answers of the API, each sent again when it changes. A hidden tab has none.
+
+import { get, mount } from "./api.js";
+import { parse } from "./json.js";
+
+/** The state of the stream: `live`, `connecting`, `lost` (trying again), `hidden`, `refused`. */
+export class Live {
+  #source = null;
+  #paths = [];
+  #again = null;
+  #pause = 500;
+
+  /** `onAnswer(path, {status, body})`, `onState(state)`. */
+  constructor(onAnswer, onState) {
+    this.onAnswer = onAnswer;
+    this.onState = onState;
+    document.addEventListener("visibilitychange", () => this.#begin());
+  }
+
+  /** What is wanted from now on. */
+  watch(paths) {
+    const wanted = [...new Set(paths)];
+    if (wanted.join("\n") === this.#paths.join("\n") && this.#source) return;
+    this.#paths = wanted;
+    this.#begin();
+  }
+
+  #end() {
+    clearTimeout(this.#again);
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #begin() {
+    this.#end();
+    if (document.hidden) return this.onState("hidden");
+    if (this.#paths.length === 0) return this.onState("live");
+    this.onState("connecting");
+    const asked = this.#paths.map((path) => `watch=${encodeURIComponent(path)}`).join("&");
+    const source = new EventSource(`${mount}/v1/live?${asked}`);
+    this.#source = source;
+    source.addEventListener("answer", (event) => {
+      this.#pause = 500;
+      this.onState("live");
+      const { path, status, body } = parse(event.data);
+      this.onAnswer(path, { status, body });
+    });
+    source.addEventListener("ended", () => this.#lost());
+    source.onerror = () => this.#lost();
+  }
+
+  /** An `EventSource` does not say why it failed, so somebody else asks. */
+  async #lost() {
+    this.#end();
+    this.onState("lost");
+    try {
+      await get("/v1/session");
+    } catch (problem) {
+      if (problem.status === 401) return this.onState("refused");
+    }
+    this.#again = setTimeout(() => this.#begin(), this.#pause);
+    this.#pause = Math.min(this.#pause * 2, 8000);
+  }
+}

@@ -1,0 +1,173 @@
+// One dialog for all operations: what would be done, counted; then it is done, and one sees how far it is.
+
+import { get, mount, path, post } from "./api.js";
+import { h, morph } from "./dom.js";
+import { commandOf } from "./commands.js";
+import { count, many, span } from "./format.js";
+import { copy } from "./ui.js";
+
+/** How often is asked how far a plan is. */
+const LOOK = 500;
+
+/**
+ * A button that leads to a plan. `request` is an operation of the API; `fields` are what may be chosen before:
+ * `{name, label, type: "number" | "text" | "select", options?, hint?, apply(request, value)}`. Who may not operate sees none.
+ */
+export function operation(page, label, request, { fields = [], kind = "", title = label } = {}) {
+  if (!page.may("operate")) return null;
+  return h("button", {
+    type: "button", class: kind, title, "data-test": "do", "data-do": request.do, "data-action": request.action ?? null,
+    "data-consumer": request.consumer ?? request.pool ?? null, "data-key": request.key ?? request.filter?.key ?? null,
+    "data-id": request.id ?? null, "data-set": request.replica_set ?? request.set ?? null,
+    onclick: () => open(page, title, request, fields),
+  }, label);
+}
+
+/** The field of what may be done at a rate. */
+export const PER_SECOND = {
+  name: "per_second", label: "At most this many per second", type: "number", hint: "empty: as fast as it goes",
+  apply: (request, value) => ({ ...request, per_second: value === "" ? null : Number(value) }),
+};
+
+function open(page, title, request, fields) {
+  const state = { stage: fields.length ? "form" : "planning", request, values: {}, plan: null, problem: null };
+  for (const field of fields) state.values[field.name] = field.value ?? field.options?.[0]?.[0] ?? "";
+  const dialog = h("dialog", { class: "plan", "aria-labelledby": "plan-title", "data-test": "plan" });
+  const asked = () => fields.reduce((all, field) => field.apply(all, state.values[field.name]), request);
+  const show = () => {
+    dialog.dataset.stage = state.stage;
+    dialog.dataset.plan = state.plan?.id ?? "";
+    morph(dialog, h("dialog", { class: "plan", open: dialog.open || null, "aria-labelledby": "plan-title", "data-test": "plan",
+      "data-stage": state.stage, "data-plan": state.plan?.id ?? "" }, content(title, fields, state, act)));
+  };
+  const fail = (problem) => {
+    state.problem = problem;
+    state.stage = "refused";
+    show();
+  };
+  const act = {
+    async plan() {
+      state.stage = "planning";
+      state.problem = null;
+      show();
+      try {
+        state.request = asked();
+        state.plan = await post("/v1/plans", state.request);
+        state.stage = "planned";
+        show();
+      } catch (problem) {
+        fail(problem);
+      }
+    },
+    again() {
+      state.plan = null;
+      state.problem = null;
+      if (fields.length === 0) return act.plan();
+      state.stage = "form";
+      show();
+    },
+    async apply() {
+      state.stage = "applying";
+      show();
+      try {
+        state.plan = await post(path`/v1/plans/${state.plan.id}/apply`);
+        await follow();
+      } catch (problem) {
+        fail(problem);
+      }
+    },
+    async stop() {
+      try {
+        state.plan = await post(path`/v1/plans/${state.plan.id}/cancel`);
+      } catch (problem) {
+        fail(problem);
+      }
+    },
+    close: () => dialog.close(),
+    set(name, value) {
+      state.values[name] = value;
+    },
+  };
+  /** Until it has ended, or nobody looks any more; the server goes on by itself. */
+  const follow = async () => {
+    while (dialog.open && state.plan.state === "running") {
+      show();
+      await new Promise((done) => setTimeout(done, LOOK));
+      state.plan = await get(path`/v1/plans/${state.plan.id}`);
+    }
+    state.stage = "done";
+    show();
+    page.redraw();
+  };
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  if (fields.length) show();
+  else act.plan();
+}
+
+function content(title, fields, state, act) {
+  const { stage, plan, problem } = state;
+  return [
+    h("h2", { id: "plan-title" }, title),
+    stage === "form" ? form(fields, state, act) : null,
+    stage === "planning" ? h("p", { class: "quiet", role: "status" }, "Counting what it would do…") : null,
+    plan && stage !== "form" ? effect(plan) : null,
+    problem ? h("p", { class: "bad", role: "alert", "data-test": "plan-problem", "data-code": problem.code },
+      problem.message, problem.body?.hint ? ` ${problem.body.hint}` : null) : null,
+    stage === "applying" || stage === "done" ? progress(plan, stage) : null,
+    stage === "planned" ? h("p", { class: "copies" },
+      copy("Copy as command", commandOf(state.request), "copy-command"), " ",
+      copy("Copy as curl", curlOf(state.request), "copy-curl")) : null,
+    h("div", { class: "buttons" },
+      h("button", { type: "button", class: "quiet", "data-test": "plan-close", onclick: act.close },
+        stage === "done" || stage === "refused" ? "Close" : "Do nothing"),
+      stage === "applying" && plan?.state === "running" ? h("button", { type: "button", onclick: act.stop }, "Stop here") : null,
+      stage === "refused" ? h("button", { type: "button", onclick: act.again }, "Count again") : null,
+      stage === "planned" ? h("button", { type: "button", class: plan.effect.is_final ? "danger" : "main", "data-test": "plan-apply",
+        onclick: act.apply }, plan.effect.is_final ? "Do it; it cannot be taken back" : "Do it") : null),
+  ];
+}
+
+function form(fields, state, act) {
+  return h("form", { onsubmit: (event) => (event.preventDefault(), act.plan()) },
+    fields.map((field) => {
+      const props = { id: `plan-${field.name}`, name: field.name, "data-keep": "1", oninput: (event) => act.set(field.name, event.target.value) };
+      const input = field.type === "select"
+        ? h("select", { ...props, onchange: (event) => act.set(field.name, event.target.value) },
+          field.options.map(([value, label]) => h("option", { value }, label)))
+        : h("input", { ...props, type: field.type, min: field.type === "number" ? 1 : null, placeholder: field.placeholder ?? null,
+          required: field.required ?? null, value: state.values[field.name] });
+      return h("p", { class: "field" }, h("label", { for: props.id }, field.label), input, field.hint ? h("small", null, field.hint) : null);
+    }),
+    h("div", { class: "buttons" }, h("button", { class: "main", "data-test": "plan-make" }, "Count what it would do")));
+}
+
+function effect(plan) {
+  const { says, counts, first, seconds, notes } = plan.effect;
+  const total = Number(counts.keys ?? counts.tasks ?? counts.deliveries ?? first.length);
+  return h("div", { class: "effect" },
+    h("p", { "data-test": "plan-says" }, says),
+    h("dl", { class: "facts" }, Object.entries(counts).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, count(value))))),
+    first.length ? h("p", null, total > first.length ? `The first ${first.length} of ${count(total)}: ` : "", h("span", { class: "code" }, first.join(", "))) : null,
+    seconds ? h("p", null, `It takes about ${span(seconds)}.`) : null,
+    notes.map((note) => h("p", { class: "warn" }, note)));
+}
+
+function progress(plan, stage) {
+  const total = Number(plan.total);
+  const done = Number(plan.done);
+  const ends = { done: "Done", cancelled: "Stopped", failed: "Failed" };
+  const said = stage === "done" ? ends[plan.state] ?? plan.state : "Doing it";
+  const gone = Number(plan.gone) ? `, ${many(plan.gone, "was", "were")} gone meanwhile` : "";
+  return h("div", { role: "status", "data-test": "plan-outcome" },
+    total > 1 ? h("progress", { max: total, value: done, "aria-label": "How far it is" }) : null,
+    h("p", { class: stage === "done" && plan.state === "done" ? "good" : plan.state === "failed" ? "bad" : null },
+      total > 1 ? `${said}: ${count(done)} of ${count(total)}${gone}.` : `${said}.`, plan.problem ? ` ${plan.problem}` : null));
+}
+
+/** The same for a shell. A token is the reader's to add. */
+function curlOf(request) {
+  const body = JSON.stringify(request).replaceAll("'", "'\\''");
+  return `curl -s '${location.origin}${mount}/v1/plans' -H 'x-anabranch: 1' -H 'content-type: application/json' -d '${body}'`;
+}
