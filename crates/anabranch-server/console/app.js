@@ -1,8 +1,10 @@
 // The frame: which page is shown, what it watches, who one is.
 //
-// A page is `{ title(params), watch(page) -> paths, draw(page) -> node, open?(page), close?(page) }`. `page` has
-// `params`, `query`, `answers` (path -> {status, body}), `session`, `state` (the page's own, kept until it is left),
-// `redraw()`, `rewatch()` and `may(scope)`. `draw` is called whenever something has changed, and returns all of it anew.
+// A page is `{ title(params), watch(page) -> paths, draw(page) -> node, open?(page), close?(page), ready?(page),
+// alone?(page), changed?(page) }`; while it is `alone` it has the stream of the tab to itself, and `changed` is called after an
+// operation. `page` has `params`, `query`, `answers` (path ->
+// {status, body}), `session`, `state` (the page's own, kept until it is left), `redraw()`, `rewatch()` and `may(scope)`.
+// `draw` is called whenever something has changed, and returns all of it anew.
 
 import { get, remove } from "./api.js";
 import { h, morph } from "./dom.js";
@@ -51,7 +53,7 @@ function redraw() {
 function rewatch() {
   const own = page && session ? page.kind.watch(page) : [];
   // What the frame itself shows: what needs attention.
-  live.watch(session ? (page?.kind.alone ? [] : ["/v1/consumers", ...own]) : []);
+  live.watch(session ? (page?.kind.alone?.(page) ? [] : ["/v1/consumers", ...own]) : []);
 }
 
 function open() {
@@ -97,7 +99,8 @@ function draw() {
     h("a", { class: "skip", href: "#", onclick: skip }, "Skip to the content"),
     header(needsLogin),
     h("main", {
-      id: "main", tabindex: "-1", "data-test": "page",
+      // Each place anew: what was typed at one must not stay at the next.
+      id: "main", tabindex: "-1", "data-test": "page", "data-key": needsLogin ? "login" : `at ${page?.address}`,
       "data-page": needsLogin ? "login" : page?.name ?? "none", "data-ready": needsLogin || isReady() ? "true" : "false",
     }, content));
   morph(frame, wanted);

@@ -66,14 +66,22 @@ function attributes(shown, wanted) {
 
 function children(shown, wanted) {
   const byKey = new Map();
-  for (const child of shown.children) if (child.dataset.key !== undefined) byKey.set(child.dataset.key, child);
+  const stays = new Set();
+  for (const child of wanted.children) if (child.dataset.key !== undefined) stays.add(child.dataset.key);
+  for (const child of [...shown.children]) {
+    const key = child.dataset.key;
+    if (key === undefined) continue;
+    // What goes makes room first, so that what stays is not moved: an element that moves loses the focus.
+    if (stays.has(key)) byKey.set(key, child);
+    else child.remove();
+  }
   let place = shown.firstChild;
   for (const child of [...wanted.childNodes]) {
     const known = child.nodeType === Node.ELEMENT_NODE && byKey.get(child.dataset.key);
     if (known && known !== place) shown.insertBefore(known, place);
     const here = known || place;
-    if (!here) {
-      shown.append(child);
+    if (!here || !known && byKey.has(here.dataset?.key)) {
+      shown.insertBefore(child, here);
       continue;
     }
     const next = known && known !== place ? place : here.nextSibling;

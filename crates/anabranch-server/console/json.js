@@ -7,12 +7,12 @@ export class Raw {
   }
 }
 
-/** Members that belong to users: they are never parsed. */
-const RAW = new Set(["data", "metadata", "payload", "result", "state", "checkpoint"]);
+/** Members that belong to users: they are never parsed. A `state` may be a word of ours, too. */
+const RAW = new Set(["data", "metadata", "payload", "result", "checkpoint", "state"]);
 const NUMBER = /-?\d+(\.\d+)?([eE][+-]?\d+)?/y;
 const SPACE = /[ \t\n\r]*/y;
 
-/** Parses an answer of the API; members of users become `Raw`, if they are objects or lists or numbers. */
+/** Parses an answer of the API; members of users become `Raw`, unless they are null. */
 export function parse(text) {
   let at = 0;
   const space = () => {
@@ -68,7 +68,7 @@ export function parse(text) {
       space();
       const from = at;
       const member = value();
-      const isOfUsers = RAW.has(name) && (typeof member === "object" && member !== null || typeof member === "number");
+      const isOfUsers = RAW.has(name) && member !== null && !(name === "state" && typeof member === "string");
       Object.defineProperty(made, name, {
         value: isOfUsers ? new Raw(text.slice(from, at)) : member,
         enumerable: true, configurable: true, writable: true,

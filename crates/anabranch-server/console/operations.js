@@ -97,6 +97,7 @@ function open(page, title, request, fields) {
     }
     state.stage = "done";
     show();
+    page.kind.changed?.(page);
     page.redraw();
   };
   dialog.addEventListener("close", () => dialog.remove());

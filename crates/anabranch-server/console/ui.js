@@ -13,10 +13,10 @@ export function section(title, props, ...content) {
 }
 
 /**
- * A table. `columns` are `{title, of(row) -> node or text, kind?: "number" | "code", wide?}`; `key(row)` finds rows again.
- * It scrolls by itself where the window is narrow.
+ * A table. `columns` are `{title, of(row) -> node or text, kind?: "number" | "code", wide?}`; `key(row)` finds rows again,
+ * `props(row)` are attributes of a row. It scrolls by itself where the window is narrow.
  */
-export function table(label, columns, rows, { key = null, empty = "Nothing here.", test = null } = {}) {
+export function table(label, columns, rows, { key = null, empty = "Nothing here.", test = null, props = () => ({}) } = {}) {
   if (rows.length === 0) return h("p", { class: "empty", "data-test": test && `${test}-empty` }, empty);
   const cell = (column, row) => h("td", { class: column.kind ?? null, "data-title": column.title }, column.of(row));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
@@ -24,7 +24,7 @@ export function table(label, columns, rows, { key = null, empty = "Nothing here.
       h("caption", { class: "unseen" }, label),
       h("thead", null, h("tr", null, columns.map((column) => h("th", { scope: "col", class: column.kind ?? null }, column.title)))),
       h("tbody", null, rows.map((row) =>
-        h("tr", { "data-key": key ? key(row) : null, "data-test": test && `${test}-row` }, columns.map((column) => cell(column, row)))))));
+        h("tr", { "data-key": key ? key(row) : null, "data-test": test && `${test}-row`, ...props(row) }, columns.map((column) => cell(column, row)))))));
 }
 
 /** A word with a colour: `good`, `bad`, `warn`, `quiet`, `info`. */
@@ -62,7 +62,8 @@ export function copy(label, text, test) {
 export function trouble(answer) {
   if (!answer) return h("p", { class: "empty" }, "Loading…");
   if (answer.status === 200) return null;
-  return h("p", { class: "empty bad", role: "alert" }, answer.body?.detail ?? "no answer");
+  return h("p", { class: "empty bad", role: "alert", "data-test": "problem", "data-code": answer.body?.code ?? "" },
+    answer.body?.detail ?? "no answer");
 }
 
 /** A line of the last minutes; `points` are numbers, 0 at the bottom. */
