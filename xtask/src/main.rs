@@ -9,6 +9,8 @@
 //! | `interpreters` | where Python and Node come from |
 //! | `prometheus` | where Prometheus and `promtool` come from |
 //! | `schemas` | where published schemas of Kubernetes come from |
+//! | `chromium` | where a browser comes from |
+//! | `axe` | where axe comes from, which looks at pages |
 //! | `sim` | seeds of the simulation |
 //! | `deps` | licences, sources and known advisories of dependencies, offline |
 //! | `features` | each feature of the library alone, and the oldest Rust |
@@ -17,7 +19,9 @@
 
 #![allow(clippy::print_stdout)]
 
+mod axe;
 mod chaos;
+mod chromium;
 mod deps;
 mod face;
 mod features;
@@ -45,8 +49,9 @@ cargo xtask <task>
                   workers hit at random on both databases, and a proof; prints JSON.
   postgres [--postgres-from RUNG]
                   a throwaway PostgreSQL until Ctrl-C; prints its URL.
-  programs        where PostgreSQL's programs, PgBouncer, Python, Node, Prometheus and the schemas
-                  of Kubernetes are, for tests that need them; they are installed if need be.
+  programs        where PostgreSQL's programs, PgBouncer, Python, Node, Prometheus, the schemas of
+                  Kubernetes, Chromium and axe are, for tests that need them; they are installed
+                  if need be.
   sim [--seeds N] [--seed N [--steps N]] [--mutant NAME]
                   seeds of the simulation: many, or one with every step.
   deps            licences, sources and known advisories of all dependencies, offline.
@@ -93,6 +98,8 @@ fn run() -> Result<()> {
             println!("{}", node.display());
             println!("{}", prometheus::programs(&cache)?.display());
             println!("{}", schemas::folder(&python, &node, &cache)?.display());
+            println!("{}", chromium::program(&cache)?.display());
+            println!("{}", axe::script(&node, &cache)?.display());
             Ok(())
         }
         "sim" => sim::run(&arguments),

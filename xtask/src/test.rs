@@ -1,5 +1,7 @@
 //! Everything that is tested.
 
+use crate::axe::{self, AXE_VARIABLE};
+use crate::chromium::{self, CHROMIUM_VARIABLE};
 use crate::interpreters::{self, NODE_VARIABLE, PYTHON_VARIABLE};
 use crate::ladder::{self, POOLER_VARIABLE, PROGRAMS_VARIABLE, Rung, URL_VARIABLE};
 use crate::postgres::Server;
@@ -60,6 +62,8 @@ fn cargo(command: &mut Command, server: &Server) -> Result<()> {
         (POOLER_VARIABLE, ladder::pooler()),
         (PROMETHEUS_VARIABLE, prometheus::programs(&cache)),
         (SCHEMAS_VARIABLE, schemas::folder(&python, &node, &cache)),
+        (CHROMIUM_VARIABLE, chromium::program(&cache)),
+        (AXE_VARIABLE, axe::script(&node, &cache)),
     ];
     command.env(NODE_VARIABLE, node).env(PYTHON_VARIABLE, python);
     for (variable, found) in optional {

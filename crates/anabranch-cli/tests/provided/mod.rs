@@ -27,6 +27,16 @@ pub fn kubernetes_schemas() -> PathBuf {
     provided("ANABRANCH_TEST_KUBERNETES_SCHEMAS", 5)
 }
 
+/// The browser.
+pub fn chromium() -> PathBuf {
+    provided("ANABRANCH_TEST_CHROMIUM", 6)
+}
+
+/// The script that finds what keeps people from using a page.
+pub fn axe() -> PathBuf {
+    provided("ANABRANCH_TEST_AXE", 7)
+}
+
 /// In the line of this number.
 fn provided(variable: &str, line: usize) -> PathBuf {
     if let Some(path) = std::env::var_os(variable).filter(|path| !path.is_empty()) {
