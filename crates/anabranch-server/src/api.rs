@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::enqueue::WAITS;
 use crate::gate::finish::finish;
 use crate::gate::gate;
-use crate::operations::APPLYING;
+use crate::operations::{self, APPLYING};
 use crate::problem::Problem;
 use crate::routes::{self, Room};
 use crate::state::{Settings, Shared, State};
@@ -136,6 +136,7 @@ impl Api {
         let access = Access::new(&log);
         let state: Shared =
             Arc::new(State { log, consumers, access, watch, settings, hub, waits, applying });
+        tokio::spawn(operations::take_up(Arc::downgrade(&state)));
         let mut router = Router::new();
         for route in routes::all() {
             let bytes = match route.rules.room {
