@@ -1,22 +1,26 @@
 //! Settings of the API, and the router that is made of them.
 
 use crate::access::Access;
+use crate::console::{self, Console};
 use crate::enqueue::WAITS;
 use crate::gate::finish::finish;
 use crate::gate::gate;
+use crate::live::Lookout;
 use crate::operations::{self, APPLYING};
 use crate::problem::Problem;
-use crate::routes::{self, Room};
+use crate::routes::{self, Room, Route};
 use crate::state::{Settings, Shared, State};
 use crate::tail::{Hub, TailLimits, Tails};
 use anabranch::Log;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::watch::Watch;
+use axum::Extension;
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, State as Extracted};
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Redirect, Response};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -88,9 +92,17 @@ impl Api {
         self
     }
 
-    /// Where the router is mounted: the path of the cookies of browsers. `/` unless said otherwise.
+    /// Where the router is mounted: the path of the cookies of browsers, and where the console finds its parts. `/` unless
+    /// said otherwise.
     pub fn mounted_at(mut self, path: impl Into<String>) -> Self {
         self.settings.mount = path.into();
+        self
+    }
+
+    /// Whether it serves the console, at `/` and below `/console/`. It does unless said otherwise; leave it out where only the
+    /// API is wanted, or where a page of your own is at the root that the router is merged into.
+    pub fn console(mut self, has_console: bool) -> Self {
+        self.settings.has_console = has_console;
         self
     }
 
@@ -118,7 +130,7 @@ impl Api {
         self
     }
 
-    /// How its tails are bounded.
+    /// How its tails and live streams are bounded.
     pub fn tail_limits(mut self, limits: TailLimits) -> Self {
         self.tail_limits = limits;
         self
@@ -134,28 +146,61 @@ impl Api {
         let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
         let (waits, applying) = (Semaphore::new(WAITS), Arc::new(Semaphore::new(APPLYING)));
         let access = Access::new(&log);
-        let state: Shared =
-            Arc::new(State { log, consumers, access, watch, settings, hub, waits, applying });
+        let console = settings.has_console.then(|| Console::new(&settings.mount));
+        let state: Shared = Arc::new(State {
+            log,
+            consumers,
+            access,
+            watch,
+            settings,
+            hub,
+            waits,
+            applying,
+            console,
+        });
         tokio::spawn(operations::take_up(Arc::downgrade(&state)));
-        let mut router = Router::new();
+        let (mut all, mut watched, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for route in routes::all() {
-            let bytes = match route.rules.room {
-                Room::Usual => state.settings.body_bytes,
-                Room::Append => state.settings.append_bytes,
-            };
-            let pass = from_fn_with_state((Arc::clone(&state), route.rules), gate);
-            let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes)).route_layer(pass);
-            router = router.route(route.path, handler);
+            if route.is_watched {
+                paths.push(route.path);
+                watched.push(route);
+            } else if !route.is_page || state.settings.has_console {
+                all.push(route);
+            }
         }
+        let watched = with_gates(watched, &state);
+        // What live streams look through is a router of its own: it leads to nothing else, and a look has no end of its
+        // own in the other one.
+        let looks = watched.clone().layer(from_fn(finish)).with_state(Arc::clone(&state));
+        let lookout = Arc::new(Lookout::new(looks, paths, tail_limits, &tails));
+        let router = with_gates(all, &state).merge(watched).layer(Extension(lookout));
         let router = router.fallback(no_such_route).method_not_allowed_fallback(no_such_method);
         router.layer(from_fn(finish)).with_state(state)
     }
 }
 
-async fn no_such_route(uri: Uri) -> Problem {
+/// Routes, each behind its gate.
+fn with_gates(routes: Vec<Route>, state: &Shared) -> Router<Shared> {
+    routes.into_iter().fold(Router::new(), |router, route| {
+        let bytes = match route.rules.room {
+            Room::Usual => state.settings.body_bytes,
+            Room::Append => state.settings.append_bytes,
+        };
+        let pass = from_fn_with_state((Arc::clone(state), route.rules), gate);
+        let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes)).route_layer(pass);
+        router.route(route.path, handler)
+    })
+}
+
+/// Where the router is mounted, the path with a slash at its end is not the root's for axum, and people write it.
+async fn no_such_route(Extracted(state): Extracted<Shared>, uri: Uri) -> Response {
+    let root = console::prefix(&state.settings.mount);
+    if uri.path() == "/" && state.console.is_some() && !root.is_empty() {
+        return Redirect::temporary(root).into_response();
+    }
     let path: String = uri.path().chars().take(200).collect();
     let said = format!("there is no {}; /v1/openapi.json lists all there is", path.escape_debug());
-    Problem::new(ErrorCode::NoSuchRoute, said)
+    Problem::new(ErrorCode::NoSuchRoute, said).into_response()
 }
 
 async fn no_such_method(method: Method) -> Problem {

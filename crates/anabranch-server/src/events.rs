@@ -28,11 +28,9 @@ const QUERY: &[&str] = &["after", "limit", "types", "tags", "category", "tenant"
 pub(crate) fn routes() -> Vec<Route> {
     let (read, append) = (Needs::Scope(Scope::ReadMasked), Needs::Scope(Scope::Append));
     let routes = [
-        Route::get("/v1/streams/{category}/{id}", read, read::stream).takes(&[
-            "from",
-            "limit",
-            "direction",
-        ]),
+        Route::get("/v1/streams/{category}/{id}", read, read::stream)
+            .takes(&["from", "limit", "direction"])
+            .watched(),
         Route::post("/v1/streams/{category}/{id}", append, append::to_stream).with_room(),
         Route::post("/v1/append", append, append::to_streams).with_room(),
         Route::get("/v1/events", read, read::events).takes(QUERY),

@@ -31,18 +31,23 @@
 //! | `resources` | consumers, slots, workers, tasks, deliveries, workflows, to look at |
 //! | `events` | append, read, query |
 //! | `tail` | the events as they are stored, to many at once |
+//! | `live` | answers of the API, each again when it changes: one stream for a browser tab |
+//! | `sse` | the text of server-sent events |
 //! | `enqueue` | tasks and commands for workers |
 //! | `operations` | plans, and the journal |
 //! | `openapi` | the description |
+//! | `console` | the files of the console, for browsers |
 
 mod access;
 mod api;
 mod body;
 mod caller;
+mod console;
 mod enqueue;
 mod events;
 mod gate;
 mod health;
+mod live;
 mod openapi;
 mod operations;
 mod page;
@@ -53,6 +58,7 @@ mod scope;
 mod secret;
 mod server;
 mod sessions;
+mod sse;
 mod state;
 mod tables;
 mod tail;

@@ -22,6 +22,11 @@ mod tests {
     use serde_json::Value;
     use std::collections::{BTreeMap, BTreeSet};
 
+    /// The routes of the API. Files of the console are for browsers, and no part of it.
+    fn of_api() -> Vec<Route> {
+        routes::all().into_iter().filter(|route| !route.is_page).collect()
+    }
+
     fn document() -> Value {
         serde_json::from_str(OPENAPI).unwrap()
     }
@@ -51,16 +56,14 @@ mod tests {
     fn the_description_has_the_routes_of_the_table_and_no_others() {
         let document = document();
         let described = described(&document);
-        let table: BTreeSet<_> = routes::all()
-            .iter()
-            .map(|route| (route.path.to_owned(), route.method.to_owned()))
-            .collect();
+        let table: BTreeSet<_> =
+            of_api().iter().map(|route| (route.path.to_owned(), route.method.to_owned())).collect();
         let known: BTreeSet<_> = described.keys().cloned().collect();
         let (missing, unknown): (Vec<_>, Vec<_>) =
             (table.difference(&known).collect(), known.difference(&table).collect());
         assert!(missing.is_empty(), "openapi.json does not describe {missing:?}");
         assert!(unknown.is_empty(), "openapi.json describes what is not there: {unknown:?}");
-        assert_eq!(table.len(), routes::all().len(), "a route stands twice in the table");
+        assert_eq!(table.len(), of_api().len(), "a route stands twice in the table");
         let paths: Vec<_> = document["paths"].as_object().unwrap().keys().collect();
         assert!(paths.is_sorted(), "the paths of openapi.json are not sorted");
     }
@@ -68,7 +71,7 @@ mod tests {
     #[test]
     fn scopes_limits_and_parameters_are_those_of_the_table() {
         let described = described(&document());
-        for route in routes::all() {
+        for route in of_api() {
             let place = format!("{} {}", route.method, route.path);
             let Some(operation) = described.get(&(route.path.to_owned(), route.method.to_owned()))
             else {
@@ -88,6 +91,11 @@ mod tests {
             let keeps =
                 keeps.into_iter().filter(|(_, keeps)| *keeps).map(|(name, _)| name.to_owned());
             assert_eq!(words(&operation["x-keeps"]), keeps.collect(), "the limits of {place}");
+            assert_eq!(
+                operation["x-watched"] == true,
+                route.is_watched,
+                "whether {place} is watched"
+            );
             let params = route.rules.params.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(named(operation, "query"), params, "the parameters of {place}");
             let in_path = route.path.split('{').skip(1).filter_map(|part| part.split_once('}'));
@@ -101,6 +109,15 @@ mod tests {
             let needs_body = route.method == "POST" && !route.path.starts_with("/v1/plans/");
             assert_eq!(takes_body, needs_body, "the body of {place}");
         }
+    }
+
+    #[test]
+    fn only_files_for_browsers_are_left_out() {
+        let pages = routes::all().into_iter().filter(|route| route.is_page);
+        let pages: Vec<_> = pages.map(|route| (route.method, route.path, route.rules)).collect();
+        let paths: Vec<_> = pages.iter().map(|(method, path, _)| (*method, *path)).collect();
+        assert_eq!(paths, [("GET", "/"), ("GET", "/console/{*file}")]);
+        assert!(pages.iter().all(|(_, _, rules)| rules.needs == Needs::Nothing && !rules.is_probe));
     }
 
     #[test]

@@ -32,11 +32,13 @@ pub(crate) fn routes() -> Vec<Route> {
     let (read, operate) = (Needs::Scope(Scope::ReadMasked), Needs::Scope(Scope::Operate));
     let routes = [
         Route::post("/v1/plans", operate, make),
-        Route::get("/v1/plans", read, list).takes(&["target", "limit"]),
-        Route::get("/v1/plans/{id}", read, show),
+        Route::get("/v1/plans", read, list).takes(&["target", "limit"]).watched(),
+        Route::get("/v1/plans/{id}", read, show).watched(),
         Route::post("/v1/plans/{id}/apply", operate, apply),
         Route::post("/v1/plans/{id}/cancel", operate, cancel),
-        Route::get("/v1/journal", read, journal).takes(&["target", "plan", "before", "limit"]),
+        Route::get("/v1/journal", read, journal)
+            .takes(&["target", "plan", "before", "limit"])
+            .watched(),
     ];
     routes.into_iter().map(Route::keeps_consumers).collect()
 }

@@ -5,18 +5,22 @@
 
 use crate::scope::Scope;
 use crate::state::Shared;
-use crate::{enqueue, events, health, openapi, operations, resources, sessions, tail, tokens};
+use crate::{
+    console, enqueue, events, health, live, openapi, operations, resources, sessions, tail, tokens,
+};
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
 /// The whole table.
 pub(crate) fn all() -> Vec<Route> {
     let mut all = Vec::new();
+    all.extend(console::routes());
     all.extend(openapi::routes());
     all.extend(health::routes());
     all.extend(resources::routes());
     all.extend(events::routes());
     all.extend(tail::routes());
+    all.extend(live::routes());
     all.extend(enqueue::routes());
     all.extend(operations::routes());
     all.extend(sessions::routes());
@@ -53,6 +57,10 @@ pub(crate) struct Route {
     pub(crate) path: &'static str,
     pub(crate) handler: MethodRouter<Shared>,
     pub(crate) rules: Rules,
+    /// Whether it is a file of the console and no part of the API: the description leaves it out.
+    pub(crate) is_page: bool,
+    /// Whether a live stream may watch it.
+    pub(crate) is_watched: bool,
 }
 
 /// What the gate looks at.
@@ -93,7 +101,8 @@ impl Route {
             is_probe: false,
             room: Room::Usual,
         };
-        Self { method, path, handler: on(filter, handler), rules }
+        let handler = on(filter, handler);
+        Self { method, path, handler, rules, is_page: false, is_watched: false }
     }
 
     /// A route that reads.
@@ -144,6 +153,18 @@ impl Route {
     /// It waits for something, or never ends.
     pub(crate) fn long(mut self) -> Self {
         self.rules.is_long = true;
+        self
+    }
+
+    /// It is a file of the console.
+    pub(crate) fn page(mut self) -> Self {
+        self.is_page = true;
+        self
+    }
+
+    /// A live stream may watch it: its answer follows from its address and from what its caller may see.
+    pub(crate) fn watched(mut self) -> Self {
+        self.is_watched = true;
         self
     }
 

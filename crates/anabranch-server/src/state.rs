@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use crate::access::Access;
+use crate::console::Console;
 use crate::tail::Hub;
 use anabranch::Log;
 use anabranch::operate::Consumers;
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) waits: Semaphore,
     /// Places for plans that are carried out.
     pub(crate) applying: Arc<Semaphore>,
+    /// The files for browsers, unless they are left out.
+    pub(crate) console: Option<Console>,
 }
 
 /// What [`Api`](crate::Api) sets.
@@ -36,7 +39,9 @@ pub(crate) struct Settings {
     pub(crate) shows_metrics: bool,
     /// Whether cookies are for encrypted connections only.
     pub(crate) is_encrypted: bool,
-    /// The path of cookies: where the router is mounted.
+    /// Whether it serves the console.
+    pub(crate) has_console: bool,
+    /// Where the router is mounted: the path of cookies, and where the console finds its parts.
     pub(crate) mount: String,
     /// Names that the server answers for, beside addresses in numbers and `localhost`.
     pub(crate) hosts: BTreeSet<String>,
@@ -54,6 +59,7 @@ impl Default for Settings {
             is_open: false,
             shows_metrics: false,
             is_encrypted: false,
+            has_console: true,
             mount: "/".to_owned(),
             hosts: BTreeSet::new(),
             body_bytes: 1024 * 1024,

@@ -9,7 +9,6 @@
 //! | `reader` | one tail: from where it stands to the ring, and on |
 //! | `warrant` | whether its reader may still read |
 //! | `catch_up` | a page of the log for who is behind |
-//! | `frame` | the text of server-sent events |
 //! | `counts` | what they have cost and done |
 //!
 //! The log is never read more than once for tails that have caught up, and no tail is waited for.
@@ -17,7 +16,6 @@
 mod catch_up;
 mod counts;
 mod entry;
-mod frame;
 mod hub;
 mod reader;
 mod ring;
@@ -28,6 +26,7 @@ pub use counts::{TailFigures, Tails};
 pub use hub::TailLimits;
 
 pub(crate) use hub::Hub;
+pub(crate) use warrant::Warrant;
 
 use crate::caller::Caller;
 use crate::events::asked;
@@ -35,23 +34,19 @@ use crate::page::Params;
 use crate::problem::Problem;
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
+use crate::sse::{self, Farewell};
 use crate::state::Shared;
 use anabranch::errors::ErrorCode;
 use anabranch::{Log, Query};
-use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::Response;
 use reader::Tail;
 use serde_json::json;
-use warrant::Warrant;
 
 /// What a client that was cut off sends: the last `id` that it got.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// What keeps a proxy from collecting events.
-const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 pub(crate) fn routes() -> Vec<Route> {
     let tail = Route::get("/v1/tail", Needs::Scope(Scope::ReadMasked), tail);
@@ -78,18 +73,14 @@ async fn tail(
     };
     let warrant = Warrant::new(&state, parts);
     let tail = Tail::new(&state.hub, place, wanted, warrant, after);
-    let mut response = Body::from_stream(tail.pieces()).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(sse::answer(tail.pieces(), farewell()))
 }
 
-/// The last word of a tail that ends with its server; which one it was knows nobody here.
-pub(crate) fn farewell() -> Bytes {
+/// The last word of a tail that ends with its server.
+fn farewell() -> Farewell {
     let detail = "the server stops; go on after the last id";
     let data = json!({ "reason": "server_stops", "code": null, "detail": detail });
-    frame::frame(None, "dropped", &data.to_string())
+    Farewell(sse::frame(None, "dropped", &data.to_string()))
 }
 
 /// Where a client was that comes again.

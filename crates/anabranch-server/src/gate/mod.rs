@@ -39,6 +39,11 @@ pub(crate) enum Via {
     Open,
 }
 
+/// Who asks, where that was found out before: a live stream looks with the rights of those who watch, and asks again
+/// by itself whether they still have them. Nothing that comes from outside can have it.
+#[derive(Clone)]
+pub(crate) struct Admitted(pub(crate) Caller);
+
 /// The gate of one route.
 pub(crate) async fn gate(
     State((state, rules)): State<(Shared, Rules)>,
@@ -63,6 +68,12 @@ pub(crate) async fn gate(
 
 async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
+    if let Some(Admitted(caller)) = parts.extensions.remove::<Admitted>() {
+        require(&caller, rules.needs)?;
+        keep(&caller, rules)?;
+        parts.extensions.insert(caller);
+        return with_params(parts, rules).map(|parts| Request::from_parts(parts, body));
+    }
     // Where metrics and reasons are open to this machine, a page must not get at them by a name that leads here.
     if !rules.is_probe || state.settings.shows_metrics {
         site::check_host(&parts, &state.settings)?;
@@ -74,10 +85,15 @@ async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request,
         parts.extensions.insert(caller);
         parts.extensions.insert(via);
     }
+    with_params(parts, rules).map(|parts| Request::from_parts(parts, body))
+}
+
+/// With the parameters of the request, if all of them are the route's.
+fn with_params(mut parts: Parts, rules: Rules) -> Result<Parts, Problem> {
     let params = Params::of(&parts)?;
     params.only(rules.params)?;
     parts.extensions.insert(params);
-    Ok(Request::from_parts(parts, body))
+    Ok(parts)
 }
 
 /// Who asked before and is still being answered: whether they may go on, and as whom.
@@ -97,18 +113,23 @@ async fn admit(
     needs: Needs,
     parts: &Parts,
 ) -> Result<Option<(Caller, Via)>, Problem> {
-    let needed = match needs {
+    match needs {
         Needs::Nothing => return Ok(None),
         Needs::Metrics if state.settings.shows_metrics => return Ok(None),
-        Needs::Metrics => Some(Scope::ReadMasked),
-        Needs::Token => None,
-        Needs::Scope(scope) => Some(scope),
-    };
-    let (caller, via) = identify(state, parts).await?;
-    if let Some(needed) = needed {
-        caller.require(needed)?;
+        _ => {}
     }
+    let (caller, via) = identify(state, parts).await?;
+    require(&caller, needs)?;
     Ok(Some((caller, via)))
+}
+
+/// Refuses who does not have what a route needs.
+fn require(caller: &Caller, needs: Needs) -> Result<(), Problem> {
+    match needs {
+        Needs::Nothing | Needs::Token => Ok(()),
+        Needs::Metrics => caller.require(Scope::ReadMasked),
+        Needs::Scope(scope) => caller.require(scope),
+    }
 }
 
 /// Who asks.

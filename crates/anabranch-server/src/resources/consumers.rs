@@ -22,7 +22,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/consumers/{name}/slots", READ, slots),
         Route::get("/v1/consumers/{name}/audit", READ, audit),
     ];
-    routes.into_iter().map(Route::keeps_consumers).collect()
+    routes.into_iter().map(|route| route.keeps_consumers().watched()).collect()
 }
 
 async fn list(

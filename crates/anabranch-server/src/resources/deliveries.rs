@@ -12,7 +12,7 @@ use axum::extract::State;
 
 pub(super) fn routes() -> Vec<Route> {
     let list = Route::get("/v1/deliveries", READ, list);
-    vec![list.takes(&["consumer", "state", "key", "limit"]).keeps_consumers()]
+    vec![list.takes(&["consumer", "state", "key", "limit"]).keeps_consumers().watched()]
 }
 
 /// The newest first.

@@ -16,9 +16,9 @@ use std::collections::BTreeSet;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/workers", READ, workers),
-        Route::get("/v1/replica-sets", READ, replica_sets),
-        Route::get("/v1/generations", READ, generations).takes(&["replica_set", "limit"]),
+        Route::get("/v1/workers", READ, workers).watched(),
+        Route::get("/v1/replica-sets", READ, replica_sets).watched(),
+        Route::get("/v1/generations", READ, generations).takes(&["replica_set", "limit"]).watched(),
     ]
 }
 

@@ -19,7 +19,7 @@ const EVENTS: usize = 10;
 
 pub(super) fn routes() -> Vec<Route> {
     let routes = [
-        Route::get("/v1/consumers/{name}/parked", READ, list).takes(&["limit", "after"]),
+        Route::get("/v1/consumers/{name}/parked", READ, list).takes(&["limit", "after"]).watched(),
         Route::get("/v1/consumers/{name}/parked/{key}", READ, one).takes(&["limit"]),
     ];
     routes.into_iter().map(Route::keeps_consumers).collect()

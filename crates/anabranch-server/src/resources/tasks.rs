@@ -21,7 +21,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/v1/tasks", READ, list).takes(&["pool", "state", "key", "limit", "after"]),
         Route::get("/v1/tasks/{id}", READ, one),
     ];
-    routes.into_iter().map(Route::keeps_consumers).collect()
+    routes.into_iter().map(|route| route.keeps_consumers().watched()).collect()
 }
 
 /// A pool, with how many of its tasks stand how.

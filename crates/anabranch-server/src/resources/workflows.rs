@@ -16,8 +16,8 @@ use serde_json::value::RawValue;
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/v1/workflows", READ, list),
-        Route::get("/v1/workflows/{workflow}/{id}", READ, one),
+        Route::get("/v1/workflows", READ, list).watched(),
+        Route::get("/v1/workflows/{workflow}/{id}", READ, one).watched(),
     ]
 }
 

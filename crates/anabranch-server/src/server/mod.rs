@@ -13,7 +13,7 @@ mod tls;
 
 pub use tls::{Tls, TlsError};
 
-use crate::tail;
+use crate::sse::Farewell;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -174,6 +174,8 @@ fn ending(response: Response<Body>, mut stopped: watch::Receiver<bool>) -> Respo
     if kind.is_none_or(|kind| kind != "text/event-stream") {
         return response;
     }
+    // A stream of a router around this one may have none.
+    let farewell = response.extensions().get::<Farewell>().cloned();
     response.map(|body| {
         let cut = Arc::<AtomicBool>::default();
         let is_cut = Arc::clone(&cut);
@@ -182,8 +184,10 @@ fn ending(response: Response<Body>, mut stopped: watch::Receiver<bool>) -> Respo
             cut.store(true, Ordering::Release);
         };
         // Pieces are whole events, so this stands behind one. What ended by itself has said its own.
-        let farewell = stream::once(async move { is_cut.load(Ordering::Acquire) });
-        let farewell = farewell.filter_map(async |cut| cut.then(|| Ok(tail::farewell())));
+        let farewell = stream::once(async move {
+            farewell.filter(|_| is_cut.load(Ordering::Acquire)).map(|Farewell(word)| Ok(word))
+        });
+        let farewell = farewell.filter_map(async |word| word);
         let pieces = body.into_data_stream().take_until(Box::pin(stop));
         Body::from_stream(pieces.chain(Box::pin(farewell)))
     })

@@ -1,10 +1,10 @@
-//! The handle of all tails of a server: what they have cost and done, and their end.
+//! The handle of all tails and live streams of a server: what they have cost and done, and their end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
 
-/// The tails of a server, for the program that it runs in. Cheap to clone; clones are of the same tails.
+/// The tails and live streams of a server, for the program that it runs in. Cheap to clone; clones are of the same tails.
 ///
 /// ```
 /// # async fn f(log: anabranch::Log) {
@@ -64,6 +64,10 @@ pub struct TailFigures {
     pub pages_read: u64,
     /// How many tails were dropped because they were too slow.
     pub dropped: u64,
+    /// How many live streams (`/v1/live`) are open.
+    pub live: u64,
+    /// How often something was looked at for live streams: once for all that watch the same with the same rights.
+    pub looks: u64,
 }
 
 /// The counters.
@@ -76,6 +80,8 @@ pub(crate) struct Counts {
     events_sent: AtomicU64,
     pages_read: AtomicU64,
     dropped: AtomicU64,
+    live: AtomicU64,
+    looks: AtomicU64,
 }
 
 impl Counts {
@@ -111,6 +117,18 @@ impl Counts {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn live_opened(&self) {
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn live_closed(&self) {
+        self.live.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn looked(&self) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn figures(&self) -> TailFigures {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TailFigures {
@@ -121,6 +139,8 @@ impl Counts {
             events_sent: of(&self.events_sent),
             pages_read: of(&self.pages_read),
             dropped: of(&self.dropped),
+            live: of(&self.live),
+            looks: of(&self.looks),
         }
     }
 }

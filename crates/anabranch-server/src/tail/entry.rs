@@ -1,8 +1,8 @@
 //! An event of the ring, written for the wire once for all tails that want it: once with its body and once without.
 
 use super::counts::Counts;
-use super::frame::frame;
 use crate::events::seen;
+use crate::sse::frame;
 use anabranch::Event;
 use axum::body::Bytes;
 use std::sync::OnceLock;

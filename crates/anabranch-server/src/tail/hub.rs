@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 
-/// How tails are bounded.
+/// How tails and live streams are bounded.
 ///
 /// ```
 /// use anabranch_server::TailLimits;
@@ -28,8 +28,10 @@ pub struct TailLimits {
     pub ring_bytes: usize,
     /// How many tails that are behind may read the log at the same time; the others wait. Default 4.
     pub catch_ups: usize,
-    /// After which silence a tail says that it is alive, and where it stands. Default 15 seconds.
+    /// After which silence a tail says that it is alive, and where it stands; a live stream, too. Default 15 seconds.
     pub heartbeat: Duration,
+    /// How many live streams (`/v1/live`) may be open at the same time. Default 1,000.
+    pub live: usize,
 }
 
 impl Default for TailLimits {
@@ -40,6 +42,7 @@ impl Default for TailLimits {
             ring_bytes: 32 << 20,
             catch_ups: 4,
             heartbeat: Duration::from_secs(15),
+            live: 1_000,
         }
     }
 }

@@ -4,11 +4,11 @@
 //! memory of one piece, and is dropped when the ring has passed it.
 
 use super::catch_up::{self, NoPage};
-use super::frame::{frame, heartbeat};
 use super::hub::{Hub, Place};
 use super::run::{Ended, News};
 use super::warrant::Warrant;
 use crate::events::wanted::Wanted;
+use crate::sse::{frame, heartbeat};
 use anabranch::errors::ErrorCode;
 use axum::body::Bytes;
 use futures_util::Stream;

@@ -1,4 +1,4 @@
-//! Whether who opened a tail may still see what it sends: a token can be revoked, and expires.
+//! Whether who opened a tail or a live stream may still see what it sends: a token can be revoked, and expires.
 
 use crate::caller::Caller;
 use crate::gate::ask_again;

@@ -156,18 +156,28 @@ impl Client {
         let last = last.map(|last| last.to_string());
         let headers: Vec<_> = last.iter().map(|last| ("last-event-id", last.as_str())).collect();
         let path = format!("/v1/tail?{query}");
-        let response = self.send("GET", &path, &headers, String::new(), None).await;
+        Self::opened(self.send("GET", &path, &headers, String::new(), None).await)
+    }
+
+    /// Opens a stream of another kind.
+    pub async fn stream(&self, path: &str) -> Sse {
+        Self::opened(self.send("GET", path, &[], String::new(), None).await)
+    }
+
+    /// Opens one over a socket whose buffer for what comes in is small.
+    pub async fn slow_stream(&self, path: &str) -> Sse {
+        Self::opened(self.send("GET", path, &[], String::new(), Some(32 * 1024)).await)
+    }
+
+    fn opened(response: Response<hyper::body::Incoming>) -> Sse {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
         Sse::new(response.into_body())
     }
 
-    /// Opens one over a socket whose buffer for what comes in is small.
+    /// Opens a tail over a socket whose buffer for what comes in is small.
     pub async fn slow_tail(&self, query: &str) -> Sse {
-        let path = format!("/v1/tail?{query}");
-        let response = self.send("GET", &path, &[], String::new(), Some(32 * 1024)).await;
-        assert_eq!(response.status(), StatusCode::OK);
-        Sse::new(response.into_body())
+        self.slow_stream(&format!("/v1/tail?{query}")).await
     }
 
     async fn send(

@@ -76,6 +76,7 @@ impl Dice {
             "/v1/consumers/{}/explain",
             "/v1/consumers/{}/parked",
             "/v1/consumers/{}/parked/{}",
+            "/console/{}",
             "/v1/consumers/{}/audit",
             "/v1/replica-sets",
             "/v1/workers",

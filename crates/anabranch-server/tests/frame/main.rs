@@ -7,6 +7,7 @@ mod access;
 mod bearing;
 mod claims;
 mod client;
+mod console;
 mod described;
 mod filled;
 mod fuzz;

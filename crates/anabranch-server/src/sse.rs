@@ -1,12 +1,40 @@
-//! What a tail sends, as server-sent events.
+//! The text of server-sent events, and the answer that they are.
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use std::convert::Infallible;
+
+/// What keeps a proxy from collecting events.
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The last word of a stream that ends with its server, which knows no stream: it stands beside the answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Farewell(pub(crate) Bytes);
+
+/// An answer that goes on for as long as there are pieces. Each of them is whole events.
+pub(crate) fn answer(
+    pieces: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+    farewell: Farewell,
+) -> Response {
+    let mut response = Body::from_stream(pieces).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response.extensions_mut().insert(farewell);
+    response
+}
 
 /// What an empty line of a comment keeps open, with the place to resume at: a browser takes an `id` without data as the
 /// last one, and calls nobody.
 pub(crate) fn heartbeat(at: u64) -> Bytes {
     format!(": heartbeat\nid: {at}\n\n").into()
 }
+
+/// The same for a stream that has no place to resume at.
+pub(crate) const STILL_HERE: Bytes = Bytes::from_static(b": still here\n\n");
 
 /// One event of the stream.
 ///

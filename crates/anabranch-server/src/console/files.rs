@@ -1,0 +1,70 @@
+//! The list of the console's files. A new file needs a line here; a test compares the list with the folder.
+
+/// Files by their names below `console/`, which the program holds.
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../console/", $name)) as &[u8])),*]
+    };
+}
+
+/// Each file: its name below `console/`, and what is in it.
+pub(super) const FILES: &[(&str, &[u8])] = files![
+    "api.js",
+    "app.css",
+    "app.js",
+    "commands.js",
+    "dom.js",
+    "format.js",
+    "icon.svg",
+    "index.html",
+    "json.js",
+    "keys.js",
+    "live.js",
+    "operations.js",
+    "pages/all.js",
+    "pages/login.js",
+    "places.js",
+    "rates.js",
+    "theme.js",
+    "ui.js",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// All files together: the console is there within a second on a slow line, too.
+    const MOST_BYTES: usize = 150_000;
+
+    fn names(folder: &Path, below: &Path, all: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                names(&path, below, all);
+            } else {
+                all.insert(path.strip_prefix(below).unwrap().to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+
+    #[test]
+    fn the_list_has_every_file_of_the_folder() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
+        let mut there = BTreeSet::new();
+        names(&folder, &folder, &mut there);
+        let listed: Vec<String> = FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert!(listed.is_sorted(), "the list is not sorted");
+        let listed: BTreeSet<String> = listed.into_iter().collect();
+        let missing: Vec<_> = there.difference(&listed).collect();
+        assert!(missing.is_empty(), "src/console/files.rs does not name {missing:?}");
+        assert_eq!(listed.len(), FILES.len(), "a file stands twice in the list");
+    }
+
+    #[test]
+    fn the_console_is_small() {
+        let bytes: usize = FILES.iter().map(|(_, text)| text.len()).sum();
+        assert!(bytes <= MOST_BYTES, "the console has {bytes} bytes");
+    }
+}
