@@ -291,6 +291,13 @@ pub struct WorkerStatus {
     pub consumers: Vec<Runner>,
     /// What it says of itself.
     pub report: Report,
+    /// Until when its lease is good, by the database's clock. It moves on with each heartbeat, and is not written with the
+    /// rest: what is compared would differ each time.
+    #[serde(skip)]
+    pub lease_until: Timestamp,
+    /// The newest schema that its program knows; not known of a very old one.
+    #[serde(skip)]
+    pub schema: Option<u32>,
     /// The slots that it asks for; a fair share if there are none.
     #[serde(skip)]
     pub(crate) fixed: Option<SlotSet>,

@@ -156,6 +156,7 @@ impl Api {
             hub,
             waits,
             applying,
+            comparing: Arc::new(Semaphore::new(1)),
             console,
         });
         tokio::spawn(operations::take_up(Arc::downgrade(&state)));

@@ -23,7 +23,17 @@ use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 
 /// What a list of events is asked for by.
-const QUERY: &[&str] = &["after", "limit", "types", "tags", "category", "tenant", "direction"];
+const QUERY: &[&str] = &[
+    "after",
+    "limit",
+    "types",
+    "tags",
+    "category",
+    "tenant",
+    "causation",
+    "correlation",
+    "direction",
+];
 
 pub(crate) fn routes() -> Vec<Route> {
     let (read, append) = (Needs::Scope(Scope::ReadMasked), Needs::Scope(Scope::Append));

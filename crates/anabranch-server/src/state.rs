@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) waits: Semaphore,
     /// Places for plans that are carried out.
     pub(crate) applying: Arc<Semaphore>,
+    /// The turn at comparing tables, which reads all of their rows.
+    pub(crate) comparing: Arc<Semaphore>,
     /// The files for browsers, unless they are left out.
     pub(crate) console: Option<Console>,
 }

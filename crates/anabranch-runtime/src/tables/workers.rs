@@ -232,7 +232,7 @@ impl Tables {
     /// All workers.
     pub(crate) async fn workers(&self) -> Result<Vec<WorkerStatus>, StoreError> {
         let select = format!(
-            "SELECT id, replica_set, host, pid, runs, lanes, started_us, report, fixed, schema_version, \
+            "SELECT id, replica_set, host, pid, runs, lanes, started_us, lease_us, report, fixed, schema_version, \
              lease_us > {} AS is_alive FROM {} ORDER BY started_us, id",
             self.now, self.workers
         );
@@ -245,7 +245,8 @@ impl Tables {
             let (id, report): (String, String) =
                 (self.column(row, "id")?, self.column(row, "report")?);
             let report = Report::parse(&report);
-            let consumers = match runners::says_so(self.column(row, "schema_version")?) {
+            let schema = self.column(row, "schema_version")?;
+            let consumers = match runners::says_so(schema) {
                 true => runners.remove(&id).unwrap_or_default(),
                 false => runners::reported(&report),
             };
@@ -260,6 +261,8 @@ impl Tables {
                 is_alive: self.column(row, "is_alive")?,
                 consumers,
                 report,
+                lease_until: time::from_micros(self.column(row, "lease_us")?),
+                schema,
                 fixed: self.fixed_in(row)?,
             })
         };

@@ -36,7 +36,8 @@ impl AskedQuery {
     }
 }
 
-/// What the parameters ask for: one of the types, all of the tags, one of the categories, one of the tenants.
+/// What the parameters ask for: one of the types, all of the tags, one of the categories, one of
+/// the tenants, this causation, this correlation.
 pub(crate) fn wanted(params: &Params, caller: &Caller) -> Result<Wanted, Problem> {
     let all = |name| params.all(name).map(str::to_owned).collect::<Vec<String>>();
     let (types, tags) = (all("types"), all("tags"));
@@ -44,7 +45,15 @@ pub(crate) fn wanted(params: &Params, caller: &Caller) -> Result<Wanted, Problem
     let query = if tags.is_empty() { query } else { query.tagged(tags) };
     query.validate()?;
     let (categories, tenants) = (all("category"), all("tenant"));
-    Ok(Wanted { query, categories, tenants, caller: caller.clone() })
+    let one = |name| Ok::<_, Problem>(params.one(name)?.map(str::to_owned));
+    Ok(Wanted {
+        query,
+        categories,
+        tenants,
+        causation: one("causation")?,
+        correlation: one("correlation")?,
+        caller: caller.clone(),
+    })
 }
 
 /// Which way a list goes.

@@ -8,7 +8,7 @@ use crate::caller::Caller;
 use crate::page::{List, MOST, Params, USUAL};
 use crate::problem::Problem;
 use crate::state::Shared;
-use anabranch::{Event, EventStream, Position, Query, StreamId};
+use anabranch::{Event, EventStream, Position, StreamId};
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
@@ -80,7 +80,8 @@ pub(crate) async fn query(
         }
     };
     let after = after.map(|place| place.position()).transpose()?;
-    let wanted = Wanted { query: query.into_query()?, categories, tenants, caller };
+    let query = query.into_query()?;
+    let wanted = Wanted { query, categories, tenants, ..Wanted::all(caller) };
     of_log(&state, wanted, direction, after, limit).await
 }
 
@@ -116,8 +117,7 @@ pub(crate) async fn stream(
         Some(version) => read.from_version(version),
         None => read,
     };
-    let (query, categories, tenants) = (Query::all(), Vec::new(), Vec::new());
-    let wanted = Wanted { query, categories, tenants, caller };
+    let wanted = Wanted::all(caller);
     let next = |event: &Event| match direction {
         Direction::Forwards => (event.version() + 1).to_string(),
         Direction::Backwards => event.version().saturating_sub(1).to_string(),

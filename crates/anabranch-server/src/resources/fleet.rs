@@ -6,6 +6,7 @@ use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use anabranch::Timestamp;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::{Generation, WorkerStatus};
 use axum::Json;
@@ -22,12 +23,29 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+/// A worker, with what changes at each heartbeat: it stands here alone, so that nothing else changes with it.
+#[derive(Serialize)]
+struct Worker<'a> {
+    #[serde(flatten)]
+    status: &'a WorkerStatus,
+    /// Until when its lease is good, by the database's clock.
+    lease_until: Timestamp,
+    /// The newest schema that its program knows, if it says so.
+    schema: Option<u32>,
+}
+
+impl<'a> Worker<'a> {
+    fn of(status: &'a WorkerStatus) -> Self {
+        Self { lease_until: status.lease_until, schema: status.schema, status }
+    }
+}
+
 async fn workers(
     State(state): State<Shared>,
     caller: Caller,
 ) -> Result<Json<List<Value>>, Problem> {
     let workers = state.consumers.workers().await?;
-    let shown = workers.iter().map(|worker| narrow::shown(&caller, worker));
+    let shown = workers.iter().map(|worker| narrow::shown(&caller, &Worker::of(worker)));
     Ok(Json(List::whole(shown.collect::<Result<_, _>>()?)))
 }
 

@@ -8,17 +8,21 @@
 //! | `narrow` | what a token that is limited to consumers sees of them |
 //! | `explain` | why a key does not go on |
 //! | `parked` | keys that are set aside |
+//! | `alike` | the same, grouped by what their errors have in common |
+//! | `rebuild` | how the new version of a projection differs from the old one |
 //! | `fleet` | workers, replica sets, generations |
 //! | `tasks` | pools and tasks |
 //! | `deliveries` | what webhooks have sent |
 //! | `workflows` | states of workflows as they were kept last |
 
+mod alike;
 mod consumers;
 mod deliveries;
 mod explain;
 mod fleet;
 mod narrow;
 mod parked;
+mod rebuild;
 mod tasks;
 mod workflows;
 
@@ -34,6 +38,8 @@ pub(crate) fn routes() -> Vec<Route> {
     let mut all = consumers::routes();
     all.extend(explain::routes());
     all.extend(parked::routes());
+    all.extend(alike::routes());
+    all.extend(rebuild::routes());
     all.extend(fleet::routes());
     all.extend(tasks::routes());
     all.extend(deliveries::routes());

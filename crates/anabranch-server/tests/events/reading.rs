@@ -11,6 +11,7 @@ on_both!(
     a_query_of_a_body_is_the_whole_query,
     large_events_end_a_page_early,
     one_event_is_found_by_id_and_by_position,
+    what_an_event_has_caused_is_found,
     what_nobody_knows_is_refused,
 );
 
@@ -143,6 +144,48 @@ async fn one_event_is_found_by_id_and_by_position(db: Db) {
         client.get(&format!("/v1/events/{none}")).await.problem(404, "no_such_event");
     }
     client.get("/v1/events/nonsense").await.problem(400, "invalid_input");
+}
+
+async fn what_an_event_has_caused_is_found(db: Db) {
+    let log = db.log().await;
+    let stream = StreamId::new("Order", "1").unwrap();
+    let first = log.append(&stream, Expected::Any, [NewEvent::new("A", 0)]).await.unwrap().last();
+    for number in 1..=20_u32 {
+        let event = NewEvent::new("B", number).with_correlation(format!("c{}", number % 2));
+        let event = match number % 3 {
+            0 => event.with_causation(first.id.to_string()),
+            _ => event.with_causation("another"),
+        };
+        let event = if number % 4 == 0 { event } else { event.with_tenant("acme") };
+        log.append(&stream, Expected::Any, [event]).await.unwrap();
+    }
+    let server = Server::start(&log).await;
+    let client = server.anybody();
+    let caused = format!("/v1/events?causation={}&after={}", first.id, first.position);
+    let found = client.get(&caused).await.good();
+    let data = |found: &Value| {
+        let items = found["items"].as_array().unwrap();
+        items.iter().map(|event| event["data"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(data(&found), [3, 6, 9, 12, 15, 18]);
+    let path = format!("/v1/events?causation={}&correlation=c1&", first.id);
+    for limit in [1, 2, 100] {
+        assert_eq!(all(&client, &path, limit, "after").await, [3, 9, 15], "{limit}");
+    }
+    let both = client.get("/v1/events?correlation=c0&types=A").await.good();
+    assert_eq!(both["items"], json!([]));
+    client.get("/v1/events?causation=a&causation=b").await.problem(400, "invalid_input");
+    // Who is limited finds only theirs, and who may not see bodies finds no bodies.
+    let tenants = Some(std::collections::BTreeSet::from(["acme".to_owned()]));
+    let scopes = [anabranch_server::Scope::Read];
+    let acme =
+        anabranch_server::NewToken { tenants, ..anabranch_server::NewToken::new("t", scopes) };
+    let acme = server.holder(acme).await;
+    assert_eq!(data(&acme.get(&caused).await.good()), [3, 6, 9, 15, 18]);
+    let masked = server.with_scopes(&[anabranch_server::Scope::ReadMasked]).await;
+    let hidden = masked.get(&caused).await.good();
+    assert_eq!(hidden["items"].as_array().unwrap().len(), 6);
+    assert!(hidden["items"].as_array().unwrap().iter().all(|event| event["data"].is_null()));
 }
 
 async fn what_nobody_knows_is_refused(db: Db) {

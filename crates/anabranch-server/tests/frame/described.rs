@@ -10,7 +10,7 @@ use anabranch_server::{NewToken, Scope};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-on_both!(every_answer_is_as_described);
+on_both!(every_answer_is_as_described, a_worker_that_runs_is_as_described);
 
 /// What is asked of each address: a method, the path as the description has it, the path that is asked for, a body.
 fn asked(filled: &Filled) -> Vec<(&'static str, &'static str, String, &'static str)> {
@@ -44,6 +44,7 @@ fn asked(filled: &Filled) -> Vec<(&'static str, &'static str, String, &'static s
         at("/v1/consumers/{name}/explain", "/v1/consumers/orders/explain?key=Order:2"),
         at("/v1/consumers/{name}/explain", "/v1/consumers/others/explain?key=Order:2"),
         at("/v1/consumers/{name}/parked", "/v1/consumers/orders/parked"),
+        at("/v1/consumers/{name}/parked/groups", "/v1/consumers/orders/parked/groups"),
         at("/v1/consumers/{name}/parked/{key}", "/v1/consumers/orders/parked/Order:2"),
         at("/v1/consumers/{name}/audit", "/v1/consumers/others/audit"),
         at("/v1/tasks", "/v1/tasks?pool=mails&limit=2"),
@@ -151,13 +152,57 @@ async fn every_answer_is_as_described(db: Db) {
     let problem = server.get("/v1/consumers/none", &whole).await;
     let schema = &document["components"]["schemas"]["Problem"];
     schema::check(&document, schema, &problem.json()).unwrap();
-    // Nothing is described that is not asked for here, but for what never ends.
+    // Nothing is described that is not asked for here, but for what never ends and what `rebuilds.rs` compares.
+    let elsewhere = ["/v1/tail", "/v1/live", "/v1/consumers/{name}/rebuild"];
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             let is_seen = seen.contains(&(method.to_uppercase(), path.clone()));
-            assert!(is_seen || ["/v1/tail", "/v1/live"].contains(&path.as_str()), "nothing asks for {method} {path} in this test");
+            let is_seen = is_seen || elsewhere.contains(&path.as_str());
+            assert!(is_seen, "nothing asks for {method} {path} in this test");
         }
     }
+}
+
+async fn a_worker_that_runs_is_as_described(db: Db) {
+    let log = db.log().await;
+    let set = anabranch::prelude::ReplicaSet::new("main").projection(db.recorder("orders"));
+    let running = crate::support::start(&log, set);
+    let server = Server::start(&log).await;
+    let (read, masked) =
+        (server.token(&[Scope::Read]).await, server.token(&[Scope::ReadMasked]).await);
+    let document = server.ask("GET", "/v1/openapi.json", &[], "").await.good();
+    let worker = crate::support::until("a worker", async || {
+        let workers = server.get("/v1/workers", &read).await.good();
+        workers["items"].as_array().unwrap().first().cloned()
+    })
+    .await;
+    let schema = log.database().newest_schema();
+    assert_eq!((&worker["is_alive"], &worker["schema"]), (&true.into(), &schema.into()));
+    let lease = |worker: &Value| worker["lease_until"].as_str().unwrap().parse::<jiff::Timestamp>();
+    let first = lease(&worker).unwrap();
+    assert!(first > worker["started_at"].as_str().unwrap().parse().unwrap());
+    for (path, real) in [
+        ("/v1/workers", "/v1/workers"),
+        ("/v1/consumers", "/v1/consumers"),
+        ("/v1/consumers/{name}", "/v1/consumers/orders"),
+        ("/v1/consumers/{name}/slots", "/v1/consumers/orders/slots"),
+        ("/v1/replica-sets", "/v1/replica-sets"),
+        ("/v1/generations", "/v1/generations"),
+    ] {
+        for token in [&read, &masked] {
+            let answer = server.get(real, token).await;
+            compare(&document, &document["paths"][path]["get"], &answer)
+                .unwrap_or_else(|wrong| panic!("{real}: {wrong}\n{}", answer.text));
+        }
+    }
+    // A lease moves on; what it is a part of elsewhere does not change with it.
+    assert!(!server.get("/v1/consumers/orders", &read).await.text.contains("lease_until"));
+    crate::support::until("a heartbeat", async || {
+        let workers = server.get("/v1/workers", &read).await.good();
+        (lease(&workers["items"][0]).unwrap() > first).then_some(())
+    })
+    .await;
+    running.stop().await;
 }
 
 /// A plan that nobody has applied.
@@ -168,7 +213,7 @@ async fn plan(server: &Server, token: &str) -> String {
 }
 
 /// Whether an answer is what its operation says.
-fn compare(document: &Value, operation: &Value, answer: &Answer) -> Result<(), String> {
+pub fn compare(document: &Value, operation: &Value, answer: &Answer) -> Result<(), String> {
     let described = &operation["responses"][answer.status.to_string()];
     if described.is_null() {
         return Err(format!("the status {} is not described", answer.status));

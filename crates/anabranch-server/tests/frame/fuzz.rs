@@ -76,6 +76,8 @@ impl Dice {
             "/v1/consumers/{}/explain",
             "/v1/consumers/{}/parked",
             "/v1/consumers/{}/parked/{}",
+            "/v1/consumers/{}/parked/groups",
+            "/v1/consumers/{}/rebuild",
             "/console/{}",
             "/v1/consumers/{}/audit",
             "/v1/replica-sets",
@@ -129,6 +131,9 @@ impl Dice {
             "seconds",
             "consumer",
             "replica_set",
+            "table",
+            "causation",
+            "correlation",
             "nonsense",
         ];
         let count = self.below(6).saturating_sub(3);

@@ -24,7 +24,15 @@ async fn another_consumer_is_as_if_it_were_not_there(db: Db) {
     let list = server.get("/v1/consumers", &token).await;
     assert!(list.status == 200 && !list.text.contains("orders"), "{}", list.text);
     server.get("/v1/consumers/others", &token).await.good();
-    for rest in ["", "/slots", "/parked", "/parked/Order:2", "/audit", "/explain?key=Order:2"] {
+    for rest in [
+        "",
+        "/slots",
+        "/parked",
+        "/parked/groups",
+        "/parked/Order:2",
+        "/audit",
+        "/explain?key=Order:2",
+    ] {
         let of = |name: &str| format!("/v1/consumers/{name}{rest}");
         let there = server.get(&of("orders"), &token).await;
         there.problem(404, "no_such_consumer");

@@ -12,6 +12,7 @@ on_both!(
     consumers_are_as_the_library_shows_them,
     each_slot_is_in_the_map_once,
     parked_keys_come_with_their_events,
+    parked_keys_are_grouped_by_what_their_errors_have_in_common,
     a_key_is_explained,
     tasks_come_page_by_page_and_digit_for_digit,
     states_of_workflows_say_at_which_version_they_were_kept,
@@ -95,6 +96,57 @@ async fn parked_keys_come_with_their_events(db: Db) {
     assert_eq!(one["next_events"].as_array().unwrap().len(), 1);
     let none = server.ask("GET", "/v1/consumers/orders/parked/Order:1", &[], "").await;
     none.problem(404, "no_such_key");
+}
+
+async fn parked_keys_are_grouped_by_what_their_errors_have_in_common(db: Db) {
+    use anabranch::operate::ParkedFilter;
+    use anabranch::prelude::{Event, ReplicaSet, Settings};
+    let log = db.log().await;
+    crate::support::fill(&log, 0..20, 1..=2).await;
+    let refuses = |event: &Event| match event.stream_id() {
+        "0" | "1" | "2" | "3" => {
+            let id = event.stream_id();
+            Err(format!("order {id}7 is not \"{id}\" any more").into())
+        }
+        "10" => Err("4711".into()),
+        "11" => Err("another".into()),
+        _ => Ok(()),
+    };
+    let settings = Settings::default().retry(anabranch::Retry::never());
+    let orders = db.recorder("orders").hook(refuses).settings(settings);
+    ReplicaSet::new("main").projection(orders).catch_up(&log).await.unwrap_err();
+    let server = Server::start(&log).await;
+    let path = "/v1/consumers/orders/parked/groups";
+    let found = get(&server, path).await;
+    assert_eq!((&found["looked_at"], &found["is_all"]), (&json!(6), &json!(true)));
+    let items = found["items"].as_array().unwrap();
+    let first = &items[0];
+    assert_eq!(
+        (&first["says"], &first["contains"]),
+        (&json!("order … is not … any more"), &json!("any more"))
+    );
+    assert_eq!(
+        (&first["keys"], &first["events"], &first["retrying"]),
+        (&json!(4), &json!(8), &json!(0))
+    );
+    // What it gives for a filter finds them.
+    let filter =
+        ParkedFilter { error_contains: Some("any more".to_owned()), ..ParkedFilter::default() };
+    let counted = Consumers::new(&log).count_parked("orders", &filter).await.unwrap();
+    assert_eq!((counted.keys, counted.events), (4, 8));
+    assert_eq!((items[1]["says"].as_str(), items[1]["contains"].as_str()), (Some("…"), Some("")));
+    assert_eq!(
+        (items[2]["says"].as_str(), items[2]["contains"].as_str()),
+        (Some("another"), Some("another"))
+    );
+    let key = format!("/v1/consumers/orders/parked/{}", first["example"].as_str().unwrap());
+    assert_eq!(get(&server, &key).await["events"], 2);
+    let masked = server.token(&[Scope::ReadMasked]).await;
+    let hidden = server.get(path, &masked).await.good();
+    for (seen, hidden) in items.iter().zip(hidden["items"].as_array().unwrap()) {
+        assert_eq!((&hidden["says"], &hidden["contains"]), (&json!(""), &json!("")));
+        assert_eq!((&seen["keys"], &seen["example"]), (&hidden["keys"], &hidden["example"]));
+    }
 }
 
 async fn a_key_is_explained(db: Db) {

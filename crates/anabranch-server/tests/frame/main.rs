@@ -15,6 +15,7 @@ mod limited;
 mod looking;
 mod mounted;
 mod plans;
+mod rebuilds;
 mod schema;
 mod sessions;
 mod site;
