@@ -16,6 +16,7 @@
 //! | `tail` | the last events, and the next ones |
 //! | `migrate` | create or upgrade a log, or print how |
 //! | `status` | consumers and their cursors |
+//! | `status_watch` | the same in a terminal, as it changes |
 //! | `workers` | processes that run consumers |
 //! | `generations` | when slots were assigned anew, why, and to whom |
 //! | `pause` | pause and resume a consumer |
@@ -81,6 +82,8 @@ mod serve;
 mod shell;
 mod skip_to_head;
 mod status;
+#[cfg(unix)]
+mod status_watch;
 mod tail;
 mod target;
 mod tasks;

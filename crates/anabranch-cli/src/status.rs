@@ -12,6 +12,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The kind of a work pool.
 pub(crate) const POOL: &str = "pool";
@@ -34,6 +35,9 @@ pub(crate) const POOL: &str = "pool";
 /// does not advance: it stands beyond the log, or that was wound back (no lag is shown then), no worker runs it or can, it is about
 /// to change hands, its lane is blocked by a backend of the database, its handler fails, keys are parked or
 /// wait for their next attempt, no wakes arrive.
+///
+/// With --watch the same as a picture that moves, in a terminal, with a map of all slots of a consumer: by their owners, lag
+/// or reason. Its keys are at the bottom; q ends it. NO_COLOR=1 draws letters in place of colours.
 #[derive(Args)]
 pub(crate) struct Status {
     #[command(flatten)]
@@ -45,6 +49,20 @@ pub(crate) struct Status {
     /// Print one JSON object a line
     #[arg(long)]
     json: bool,
+
+    /// Show it in the terminal as it changes, with a map of slots, until q or Ctrl-C
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
+
+    /// With --watch: look so often
+    #[arg(long, value_name = "SECONDS", default_value = "1", requires = "watch", value_parser = seconds)]
+    every: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    let seconds = seconds.map(Duration::from_secs_f64);
+    seconds.ok_or_else(|| "write seconds from 0.1 to 3600".to_owned())
 }
 
 /// A status as JSON.
@@ -71,11 +89,11 @@ struct UnrunLine<'a> {
 }
 
 /// How a pool stands that has tasks, and is no consumer yet.
-const UNRUN: &str = "no worker has run it yet";
+pub(crate) const UNRUN: &str = "no worker has run it yet";
 
 /// How many tasks of a pool have not ended, wait for somebody, and wait behind those or a paused key.
 #[derive(Clone, Copy, Serialize)]
-struct OpenTasks {
+pub(crate) struct OpenTasks {
     #[serde(rename = "open_tasks")]
     open: u64,
     #[serde(rename = "dead_tasks")]
@@ -86,7 +104,7 @@ struct OpenTasks {
 
 impl OpenTasks {
     /// Of a consumer that is a pool.
-    fn of(status: &ConsumerStatus, pools: &[PoolCounts]) -> Option<Self> {
+    pub(crate) fn of(status: &ConsumerStatus, pools: &[PoolCounts]) -> Option<Self> {
         let pool = pools.iter().find(|pool| pool.pool == status.name);
         let open = |pool: &PoolCounts| {
             let open = pool.tasks.iter().filter(|(state, _)| state.is_open());
@@ -98,7 +116,7 @@ impl OpenTasks {
         (status.kind == POOL).then(|| Self { open: pool.map_or(0, open), dead, held })
     }
 
-    fn in_words(self) -> String {
+    pub(crate) fn in_words(self) -> String {
         match (self.dead, self.held) {
             (0, 0) => "-".to_owned(),
             (0, held) => count(held, "held task"),
@@ -110,6 +128,9 @@ impl OpenTasks {
 
 impl Status {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
+        if self.watch {
+            return self.watch().await;
+        }
         let log = self.target.connect().await?;
         let consumers = Consumers::new(&log);
         let (mut all, mut unrun, mut unmatched) =
@@ -161,6 +182,19 @@ impl Status {
             print_runners(status)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    #[cfg(unix)]
+    async fn watch(self) -> anyhow::Result<ExitCode> {
+        Box::pin(crate::status_watch::watch(&self.target, self.consumer, self.every)).await
+    }
+
+    #[cfg(not(unix))]
+    async fn watch(self) -> anyhow::Result<ExitCode> {
+        crate::refusal::refuse!(
+            InvalidArguments,
+            "--watch draws on terminals of Unix only; see `anabranch status`, and for programs `anabranch status --json`"
+        )
     }
 }
 
@@ -277,7 +311,7 @@ fn print_runners(status: &ConsumerStatus) -> anyhow::Result<()> {
 
 /// How far behind they are; where the log is another one, was wound back, or ends before them, no number would mean
 /// anything.
-fn lag(cursors: &[CursorStatus], lag: u64) -> String {
+pub(crate) fn lag(cursors: &[CursorStatus], lag: u64) -> String {
     let word = |reason: &Reason| match reason {
         Reason::BeyondLog { .. } => Some("beyond the log"),
         Reason::WoundBack { .. } => Some("wound back"),

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`output`] | lines, JSON lines and tables |
 //! | [`cut_short`] | signals, and readers that go away |
+//! | [`screen`] | the whole screen of a terminal, for a picture that is drawn again and again (Unix) |
 
 #![warn(clippy::print_stderr)]
 
@@ -13,3 +14,5 @@
 pub mod output;
 
 pub mod cut_short;
+#[cfg(unix)]
+pub mod screen;
