@@ -7,6 +7,8 @@ use std::process::Stdio;
 /// The processes that run the projection.
 pub(super) struct Crew {
     url: String,
+    /// Whether somebody looks on in the console.
+    is_watched: bool,
     next: u32,
     working: Vec<WorkerProcess>,
     /// Told to stop, and about to.
@@ -16,7 +18,13 @@ pub(super) struct Crew {
 impl Crew {
     pub(super) fn new(url: &str) -> Self {
         let (working, leaving) = (Vec::new(), Vec::new());
-        Self { url: url.to_owned(), next: 1, working, leaving }
+        Self { url: url.to_owned(), is_watched: false, next: 1, working, leaving }
+    }
+
+    /// One that runs the consumer whose keys are parked as well. Ctrl-C reaches this process alone: its workers handle
+    /// what is left.
+    pub(super) fn of_console(url: &str) -> Self {
+        Self { is_watched: true, ..Self::new(url) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -47,6 +55,15 @@ impl Crew {
         self.next += 1;
         let mut command = WorkerProcess::command()?;
         command.args(["demo-worker", "--url", &self.url, "--name", &name]).stdout(Stdio::null());
+        if self.is_watched {
+            command.arg("--ships");
+            // Keys are parked by design; lines about that would stand in the middle of what is shown.
+            if std::env::var_os("RUST_LOG").is_none() {
+                command.env("RUST_LOG", "off");
+            }
+            #[cfg(unix)]
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        }
         self.working.push(WorkerProcess::start(&mut command)?);
         Ok(())
     }
@@ -59,6 +76,23 @@ impl Crew {
             }
         }
         Ok(())
+    }
+
+    /// Lets go of those that have ended: as they were told, or by somebody else's hand. Says how many these were.
+    pub(super) fn mourn(&mut self) -> anyhow::Result<usize> {
+        let mut ended = 0;
+        for (workers, is_expected) in [(&mut self.leaving, true), (&mut self.working, false)] {
+            let mut left = Vec::new();
+            for mut worker in workers.drain(..) {
+                match worker.ended()? {
+                    None => left.push(worker),
+                    Some(_) if is_expected => {}
+                    Some(_) => ended += 1,
+                }
+            }
+            *workers = left;
+        }
+        Ok(ended)
     }
 
     /// Tells all to stop, and waits until they have.

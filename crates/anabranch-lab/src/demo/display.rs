@@ -43,6 +43,18 @@ impl Display {
         );
     }
 
+    /// How it goes where there is no end.
+    pub(super) fn flow(&self, handled: u64, appended: u64, elapsed: Duration, workers: usize) {
+        if !self.is_live {
+            return;
+        }
+        let (lag, seconds) = (appended.saturating_sub(handled), elapsed.as_secs());
+        say_on!(
+            "\r\x1b[2K  {handled} events handled, {lag} to go, {workers} workers, {seconds} s; Ctrl-C proves \
+             it and ends"
+        );
+    }
+
     /// The moving line is over.
     pub(super) fn finish(&self) {
         if self.is_live {

@@ -6,6 +6,8 @@
 //! | `crew` | the worker processes: started, told to stop, killed |
 //! | `worker` | what one of them runs |
 //! | `orders` | the stream of orders |
+//! | `served` | the demo with the API and the console beside it, until Ctrl-C |
+//! | `shipments` | a second consumer, of which keys are parked |
 //! | `proof` | what the tables say at the end |
 //! | `display` | what is seen meanwhile |
 
@@ -13,6 +15,8 @@ mod crew;
 mod display;
 mod orders;
 mod proof;
+mod served;
+mod shipments;
 pub(crate) mod worker;
 
 use anabranch::Log;
@@ -24,6 +28,7 @@ use crew::Crew;
 use display::Display;
 use futures_util::future::LocalBoxFuture;
 use orders::Orders;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -33,6 +38,9 @@ use std::time::{Duration, Instant};
 /// the projection, two lanes each: first 3 of them, then 5, of which one is killed (kill -9), then 2. At
 /// the end the tables are read and checked: nothing lost, nothing twice, every order's events in their
 /// order. The exit code is 1 if that is not so.
+///
+/// With --serve the console is beside it: open the address that is printed. 2,000 events a second come then, workers join,
+/// are killed and leave again and again, and a second consumer has keys that are parked and wait for you, until Ctrl-C.
 #[derive(Args)]
 pub struct Demo {
     /// Print one JSON object
@@ -42,6 +50,17 @@ pub struct Demo {
     /// How many events
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1_000..))]
     events: u64,
+
+    /// Serve the API and the console beside it, here or at this address, until Ctrl-C; then it is proven
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        default_missing_value = served::USUAL,
+        value_parser = served::address,
+        conflicts_with = "events"
+    )]
+    serve: Option<SocketAddr>,
 }
 
 /// How long the slowest machine may take before the demo gives up.
@@ -55,10 +74,17 @@ impl Demo {
     }
 
     async fn run_here(self) -> anyhow::Result<ExitCode> {
+        // Before anything is made.
+        let place = self.serve.map(served::Place::bind).transpose()?;
         let directory = tempfile::tempdir().context("cannot make a temporary directory")?;
         let url = format!("sqlite:{}", directory.path().join("demo.db").display());
         let log = anabranch::connect(&url).await?;
-        let outcome = Box::pin(unless_signalled(self.play(&log, &url))).await?;
+        let outcome = match place {
+            Some(place) => {
+                Box::pin(place.play(&log, &url, Display::new(self.json, self.events))).await?
+            }
+            None => Box::pin(unless_signalled(self.play(&log, &url))).await?,
+        };
         match self.json {
             true => output::json(&outcome)?,
             false => output::print(format_args!("{}", outcome.report()))?,

@@ -2,10 +2,16 @@
 
 use crate::percentiles::Percentiles;
 use anabranch::backend::database::Statement;
-use anabranch::{Log, Row};
+use anabranch::{Log, Row, params};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write;
+
+/// The consumer of which everything is proven.
+pub(super) const CONSUMER: &str = "order_totals";
+
+/// How many rows are read at once.
+const PAGE: i64 = 50_000;
 
 /// What was found.
 #[derive(Debug, Default, Serialize)]
@@ -95,21 +101,27 @@ pub(super) async fn prove(log: &Log, seconds: f64) -> anyhow::Result<Outcome> {
 /// For each slot that changed hands: from the last event of the old process, or the arrival of the
 /// next one if that was later, to the first event of the new one; in milliseconds.
 async fn pauses(log: &Log) -> anyhow::Result<Vec<f64>> {
-    let rows = "SELECT slot, worker, recorded_us, handled_us FROM handled ORDER BY number";
+    let page = "SELECT number, slot, worker, recorded_us, handled_us FROM handled WHERE number > $1 \
+                ORDER BY number LIMIT $2";
     let mut last: HashMap<i64, (String, i64)> = HashMap::new();
-    let mut pauses = Vec::new();
-    for row in query(log, rows).await? {
-        let (slot, worker): (i64, String) = (row.get("slot")?, row.get("worker")?);
-        let (recorded_us, handled_us): (i64, i64) =
-            (row.get("recorded_us")?, row.get("handled_us")?);
-        if let Some((before, at)) = last.get(&slot)
-            && *before != worker
-        {
-            pauses.push((handled_us - recorded_us.max(*at)).max(0) as f64 / 1000.0);
+    let (mut pauses, mut after) = (Vec::new(), 0);
+    loop {
+        let page = Statement::query(page, params![after, PAGE]);
+        let rows = log.database().rows(page).await?;
+        let Some(end) = rows.last() else { return Ok(pauses) };
+        after = end.get("number")?;
+        for row in &rows {
+            let (slot, worker): (i64, String) = (row.get("slot")?, row.get("worker")?);
+            let (recorded_us, handled_us): (i64, i64) =
+                (row.get("recorded_us")?, row.get("handled_us")?);
+            if let Some((before, at)) = last.get(&slot)
+                && *before != worker
+            {
+                pauses.push((handled_us - recorded_us.max(*at)).max(0) as f64 / 1000.0);
+            }
+            last.insert(slot, (worker, handled_us));
         }
-        last.insert(slot, (worker, handled_us));
     }
-    Ok(pauses)
 }
 
 fn round(value: f64) -> f64 {

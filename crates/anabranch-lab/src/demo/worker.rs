@@ -1,5 +1,7 @@
 //! What one worker process of the demo runs.
 
+use super::proof::CONSUMER;
+use super::shipments::Shipments;
 use crate::worker_process::shutdown_signal;
 use anabranch::HashRule;
 use anabranch::prelude::*;
@@ -15,6 +17,9 @@ pub struct DemoWorker {
     url: String,
     #[arg(long)]
     name: String,
+    /// With the consumer whose keys are parked.
+    #[arg(long)]
+    ships: bool,
 }
 
 impl DemoWorker {
@@ -25,7 +30,11 @@ impl DemoWorker {
 
     async fn run_here(self) -> anyhow::Result<ExitCode> {
         let log = anabranch::connect(&self.url).await?;
-        let set = ReplicaSet::new("demo").projection(OrderTotals { worker: self.name }).lanes(2);
+        let mut set =
+            ReplicaSet::new("demo").projection(OrderTotals { worker: self.name }).lanes(2);
+        if self.ships {
+            set = set.projection(Shipments);
+        }
         set.run_until(&log, shutdown_signal()).await?;
         Ok(ExitCode::SUCCESS)
     }
@@ -38,7 +47,7 @@ struct OrderTotals {
 
 impl Projection for OrderTotals {
     fn name(&self) -> &str {
-        "order_totals"
+        CONSUMER
     }
 
     fn partition(&self) -> Partition {
