@@ -31,7 +31,10 @@ function add(element, children) {
   }
 }
 
-const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "onpointermove", "onpointerleave"];
+const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "onpointermove", "onpointerleave", "ontoggle"];
+
+/** What finds an element again. Buttons of operations name the key that they are about, which is not theirs. */
+const keyOf = ({ dataset }) => (dataset.do === undefined ? dataset.key : undefined);
 
 /**
  * Makes what is shown equal to `wanted`, and leaves alone what is equal already: focus, selection and scrolling stay.
@@ -46,20 +49,25 @@ export function morph(shown, wanted) {
     if (shown.data !== wanted.data) shown.data = wanted.data;
     return shown;
   }
-  if (shown.dataset.key !== wanted.dataset.key) {
+  if (keyOf(shown) !== keyOf(wanted)) {
     shown.replaceWith(wanted);
     return wanted;
   }
   if (shown.dataset.keep !== undefined && shown.dataset.keep === wanted.dataset.keep) return shown;
   attributes(shown, wanted);
   children(shown, wanted);
+  // What somebody has chosen is no attribute.
+  if ((shown.type === "range" || shown.nodeName === "SELECT") && shown.value !== wanted.value) shown.value = wanted.value;
   return shown;
 }
 
 function attributes(shown, wanted) {
   for (const { name } of [...shown.attributes]) if (!wanted.hasAttribute(name)) shown.removeAttribute(name);
   for (const { name, value } of wanted.attributes) {
-    if (shown.getAttribute(name) !== value) shown.setAttribute(name, value);
+    if (shown.getAttribute(name) === value) continue;
+    // The content security policy forbids the attribute, not the property.
+    if (name === "style") shown.style.cssText = value;
+    else shown.setAttribute(name, value);
   }
   for (const name of HANDLERS) if (shown[name] !== wanted[name]) shown[name] = wanted[name];
 }
@@ -67,9 +75,9 @@ function attributes(shown, wanted) {
 function children(shown, wanted) {
   const byKey = new Map();
   const stays = new Set();
-  for (const child of wanted.children) if (child.dataset.key !== undefined) stays.add(child.dataset.key);
+  for (const child of wanted.children) if (keyOf(child) !== undefined) stays.add(keyOf(child));
   for (const child of [...shown.children]) {
-    const key = child.dataset.key;
+    const key = keyOf(child);
     if (key === undefined) continue;
     // What goes makes room first, so that what stays is not moved: an element that moves loses the focus.
     if (stays.has(key)) byKey.set(key, child);
@@ -77,10 +85,10 @@ function children(shown, wanted) {
   }
   let place = shown.firstChild;
   for (const child of [...wanted.childNodes]) {
-    const known = child.nodeType === Node.ELEMENT_NODE && byKey.get(child.dataset.key);
+    const known = child.nodeType === Node.ELEMENT_NODE && byKey.get(keyOf(child));
     if (known && known !== place) shown.insertBefore(known, place);
     const here = known || place;
-    if (!here || !known && byKey.has(here.dataset?.key)) {
+    if (!here || !known && byKey.has(here.dataset && keyOf(here))) {
       shown.insertBefore(child, here);
       continue;
     }
