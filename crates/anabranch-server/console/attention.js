@@ -90,7 +90,7 @@ export function attentionList(all) {
         h("strong", null, one.who), h("span", null, one.what), badge(KINDS[one.kind], one.kind),
         one.lasts === null ? null : h("span", { class: "quiet" }, `for ${span(one.lasts / 1000)}`)),
       one.detail ? h("p", { class: "code why" }, one.detail) : null,
-      h("p", { class: "attention-more" }, one.note ? h("span", { class: "quiet" }, one.note, " ") : null, h("a", { href: one.address, "aria-label": `${one.link}: ${one.who}, ${one.what}` }, one.link)))));
+      h("p", { class: "attention-more" }, one.note ? h("span", { class: "quiet" }, one.note, " ") : null, one.address === location.hash.split("?")[0] ? null : h("a", { href: one.address, "aria-label": `${one.link}: ${one.who}, ${one.what}` }, one.link)))));
 }
 
 /** What is wrong with a consumer, for its own page; what the page shows anyway is left out. */

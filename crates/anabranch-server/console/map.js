@@ -110,7 +110,8 @@ export class SlotMap {
     const { model, by, only, parked } = this.#shown;
     if (!this.#cell) return;
     const { of, colour } = COLOURINGS[by];
-    const paint = this.cells.getContext("2d");
+    // In memory: cells are many and small, and pixels that are read back cost nothing then.
+    const paint = this.cells.getContext("2d", { willReadFrequently: true });
     paint.clearRect(0, 0, this.cells.width, this.cells.height);
     // Colour by colour: to change it costs more than to fill a cell.
     const slots = model.cursors.map(() => []);

@@ -60,11 +60,11 @@ function foundKey(consumer, { text, explained, event }) {
   const { key, parked, next, tasks, why } = explained;
   const waits = tasks ? Number(tasks.tasks) : 0;
   return h("div", { class: "found" },
-    h("p", null, event ? `The event ${event.type} is of the key ` : "The key ", h("strong", { class: "code" }, key), " is in this slot."),
+    h("p", null, event ? `The event ${event.type} belongs to the key ` : "The key ", h("strong", { class: "code" }, key), event ? ", which is in this slot." : " is in this slot."),
     parked ? h("p", { class: "bad" }, parked.state === "parked" ? "It has failed, and waits for somebody: " : "It has failed, and is tried again: ",
       h("a", { href: place("parkedKey", { consumer: consumer.name, key: parked.key }) }, many(parked.events, "event"), " waiting")) : null,
     next ? h("p", null, "Next: ", h("a", { href: place("event", { id: String(next.position) }) }, `${next.type} ${next.stream}@${next.version}`)) : null,
     waits ? h("p", null, `${many(waits, "task")} of it wait${waits === 1 ? "s" : ""}${tasks.is_paused ? "; the key is paused" : ""}.`) : null,
     !parked && !next && !waits ? h("p", { class: "good" }, why.length ? "Nothing of the key itself waits." : "Nothing of it waits.") : null,
-    event ? h("p", null, h("a", { href: place("event", { id: event.id }) }, `Look at the event ${text}`)) : null);
+    event ? h("p", null, h("a", { href: place("event", { id: event.id }), title: text }, "Look at the event")) : null);
 }

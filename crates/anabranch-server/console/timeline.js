@@ -78,6 +78,6 @@ function members(now, before, consumer) {
     { title: "Worker", of: (row) => workerLink(row.worker, row.place) },
     { title: "Slots", kind: "number", of: (row) => count(row.slots) },
     { title: "Share", kind: "number", of: (row) => `${((100 * Number(row.slots)) / SLOTS).toFixed(1)} %` },
-    { title: before ? `Since generation ${before.generation}` : "Before", kind: "number", of: (row) => (before ? change(row) : "–") },
+    { title: "Change", kind: "number", of: (row) => (before ? change(row) : "–") },
   ], rows, { key: (row) => row.worker, empty: `Nobody: ${many(SLOTS, "slot")} wait for a worker.` });
 }

@@ -17,6 +17,7 @@ import { slotDetail, slotSentence } from "../slot_detail.js";
 import { model } from "../slots.js";
 import { theme } from "../theme.js";
 import { timeline } from "../timeline.js";
+import { knowAll } from "../workers.js";
 import { badge, facts, heading, section, spark, table, trouble } from "../ui.js";
 import { alarms } from "../attention.js";
 
@@ -31,7 +32,7 @@ const addresses = ({ name }) => ({
 
 export const consumer = {
   title: ({ name }) => name,
-  watch: ({ params }) => [...Object.values(addresses(params)), "/v1/replica-sets"],
+  watch: ({ params }) => [...Object.values(addresses(params)), "/v1/replica-sets", "/v1/workers"],
   ready: arrived,
   changed: anew,
   draw(page) {
@@ -39,15 +40,18 @@ export const consumer = {
     const [one, slots, parked, audit] = [at.one, at.slots, at.parked, at.audit].map((address) => page.answers.get(address));
     if (one?.status !== 200) return [heading(page.params.name), trouble(one)];
     const it = one.body;
+    // All workers first, so that each has the colour here that it has elsewhere.
+    const workers = page.answers.get("/v1/workers");
+    if (workers?.status === 200) knowAll(workers.body.items);
     const sets = page.answers.get("/v1/replica-sets")?.body?.items ?? [];
     const set = sets.find((all) => all.consumers.includes(it.name)) ?? null;
     const failed = parked?.body?.items ?? [];
     return [
       heading(it.name, badge(it.kind, "quiet"), badge(`by ${it.strategy.split(",")[0]}`, "quiet"), it.paused ? badge("paused", "info") : null),
       figures(it, audit),
-      alarms([it], page),
+      alarms([it]),
       consumerButtons(page, it, set),
-      slotCard(page, it, slots, failed),
+      slotCard(page, it, workers ? slots : null, failed),
       set ? generations(page, it, set) : null,
       it.kind === "pool" ? null : parkedCard(page, it, failed),
     ];
@@ -162,7 +166,7 @@ function parkedCard(page, it, failed) {
       { title: "Since", kind: "number", of: (row) => ago(row.since) },
       { title: "Waiting", kind: "number", of: (row) => many(row.events, "event") },
       { title: "State", of: (row) => (row.asked ? badge(`to be ${row.asked === "retry" ? "tried again" : "skipped"}`, "info") : row.state === "parked" ? badge("parked", "warn") : badge("tried again", "info")) },
-      ...(page.may("operate") ? [{ title: "", of: (row) => h("span", { class: "buttons" }, act(row.key, "retry", "Retry"), act(row.key, "skip", "Skip")) }] : []),
+      ...(page.may("operate") ? [{ title: "Do", of: (row) => h("span", { class: "buttons" }, act(row.key, "retry", "Retry"), act(row.key, "skip", "Skip")) }] : []),
     ], some, { key: (row) => row.key, test: "parked", props: (row) => ({ "data-key": row.key }), empty: "None. Every key goes on." }),
     all > some.length ? h("p", null, h("a", { href: place("failed", {}, { consumer: it.name }) }, `All ${count(all)}, grouped by error`)) : null);
 }

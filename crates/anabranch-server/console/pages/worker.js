@@ -22,14 +22,14 @@ export const worker = {
     const own = (consumers?.body?.items ?? []).map((consumer) => ofConsumer(consumer, it)).filter(Boolean);
     const shortage = it.report?.shortage;
     return [
-      heading(h("span", { class: "worker" }, swatch(it.id), placeOf(it)), it.is_alive ? badge("alive", "good") : badge("dead", "bad")),
+      heading(h("span", { class: "worker" }, swatch(it.id), placeOf(it)), it.is_alive ? badge("alive", "good") : badge("dead", "bad"),
+        operation(page, `Rebalance ${it.replica_set}`, { do: "rebalance", replica_set: it.replica_set })),
       section(null, { "aria-label": "About it" }, facts(
         ["Replica set", it.replica_set], ["Runs", it.runs], ["Lanes of each consumer", it.lanes], ["Lease", lease(it)],
         ["Started", [time(it.started_at), h("span", { class: "quiet" }, ` ${ago(it.started_at)}`)]],
         ["Knows the schema", it.schema ?? null], ["Id", h("span", { class: "code" }, it.id)]),
       shortage ? h("p", { class: "warn" }, `It has ${shortage.sessions} of ${shortage.of} sessions of the database that it could use: ${shortage.error}`) : null,
-      it.report?.deaf_ms ? h("p", { class: "warn" }, `It has not been told of new events for ${span(Number(it.report.deaf_ms) / 1000)}: it finds them by looking now and then.`) : null,
-      operation(page, `Rebalance ${it.replica_set}`, { do: "rebalance", replica_set: it.replica_set }, { title: `Rebalance ${it.replica_set}` })),
+      it.report?.deaf_ms ? h("p", { class: "warn" }, `It has not been told of new events for ${span(Number(it.report.deaf_ms) / 1000)}: it finds them by looking now and then.`) : null),
       section("Consumers", null, consumersTable(own, it)),
       section("Lanes", null, lanesTable(own)),
     ];
@@ -71,7 +71,7 @@ function consumersTable(own, it) {
   return table("Consumers of this worker", [
     { title: "Consumer", of: (row) => h("span", { class: "name" }, h("a", { href: place("consumer", { name: row.name }) }, row.name), h("span", { class: "quiet" }, row.kind)) },
     { title: "Slots", kind: "number", of: (row) => count(row.slots) },
-    { title: "", of: (row) => (row.slots ? h("a", { href: place("consumer", { name: row.name }, { by: "owner", only: it.id }), "aria-label": `Its slots of ${row.name} in the map` }, "In the map") : null) },
+    { title: "Which", of: (row) => (row.slots ? h("a", { class: "on-one-line", href: place("consumer", { name: row.name }, { by: "owner", only: it.id }), "aria-label": `Its slots of ${row.name} in the map` }, "In the map") : null) },
     { title: "Version", kind: "number", of: (row) => row.version ?? "–" },
     { title: "At a time", kind: "number", of: (row) => (row.limit === null ? "–" : count(row.limit)) },
     { title: "State", of: (row) => (row.unable ? [badge("cannot run it", "bad"), h("p", { class: "code why" }, row.unable)] : badge("runs it", "good")) },
