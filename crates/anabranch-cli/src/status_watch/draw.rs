@@ -173,7 +173,8 @@ fn help() -> Vec<Line> {
     lines.push(Line::default());
     for said in [
         "The map has 84 slots a row, two rows a line: slot s is in column s % 84 of row s / 84.",
-        "EVENTS/S is what a consumer has passed since the last look. `anabranch status NAME` says why one stands.",
+        "EVENTS/S is what a consumer has passed since the last look.",
+        "`anabranch status NAME` says in full why one does not go on.",
     ] {
         lines.push(Line::plain(format!("  {said}")));
     }

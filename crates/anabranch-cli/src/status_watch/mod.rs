@@ -159,7 +159,8 @@ impl Watching {
             (None, None) => None,
         };
         let ago = self.seen.elapsed().as_secs();
-        self.view.error = wrong.map(|wrong| format!("{wrong} (seen {ago} s ago)"));
+        // First what fits any terminal.
+        self.view.error = wrong.map(|wrong| format!("seen {ago} s ago; {wrong}"));
         let lines = draw(&self.picture, &self.view, screen.size());
         let has_colours = self.view.has_colours;
         screen.show(lines.iter().map(|line| (line.width(), line.painted(has_colours))))

@@ -142,7 +142,7 @@ async fn the_last_picture_stays_while_the_database_is_away() {
         log.store().database().begin().run(statements, End::Commit).await.unwrap();
     };
     rename("consumers", "gone").await;
-    let seen = terminal.until("it says so", |seen| seen.has("error: ") && seen.has("s ago)"));
+    let seen = terminal.until("it says so", |seen| seen.has(" s ago; error: "));
     assert!(seen.has("▸ sums") && has_map(&seen), "{}", seen.text());
     rename("gone", "consumers").await;
     terminal.until("it goes on", |seen| !seen.has("error: "));

@@ -160,10 +160,10 @@ fn a_cell_has_the_colours_of_its_two_slots() {
 
 #[test]
 fn what_fails_stands_above_and_a_log_without_consumers_says_so() {
-    let error = Some("error: gone (seen 3 s ago)".to_owned());
+    let error = Some("seen 3 s ago; error: gone".to_owned());
     let lines = text(&picture(), &View { error, is_paused: true, ..view() }, (70, 12));
     assert!(lines[0].ends_with(" paused"), "{lines:#?}");
-    assert_eq!(lines[1], " error: gone (seen 3 s ago)");
+    assert_eq!(lines[1], " seen 3 s ago; error: gone");
     let lines = text(&Picture::default(), &view(), (70, 5));
     assert!(lines[2].starts_with("there are no consumers yet"), "{lines:#?}");
 }
