@@ -96,7 +96,7 @@ function draw() {
     : session ? page.kind.draw(page)
     : h("p", { class: "empty" }, refusal ? refusal.message : "Connecting…");
   const wanted = h("div", { class: "frame" },
-    h("a", { class: "skip", href: "#", onclick: skip }, "Skip to the content"),
+    h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the content"),
     header(needsLogin),
     h("main", {
       // Each place anew: what was typed at one must not stay at the next.

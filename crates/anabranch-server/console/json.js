@@ -97,39 +97,3 @@ export function parse(text) {
   if (at !== text.length) fail();
   return whole;
 }
-
-/** The pieces of JSON text, each as it was written: `{kind, text}`, where kind is string, number, word or mark. */
-export function tokens(text) {
-  const found = [];
-  const PIECE = /"(?:[^"\\]|\\[^])*"|-?\d[\d.eE+-]*|[a-z]+|[{}[\]:,]/g;
-  for (const [piece] of text.matchAll(PIECE)) {
-    const first = piece[0];
-    const kind = first === '"' ? "string" : /[-\d]/.test(first) ? "number" : /[a-z]/.test(first) ? "word" : "mark";
-    found.push({ kind, text: piece });
-  }
-  return found;
-}
-
-/** Laid out with line breaks; the pieces stay as they were written. Returns a list of `{kind, text}`. */
-export function laidOut(text) {
-  const out = [];
-  let depth = 0;
-  const line = () => out.push({ kind: "space", text: "\n" + "  ".repeat(depth) });
-  const all = tokens(text);
-  all.forEach((token, index) => {
-    const before = all[index - 1]?.text;
-    if (token.text === "}" || token.text === "]") {
-      depth -= 1;
-      if (before !== "{" && before !== "[") line();
-      out.push(token);
-    } else {
-      if (token.kind !== "mark" && all[index + 1]?.text === ":") token.kind = "name";
-      if (before === "{" || before === "[") line();
-      out.push(token);
-      if (token.text === "{" || token.text === "[") depth += 1;
-      if (token.text === ",") line();
-      if (token.text === ":") out.push({ kind: "space", text: " " });
-    }
-  });
-  return out;
-}

@@ -18,7 +18,7 @@ export function jsonView(page, name, value, { test = null, label = name } = {}) 
   const isLaidOut = isLong && !shown[name];
   return h("div", { class: "json-view" },
     h("div", { class: "json-tools" },
-      isLong ? h("button", { type: "button", class: "quiet small", "aria-pressed": String(!isLaidOut), "aria-label": `${label} as it is stored`,
+      isLong ? h("button", { type: "button", class: "quiet small", "aria-label": `${isLaidOut ? "As stored" : "Laid out"}: ${label}`,
         onclick: () => ((shown[name] = isLaidOut), page.redraw()) }, isLaidOut ? "As stored" : "Laid out") : null,
       copy("Copy", text, null)),
     h("pre", { class: isLaidOut ? "json lines" : "json", tabindex: "0", role: "region", "aria-label": label, "data-test": test },

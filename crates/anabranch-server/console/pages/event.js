@@ -58,7 +58,7 @@ function fields(one) {
       h("a", { class: "badge", href: place("events", {}, { tags: tag }), "data-test": "event-field", "data-field": "tags" }, tag)))) : null,
     field("correlation", "Correlation", one.correlation, code),
     field("causation", "Causation", one.causation, code),
-    field("schema", "Schema version", one.schema_version),
+    field("schema", "Schema", one.schema_version),
     field("traceparent", "Trace", one.traceparent, code)));
 }
 

@@ -92,7 +92,7 @@ function onOneLine(page, stored, tasks, version) {
 function item({ id, kind, at: when, title, data, result, says, state, mark }) {
   return h("li", { "data-key": id, "data-test": "timeline-item", "data-kind": kind },
     h("span", { class: `point ${mark}`, "aria-hidden": "true" }),
-    h("div", { class: "when" }, at(when), h("span", { class: "ms" }, when.slice(19, 23))),
+    h("div", { class: "when" }, at(when), h("span", { class: "ms" }, `.${String(new Date(when).getMilliseconds()).padStart(3, "0")}`)),
     h("div", { class: "what" },
       h("p", null, h("span", { class: "kind" }, kind), h("strong", null, title), state ? taskState(state) : null, h("span", { class: "quiet" }, says)),
       data ? h("div", { class: "line" }, jsonLine(data)) : null,

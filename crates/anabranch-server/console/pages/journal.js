@@ -29,7 +29,7 @@ export const journal = {
         { name: "target", label: "About", placeholder: "a consumer, a pool, a set or a task", search: true },
         { name: "plan", label: "Of the plan", placeholder: "its id" },
       ], { label: "Filter the journal" }),
-      h("section", { class: "card", "aria-label": "Entries, the newest first" }, answer?.status === 200 ? entries(page, answer.body) : trouble(answer)),
+      h("div", { class: "card" }, answer?.status === 200 ? entries(page, answer.body) : trouble(answer)),
     ];
   },
 };
@@ -42,9 +42,9 @@ function progress(page, plan) {
     page.redraw();
   };
   return h("div", { class: "running", "data-key": id, "data-test": "plan-running", "data-id": id },
-    h("p", null, h("strong", null, `${plan.verb} ${plan.target}`), ` ${effect.says}`),
+    h("p", null, h("strong", null, `${words(plan.verb)} ${plan.target}`), ` ${effect.says}`),
     h("div", { class: "beside" },
-      h("progress", { max: Number(total) || 1, value: Number(done), "aria-label": `How far ${plan.verb} of ${plan.target} is` }),
+      h("progress", { max: Number(total) || 1, value: Number(done), "aria-label": `How far ${words(plan.verb)} of ${plan.target} is` }),
       h("span", { role: "status" }, `${count(done)} of ${count(total)}`),
       h("span", { class: "quiet" }, `${who}, ${ago(began)}`),
       page.may("operate") ? h("button", { type: "button", onclick: stop, "data-test": "plan-stop" }, "Stop here") : null),
@@ -64,13 +64,18 @@ function entries(page, { items, next }) {
       { title: "When", kind: "t-when", of: (entry) => at(entry.at) },
       { title: "Who", of: (entry) => entry.who },
       { title: "By", of: (entry) => entry.via },
-      { title: "What", kind: "t-key", of: (entry) => entry.verb },
+      { title: "What", kind: "t-key", of: (entry) => words(entry.verb) },
       { title: "About", kind: "t-key", of: (entry) => h("a", { href: `#/journal?target=${encodeURIComponent(entry.target)}` }, entry.target) },
       { title: "Outcome", of: (entry) => [badge(...(STAGES[entry.stage] ?? [entry.stage])), " ", outcome(entry)] },
       { title: "As it was planned", kind: "t-says", of: (entry) => entry.effect.says },
     ], all, { key: (entry) => String(entry.seq), test: "journal", empty: "Nobody has changed anything yet.", props: (entry) => ({ "data-what": entry.verb, "data-target": entry.target, "data-stage": entry.stage }) }),
     rows ? rows.foot("Older") : page.state.from !== null ? h("p", { class: "foot" }, h("button", { type: "button", onclick: older, "data-test": "more" }, "Older")) : null,
   ];
+}
+
+/** `retry_parked` as people say it. */
+function words(verb) {
+  return verb.replaceAll("_", " ");
 }
 
 /** One thing says nothing by a number. */

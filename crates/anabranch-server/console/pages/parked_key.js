@@ -28,7 +28,8 @@ export const parkedKey = {
     const version = [parked, events, retrying, behind].join(" ");
     const explained = asked(page, query(path`/v1/consumers/${consumer}/explain`, { key }), version);
     const isGone = explained?.status === 200 && !explained.body.parked;
-    const answer = isGone || !explained ? null : asked(page, `${address(consumer, key)}?limit=${EVENTS}`, version);
+    const { events: waiting, attempts, asked: wish } = explained?.body?.parked ?? {};
+    const answer = isGone || !explained ? null : asked(page, `${address(consumer, key)}?limit=${EVENTS}`, [waiting, attempts, wish].join(" "));
     const title = heading(h("span", { class: "code" }, key), buttons(page, answer));
     const crumb = h("p", { class: "crumb" }, h("a", { href: place("failed", {}, { consumer }) }, "Failed"), " of ", h("a", { href: place("consumer", { name: consumer }) }, consumer));
     if (isGone || answer?.body?.code === "no_such_key") {

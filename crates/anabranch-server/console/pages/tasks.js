@@ -12,6 +12,7 @@ import { badge, heading, section, table, trouble } from "../ui.js";
 
 export const OPEN = ["ready", "scheduled", "held"];
 export const DEAD = ["dead", "compensated", "skipped"];
+const STEP = 50;
 const STATES = [...OPEN, ...DEAD, "done", "cancelled"];
 const KINDS = { ready: "info", dead: "bad", held: "warn", compensated: "warn", skipped: "warn", done: "good" };
 
@@ -61,10 +62,12 @@ function ofPool(page, pool, all) {
   const one = all.find((known) => known.pool === pool);
   const state = page.query.state || (Number(one?.deadKeys ?? 0) ? "dead" : "ready");
   const key = page.query.key ?? "";
-  const rows = rowsOf(page, "/v1/tasks", { pool, state, key }, { step: 50 });
   const now = JSON.stringify([one?.tasks, one?.deadKeys]);
+  // What the counts say is not there is not asked for.
+  const isNone = one && OPEN.includes(state) && !Number(one.tasks[state] ?? 0);
+  const rows = isNone ? null : rowsOf(page, "/v1/tasks", { pool, state, key }, { step: STEP });
   // What is shown follows the counts, unless somebody has gone further.
-  if (page.state.counts !== now && page.state.counts && rows.items.length <= 50 && !rows.isUnderWay) rows.begin();
+  if (rows && page.state.counts && page.state.counts !== now && rows.items.length <= STEP && !rows.isUnderWay) rows.begin();
   page.state.counts = now;
   return [
     filters(page, [
@@ -75,8 +78,8 @@ function ofPool(page, pool, all) {
     h("section", { class: "card", "aria-label": `Tasks of ${pool}` },
       h("div", { class: "heading" }, h("h2", null, `${title(state)} tasks of ${pool}`), h("div", { class: "beside" }, forMany(page, pool, state, key))),
       key ? ofKey(page, pool, key, now) : null,
-      rows.isFirst ? trouble(null) : taskTable(`${title(state)} tasks of ${pool}`, rows.items),
-      rows.isFirst ? null : rows.foot()),
+      rows?.isFirst ? trouble(null) : taskTable(`${title(state)} tasks of ${pool}`, rows?.items ?? []),
+      rows?.isFirst ? null : rows?.foot()),
   ];
 }
 
