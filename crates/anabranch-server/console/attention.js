@@ -14,11 +14,12 @@ const KINDS = { bad: "stands still", warn: "needs a look", info: "for your infor
 
 /** All of it: `{key, kind, who, what, detail, lasts, address, link}`; `lasts` in milliseconds, or null. */
 export function things({ consumers = [], workers = [], pools = [] }) {
-  const found = [...consumers.flatMap(ofConsumer), ...workers.flatMap(ofWorker), ...pools.flatMap(ofPool)];
+  const names = new Set(consumers.map(({ name }) => name));
+  const found = [...consumers.flatMap((it) => ofConsumer(it, names)), ...workers.flatMap(ofWorker), ...pools.flatMap(ofPool)];
   return found.sort((a, b) => rank(a.kind) - rank(b.kind) || (a.who < b.who ? -1 : a.who > b.who ? 1 : 0));
 }
 
-function ofConsumer(it) {
+function ofConsumer(it, names) {
   const address = place("consumer", { name: it.name });
   const thing = (kind, what, more = {}) => ({ key: `${it.name} ${what}`, kind, who: it.name, what, detail: "", lasts: null, address, link: "Look at it", ...more });
   const found = [];
@@ -29,6 +30,11 @@ function ofConsumer(it) {
   }
   for (const [name, { reason, slots, lasts }] of byReason(it)) {
     if (name === "failing" && it.outage) continue;
+    const built = /^(.*)\.next$/.exec(it.name)?.[1];
+    if (name === "unassigned" && names.has(built)) {
+      found.push(thing("info", `Is the next version of ${built}, and nobody builds it just now`, { note: `“anabranch rebuild FILE ${built}” goes on.`, address: place("consumer", { name: built }), link: "Compare and switch" }));
+      continue;
+    }
     const map = place("consumer", { name: it.name }, { by: "reason", only: name });
     found.push(thing(kindOf(name), wordsOf(name), {
       detail: detailOf(reason), lasts, address: map, link: "Show where", note: it.cursors.length > 1 ? `${many(slots, "slot")} of it.` : null,

@@ -39,6 +39,10 @@ function open(page, title, request, fields) {
     dialog.dataset.plan = state.plan?.id ?? "";
     morph(dialog, h("dialog", { class: "plan", open: dialog.open || null, "aria-labelledby": "plan-title", "data-test": "plan",
       "data-stage": state.stage, "data-plan": state.plan?.id ?? "" }, content(title, fields, state, act)));
+    // The button that was pressed may be gone: the keyboard goes on at what does nothing, or at the first field.
+    if (dialog.open && (document.activeElement === dialog || !dialog.contains(document.activeElement))) {
+      dialog.querySelector("form input, form select, [data-test=plan-close]")?.focus();
+    }
   };
   const fail = (problem) => {
     state.problem = problem;

@@ -1,25 +1,26 @@
 // A consumer: how it stands, its slots as a map, and what can be done with it.
 
 import { path } from "../api.js";
+import { alarms } from "../attention.js";
 import { know } from "../colours.js";
 import { consumerButtons } from "../consumer_operations.js";
 import { h } from "../dom.js";
 import { ago, count, many, short } from "../format.js";
+import { legend } from "../legend.js";
 import { anew, arrived, asked } from "../lists.js";
 import { COLOURINGS, SlotMap } from "../map.js";
-import { legend } from "../legend.js";
 import { operation } from "../operations.js";
 import { place, requery } from "../places.js";
 import { rate, series } from "../rates.js";
+import { builderOf, rebuildCard } from "../rebuild.js";
 import { RunsTable } from "../runs_table.js";
 import { locate } from "../search.js";
 import { slotDetail, slotSentence } from "../slot_detail.js";
 import { model } from "../slots.js";
 import { theme } from "../theme.js";
 import { timeline } from "../timeline.js";
-import { knowAll } from "../workers.js";
 import { badge, facts, heading, section, spark, table, trouble } from "../ui.js";
-import { alarms } from "../attention.js";
+import { knowAll } from "../workers.js";
 
 const PARKED = 100;
 /** How many of them the page shows; all are on their own page. */
@@ -38,7 +39,7 @@ export const consumer = {
   draw(page) {
     const at = addresses(page.params);
     const [one, slots, parked, audit] = [at.one, at.slots, at.parked, at.audit].map((address) => page.answers.get(address));
-    if (one?.status !== 200) return [heading(page.params.name), trouble(one)];
+    if (one?.status !== 200) return [heading(page.params.name), h("div", { class: "card" }, trouble(one), others(one))];
     const it = one.body;
     // All workers first, so that each has the colour here that it has elsewhere.
     const workers = page.answers.get("/v1/workers");
@@ -46,17 +47,38 @@ export const consumer = {
     const sets = page.answers.get("/v1/replica-sets")?.body?.items ?? [];
     const set = sets.find((all) => all.consumers.includes(it.name)) ?? null;
     const failed = parked?.body?.items ?? [];
+    const builder = builderOf(it.name, page.answers.get("/v1/consumers")?.body?.items ?? []);
     return [
-      heading(it.name, badge(it.kind, "quiet"), badge(`by ${it.strategy.split(",")[0]}`, "quiet"), it.paused ? badge("paused", "info") : null),
+      heading(it.name, badge(it.kind, "quiet"), badge(way(it.strategy), "quiet"), it.paused ? badge("paused", "info") : null, elsewhere(it)),
       figures(it, audit),
       alarms([it]),
       consumerButtons(page, it, set),
+      builder ? rebuildCard(page, it, builder) : null,
       slotCard(page, it, workers ? slots : null, failed),
       set ? generations(page, it, set) : null,
       it.kind === "pool" ? null : parkedCard(page, it, failed),
     ];
   },
 };
+
+/** What belongs together, in words. */
+const WAYS = { entity: "by stream", customer: "by customer", saga: "by correlation", global: "all in one sequence", dcb: "by tag", custom: "by a key of its own" };
+
+function way(strategy) {
+  const [, word, name] = /^(\w+)(?: "(.*?)")?/.exec(strategy) ?? [];
+  return `${WAYS[word] ?? strategy}${name ? ` ${name}` : ""}`;
+}
+
+/** Where else there is something of it. */
+function elsewhere(it) {
+  if (it.kind === "pool") return h("a", { href: place("tasks", {}, { pool: it.name }) }, "Its tasks");
+  return it.kind === "webhook" ? h("a", { href: place("deliveries", {}, { consumer: it.name }) }, "Its deliveries") : null;
+}
+
+function others(answer) {
+  const known = answer?.body?.known ?? [];
+  return known.length ? h("p", null, "These are there: ", known.map((name) => [h("a", { href: place("consumer", { name }) }, name), " "])) : null;
+}
 
 function figures(it, audit) {
   const speeds = series(it.name);

@@ -47,8 +47,8 @@ function attention(all) {
 
 function columns() {
   return [
-    { title: "Consumer", of: (row) => h("span", { class: "name" }, h("a", { href: place("consumer", { name: row.name }), "data-test": "consumer-link" }, row.name), h("span", { class: "quiet" }, row.kind)) },
-    { title: "State", of: states },
+    { title: "Consumer", of: (row) => h("span", { class: "name" }, h("a", { href: place("consumer", { name: row.name }), "data-test": "consumer-link" }, row.name), h("span", { class: "quiet" }, row.kind), states(row)) },
+    { title: "State", kind: "state", of: states },
     { title: "Behind", kind: "number", of: (row) => h("span", { "data-test": "consumer-lag" }, digits(row.lag)) },
     { title: "Events a second", kind: "number", of: speed },
     { title: "Keys that failed", kind: "number", of: (row) => h("span", { class: Number(row.parked_keys) ? "bad" : "quiet", "data-test": "consumer-parked" }, digits(row.parked_keys)) },

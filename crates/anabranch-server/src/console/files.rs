@@ -53,6 +53,7 @@ pub(super) const FILES: &[(&str, &[u8])] = files![
     "places.js",
     "rates.js",
     "reasons.js",
+    "rebuild.js",
     "runs_table.js",
     "search.js",
     "slot_detail.js",
