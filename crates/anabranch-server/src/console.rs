@@ -14,13 +14,18 @@ use anabranch::errors::ErrorCode;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use files::FILES;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::io::Write;
+use std::sync::OnceLock;
 
 /// The page; the other files are its parts.
 const INDEX: &str = "index.html";
@@ -46,6 +51,8 @@ pub(crate) struct Console {
 /// A file, with what is said of it.
 struct File {
     text: Bytes,
+    /// The text compressed, once somebody has asked for it; nothing if that is not smaller.
+    zipped: OnceLock<Option<Bytes>>,
     kind: HeaderValue,
     /// What it is known by: another text has another one.
     tag: HeaderValue,
@@ -79,22 +86,38 @@ impl File {
         let tag = HeaderValue::from_str(&format!("\"{hash}\""));
         // Digits in quotes are a header.
         let tag = tag.unwrap_or(HeaderValue::from_static("\"\""));
-        Self { kind: HeaderValue::from_static(kind(name)), text, tag }
+        Self { kind: HeaderValue::from_static(kind(name)), text, zipped: OnceLock::new(), tag }
+    }
+
+    fn zipped(&self) -> Option<Bytes> {
+        self.zipped.get_or_init(|| zipped(&self.text)).clone()
     }
 
     /// The file, or that it is what the browser has already.
     fn answer(&self, asked: &HeaderMap) -> Response {
-        let headers: [(HeaderName, HeaderValue); 4] = [
+        let headers: [(HeaderName, HeaderValue); 5] = [
             (CONTENT_TYPE, self.kind.clone()),
             (ETAG, self.tag.clone()),
+            (VARY, HeaderValue::from_static("accept-encoding")),
             // Kept, and asked about each time: a new version of the program is seen at once.
             (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
             (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
         ];
-        match is_known(&self.tag, asked) {
-            true => (StatusCode::NOT_MODIFIED, headers).into_response(),
-            false => (headers, self.text.clone()).into_response(),
+        if is_known(&self.tag, asked) {
+            return (StatusCode::NOT_MODIFIED, headers).into_response();
         }
+        let Some(zipped) = takes_gzip(asked).then(|| self.zipped()).flatten() else {
+            return (headers, self.text.clone()).into_response();
+        };
+        let mut response = (headers, zipped).into_response();
+        let (answer, zip) = (response.headers_mut(), HeaderValue::from_static("gzip"));
+        answer.insert(CONTENT_ENCODING, zip);
+        // Other bytes than the plain ones: the tag says that they mean the same.
+        let tag = self.tag.to_str().map(|tag| format!("W/{tag}")).unwrap_or_default();
+        if let Ok(tag) = HeaderValue::from_str(&tag) {
+            answer.insert(ETAG, tag);
+        }
+        response
     }
 }
 
@@ -150,6 +173,25 @@ fn kind(name: &str) -> &'static str {
     }
 }
 
+/// Nothing if compressing does not make it smaller.
+fn zipped(text: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    // What is written to memory does not fail.
+    let zipped = encoder.write_all(text).and_then(|()| encoder.finish()).ok()?;
+    (zipped.len() < text.len()).then(|| zipped.into())
+}
+
+/// Whether an answer may be compressed by gzip: it is named, and not as what is not wanted.
+fn takes_gzip(asked: &HeaderMap) -> bool {
+    let given = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|all| all.to_str().ok());
+    let mut given = given.flat_map(|all| all.split(','));
+    given.any(|one| {
+        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+        let weight = weight.trim().strip_prefix("q=").and_then(|q| q.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_none_or(|weight| weight > 0.0)
+    })
+}
+
 /// Whether a browser has the file with this tag. A proxy that compresses makes weak tags of strong ones.
 fn is_known(tag: &HeaderValue, asked: &HeaderMap) -> bool {
     let given = asked.get_all(IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
@@ -163,6 +205,9 @@ fn is_known(tag: &HeaderValue, asked: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All files together, as browsers get them: the console is there within a second on a slow line, too.
+    const MOST_BYTES: usize = 150_000;
 
     fn page(mount: &str) -> String {
         String::from_utf8(Console::new(mount).page.text.to_vec()).unwrap()
@@ -200,6 +245,47 @@ mod tests {
         for given in ["", "ab", "\"a\"", "\"abc\""] {
             assert!(!knows(given), "{given}");
         }
+    }
+
+    #[test]
+    fn who_takes_gzip_gets_the_same_text_compressed() {
+        use std::io::Read;
+        let takes = |given: &'static str| {
+            let headers = [(ACCEPT_ENCODING, HeaderValue::from_static(given))];
+            headers.into_iter().collect::<HeaderMap>()
+        };
+        for given in ["gzip", "br, gzip;q=0.5", "deflate,GZIP"] {
+            assert!(takes_gzip(&takes(given)), "{given}");
+        }
+        for given in ["", "br", "gzip;q=0", "identity;q=1, gzip;q=0.0"] {
+            assert!(!takes_gzip(&takes(given)), "{given}");
+        }
+        let page = Console::new("/").page;
+        let mut plain = String::new();
+        flate2::read::GzDecoder::new(&*page.zipped().unwrap()).read_to_string(&mut plain).unwrap();
+        assert_eq!(plain.as_bytes(), page.text);
+        let (zipped, whole) = (page.answer(&takes("gzip")), page.answer(&takes("br")));
+        assert_eq!(zipped.headers()[CONTENT_ENCODING], "gzip");
+        assert!(!whole.headers().contains_key(CONTENT_ENCODING));
+        assert_ne!(zipped.headers()[ETAG], whole.headers()[ETAG]);
+        assert!(
+            zipped.headers()[VARY] == "accept-encoding"
+                && whole.headers()[VARY] == "accept-encoding"
+        );
+        assert_eq!(zipped_size("not compressible"), None);
+    }
+
+    fn zipped_size(text: &str) -> Option<usize> {
+        zipped(text.as_bytes()).map(|zipped| zipped.len())
+    }
+
+    #[test]
+    fn the_console_is_small() {
+        let sent = |(name, text): &(&str, &[u8])| {
+            zipped_size(str::from_utf8(text).expect(name)).unwrap_or(text.len())
+        };
+        let bytes: usize = FILES.iter().map(sent).sum();
+        assert!(bytes <= MOST_BYTES, "the console has {bytes} bytes compressed");
     }
 
     #[test]

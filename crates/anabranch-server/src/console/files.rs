@@ -73,9 +73,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// All files together: the console is there within a second on a slow line, too.
-    const MOST_BYTES: usize = 150_000;
-
     fn names(folder: &Path, below: &Path, all: &mut BTreeSet<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -98,11 +95,5 @@ mod tests {
         let missing: Vec<_> = there.difference(&listed).collect();
         assert!(missing.is_empty(), "src/console/files.rs does not name {missing:?}");
         assert_eq!(listed.len(), FILES.len(), "a file stands twice in the list");
-    }
-
-    #[test]
-    fn the_console_is_small() {
-        let bytes: usize = FILES.iter().map(|(_, text)| text.len()).sum();
-        assert!(bytes <= MOST_BYTES, "the console has {bytes} bytes");
     }
 }
