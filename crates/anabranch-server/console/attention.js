@@ -5,17 +5,18 @@ import { many, span } from "./format.js";
 import { place } from "./places.js";
 import { detailOf, kindOf, lastsOf, rank, wordsOf } from "./reasons.js";
 import { badge } from "./ui.js";
+import { placeOf, ranOut } from "./workers.js";
 
 /** What is told of the consumer as a whole, or passes by itself. */
 const ELSEWHERE = new Set(["parked_keys", "retrying_keys", "outage", "paused", "replay_asked", "awaits_generation", "awaits_claim", "awaits_release"]);
 
 /** How an attention is called by its kind. */
-const KINDS = { bad: "stands still", warn: "needs a look", info: "for your information" };
+const KINDS = { bad: "stands still", warn: "needs a look", info: "good to know" };
 
 /** All of it: `{key, kind, who, what, detail, lasts, address, link}`; `lasts` in milliseconds, or null. */
 export function things({ consumers = [], workers = [], pools = [] }) {
   const names = new Set(consumers.map(({ name }) => name));
-  const found = [...consumers.flatMap((it) => ofConsumer(it, names)), ...workers.flatMap(ofWorker), ...pools.flatMap(ofPool)];
+  const found = [...consumers.flatMap((it) => ofConsumer(it, names)), ...ofDead(workers.filter((one) => !one.is_alive)), ...workers.flatMap(ofWorker), ...pools.flatMap(ofPool)];
   return found.sort((a, b) => rank(a.kind) - rank(b.kind) || (a.who < b.who ? -1 : a.who > b.who ? 1 : 0));
 }
 
@@ -68,16 +69,23 @@ function byReason(it) {
   return found;
 }
 
+const ofOneWorker = (it, what, more) => ({
+  key: `${it.id} ${what}`, kind: "warn", who: placeOf(it), what, detail: "", lasts: null, address: place("worker", { id: it.id }), link: "Look at the worker", ...more,
+});
+
+/** A process that died is told of once, also if it had workers of several sets. */
+function ofDead(workers) {
+  return [...new Set(workers.map(placeOf))].map((process) => {
+    const own = workers.filter((one) => placeOf(one) === process);
+    const sets = own.map(({ replica_set: name }) => name).join(", ");
+    const end = ranOut(own[0]);
+    return ofOneWorker(own[0], `Died: it ran ${sets}`, { lasts: end === null ? null : Date.now() - end, note: "It does not say that it lives any more; others take its slots." });
+  });
+}
+
 function ofWorker(it) {
-  const who = `${it.host}:${it.pid}`;
-  const thing = (kind, what, more) => ({ key: `${it.id} ${what}`, kind, who, what, detail: "", lasts: null, address: place("worker", { id: it.id }), link: "Look at the worker", ...more });
-  const found = [];
-  if (!it.is_alive) {
-    found.push(thing("warn", `A worker of ${it.replica_set} died`, { lasts: it.lease_until ? Date.now() - Date.parse(it.lease_until) : null, note: "It does not say that it lives any more; others take its slots." }));
-  }
   const short = it.report?.shortage;
-  if (short) found.push(thing("warn", "Too few sessions of the database", { detail: short.error, note: `It has ${short.sessions} of ${short.of}.` }));
-  return found;
+  return short ? [ofOneWorker(it, "Too few sessions of the database", { detail: short.error, note: `It has ${short.sessions} of ${short.of}.` })] : [];
 }
 
 function ofPool({ pool, tasks }) {

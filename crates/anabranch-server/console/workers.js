@@ -12,6 +12,12 @@ export function swatch(id) {
 /** Where one runs, as people call it. */
 export const placeOf = ({ host, pid }) => `${host}:${pid}`;
 
+/** When its lease ran out; null if that is not known: one that was declared dead has a lease from before it began. */
+export function ranOut({ lease_until: until, started_at: began }) {
+  const at = Date.parse(until ?? "");
+  return Number.isNaN(at) || at < Date.parse(began) ? null : at;
+}
+
 /** Gives all of them their colours, set by set. */
 export function knowAll(workers) {
   for (const set of new Set(workers.map(({ replica_set: name }) => name))) {

@@ -23,10 +23,10 @@ export const overview = {
     knowAll(live);
     return [
       heading("Overview", totals(all, live)),
-      attention(things({ consumers: all, workers: live, pools: pools?.body?.items ?? [] })),
+      attention(things({ consumers: all, workers: live, pools: pools?.body?.items ?? [] }), all.length > 0),
       section("Consumers", null,
         table("Consumers", columns(), all, { key: (row) => row.name, test: "consumer", props: (row) => ({ "data-name": row.name }),
-          empty: "No consumer has run yet. One appears here when a worker first runs it: anabranch run FILE." }),
+          empty: "One appears here when a worker first runs it: anabranch run FILE." }),
         consumers.body.next ? h("p", { class: "quiet" }, `The first ${all.length}; there are more.`) : null),
       sets?.status === 200 ? section("Replica sets", null, replicaSets(sets.body.items, all, live)) : null,
     ];
@@ -38,11 +38,11 @@ function totals(all, live) {
   return h("span", { class: "quiet" }, `${many(all.length, "consumer")}${live.length ? `, ${many(alive, "worker")}` : ""}`);
 }
 
-function attention(all) {
+function attention(all, isRun) {
   const urgent = all.filter(({ kind }) => kind !== "info").length;
   return h("section", { class: `card needs ${urgent ? "" : "calm"}`, "aria-labelledby": "needs" },
     h("h2", { id: "needs" }, urgent ? `${many(urgent, "thing needs", "things need")} attention` : "Nothing needs attention"),
-    all.length ? attentionList(all) : h("p", { class: "quiet" }, "Every consumer goes on, and no key has failed."));
+    all.length ? attentionList(all) : h("p", { class: "quiet" }, isRun ? "Every consumer goes on, and no key has failed." : "No consumer has run yet."));
 }
 
 function columns() {

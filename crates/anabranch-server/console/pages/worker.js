@@ -6,7 +6,7 @@ import { place } from "../places.js";
 import { detailOf, kindOf, lastsOf, wordsOf, worst } from "../reasons.js";
 import { operation } from "../operations.js";
 import { badge, facts, heading, section, table, trouble } from "../ui.js";
-import { knowAll, placeOf, swatch } from "../workers.js";
+import { knowAll, placeOf, ranOut, swatch } from "../workers.js";
 
 const PATHS = ["/v1/workers", "/v1/consumers"];
 
@@ -45,8 +45,9 @@ function gone(page, others) {
 }
 
 function lease(it) {
-  if (!it.lease_until) return null;
-  const left = (Date.parse(it.lease_until) - Date.now()) / 1000;
+  const end = ranOut(it);
+  if (end === null) return it.is_alive ? null : h("span", { class: "bad" }, "ran out");
+  const left = (end - Date.now()) / 1000;
   return left > 0 ? `${span(left)} left` : h("span", { class: "bad" }, `ran out ${ago(it.lease_until)}`);
 }
 
@@ -56,15 +57,18 @@ function ofConsumer(consumer, it) {
   const cursors = consumer.cursors.filter((cursor) => cursor.owner.worker?.id === it.id || cursor.owner.dead === it.id);
   if (!runner && cursors.length === 0) return null;
   const reports = (it.report?.lanes ?? []).filter((lane) => lane.consumer === consumer.name);
-  const lanes = new Map();
-  for (const cursor of cursors) {
-    const lane = cursor.lane ?? 0;
-    const known = lanes.get(lane) ?? { consumer: consumer.name, lane, slots: 0, lag: 0, reasons: [], report: reports.find((one) => Number(one.lane) === Number(lane)) ?? null };
-    lanes.set(lane, { ...known, slots: known.slots + cursor.slot_count, lag: Math.max(known.lag, Number(cursor.lag_ready)), reasons: [...known.reasons, ...cursor.reasons] });
-  }
-  for (const report of reports) if (!lanes.has(report.lane)) lanes.set(report.lane, { consumer: consumer.name, lane: report.lane, slots: 0, lag: 0, reasons: [], report });
+  // Lanes that are as they should be are not reported: they are one row, with all slots that no other lane has.
+  const told = reports.toSorted((a, b) => a.lane - b.lane);
+  const rest = Array.from({ length: it.lanes }, (_, lane) => lane).filter((lane) => !told.some((one) => Number(one.lane) === lane));
+  const isTold = (cursor) => told.some(({ lane }) => lane === cursor.lane);
+  const row = (lane, own, report) => ({
+    consumer: consumer.name, lane, report, slots: own.reduce((all, cursor) => all + cursor.slot_count, 0),
+    lag: Math.max(0, ...own.map((cursor) => Number(cursor.lag_ready))), reasons: own.flatMap((cursor) => cursor.reasons),
+  });
+  const lanes = told.map((report) => row(String(report.lane), cursors.filter(({ lane }) => lane === report.lane), report));
+  if (rest.length) lanes.push(row(rest.length === it.lanes && rest.length > 1 ? `0–${rest.length - 1}` : rest.join(", "), cursors.filter((cursor) => !isTold(cursor)), null));
   const slots = cursors.reduce((all, cursor) => all + cursor.slot_count, 0);
-  return { name: consumer.name, kind: consumer.kind, unable: runner?.unable ?? null, version: runner?.version ?? null, slots, limit: it.report?.limits?.[consumer.name] ?? null, lanes: [...lanes.values()].sort((a, b) => a.lane - b.lane) };
+  return { name: consumer.name, kind: consumer.kind, unable: runner?.unable ?? null, version: runner?.version ?? null, slots, limit: it.report?.limits?.[consumer.name] ?? null, lanes };
 }
 
 function consumersTable(own, it) {
@@ -82,7 +86,7 @@ function lanesTable(own) {
   const lanes = own.flatMap((one) => one.lanes);
   return table("Lanes of this worker", [
     { title: "Consumer", of: (row) => h("a", { href: place("consumer", { name: row.consumer }) }, row.consumer) },
-    { title: "Lane", kind: "number", of: (row) => row.lane },
+    { title: "Lanes", kind: "number", of: (row) => row.lane },
     { title: "Slots", kind: "number", of: (row) => count(row.slots) },
     { title: "Behind", kind: "number", of: (row) => count(row.lag) },
     { title: "What it does", of: doing },
@@ -103,5 +107,6 @@ function doing(row) {
   if (said?.waiting) return [badge("waits for the database", "bad"), h("p", { class: "code why" }, said.waiting.error)];
   const reason = worst(row.reasons.filter(({ reason: name }) => kindOf(name) !== "warn"));
   if (reason) return [badge(wordsOf(reason.reason), kindOf(reason.reason)), detailOf(reason) ? h("p", { class: "code why" }, detailOf(reason)) : null];
+  if (row.slots === 0) return "rests: it has no slots";
   return row.lag > 0 ? `handles events, ${many(row.lag, "event")} to go` : "waits for events";
 }
