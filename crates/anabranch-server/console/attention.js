@@ -14,9 +14,9 @@ const ELSEWHERE = new Set(["parked_keys", "retrying_keys", "outage", "paused", "
 const KINDS = { bad: "stands still", warn: "needs a look", info: "good to know" };
 
 /** All of it: `{key, kind, who, what, detail, lasts, address, link}`; `lasts` in milliseconds, or null. */
-export function things({ consumers = [], workers = [], pools = [] }) {
+export function things({ consumers = [], workers = [] }) {
   const names = new Set(consumers.map(({ name }) => name));
-  const found = [...consumers.flatMap((it) => ofConsumer(it, names)), ...ofDead(workers.filter((one) => !one.is_alive)), ...workers.flatMap(ofWorker), ...pools.flatMap(ofPool)];
+  const found = [...consumers.flatMap((it) => ofConsumer(it, names)), ...ofDead(workers.filter((one) => !one.is_alive)), ...workers.flatMap(ofWorker)];
   return found.sort((a, b) => rank(a.kind) - rank(b.kind) || (a.who < b.who ? -1 : a.who > b.who ? 1 : 0));
 }
 
@@ -45,7 +45,11 @@ function ofConsumer(it, names) {
   for (const runner of isTold ? [] : it.runners.filter(({ unable }) => unable)) {
     found.push(thing("warn", `Cannot be run by ${runner.place}`, { detail: runner.unable, note: "Others have its slots.", address: place("worker", { id: runner.worker }), link: "Look at the worker" }));
   }
-  if (Number(it.parked_keys)) {
+  if (Number(it.parked_keys) && it.kind === "pool") {
+    found.push(thing("warn", `${many(it.parked_keys, "key has", "keys have")} a task that died`, {
+      note: "Its attempts are used up.", address: place("tasks", {}, { pool: it.name, state: "dead" }), link: "Retry or discard them",
+    }));
+  } else if (Number(it.parked_keys)) {
     found.push(thing("warn", many(it.parked_keys, "key failed", "keys failed"), {
       note: `${many(it.parked_events, "event")} wait until somebody retries or skips them.`, address: place("failed", {}, { consumer: it.name }), link: "Retry or skip them",
     }));
@@ -86,14 +90,6 @@ function ofDead(workers) {
 function ofWorker(it) {
   const short = it.report?.shortage;
   return short ? [ofOneWorker(it, "Too few sessions of the database", { detail: short.error, note: `It has ${short.sessions} of ${short.of}.` })] : [];
-}
-
-function ofPool({ pool, tasks }) {
-  const dead = Number(tasks.dead ?? 0);
-  return dead === 0 ? [] : [{
-    key: `pool ${pool}`, kind: "warn", who: pool, what: many(dead, "task died", "tasks died"), detail: "", lasts: null,
-    note: "Their attempts are used up.", address: place("tasks", {}, { pool, state: "dead" }), link: "Retry or discard them",
-  }];
 }
 
 /** The list of them. */

@@ -10,20 +10,20 @@ import { badge, heading, section, spark, table, trouble } from "../ui.js";
 import { digits } from "../digits.js";
 import { knowAll, placeOf, shareBar, workerLink } from "../workers.js";
 
-const PATHS = ["/v1/consumers", "/v1/replica-sets", "/v1/workers", "/v1/pools"];
+const PATHS = ["/v1/consumers", "/v1/replica-sets", "/v1/workers"];
 
 export const overview = {
   title: () => "Overview",
   watch: () => PATHS,
   draw(page) {
-    const [consumers, sets, workers, pools] = PATHS.map((path) => page.answers.get(path));
+    const [consumers, sets, workers] = PATHS.map((path) => page.answers.get(path));
     if (consumers?.status !== 200) return [heading("Overview"), trouble(consumers)];
     const all = consumers.body.items;
     const live = workers?.body?.items ?? [];
     knowAll(live);
     return [
       heading("Overview", totals(all, live)),
-      attention(things({ consumers: all, workers: live, pools: pools?.body?.items ?? [] }), all.length > 0),
+      attention(things({ consumers: all, workers: live }), all.length > 0),
       section("Consumers", null,
         table("Consumers", columns(), all, { key: (row) => row.name, test: "consumer", props: (row) => ({ "data-name": row.name }),
           empty: "One appears here when a worker first runs it: anabranch run FILE." }),
