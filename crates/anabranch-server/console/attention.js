@@ -106,5 +106,5 @@ export function attentionList(all) {
 /** What is wrong with a consumer, for its own page; what the page shows anyway is left out. */
 export function alarms(consumers) {
   const all = things({ consumers }).filter(({ kind, address }) => kind === "bad" || !address.startsWith("#/failed"));
-  return all.length ? h("section", { class: "card alarms", "aria-label": "What needs attention" }, attentionList(all)) : null;
+  return all.length ? h("section", { class: "card alarms", "data-key": "alarms", "aria-label": "What needs attention" }, attentionList(all)) : null;
 }

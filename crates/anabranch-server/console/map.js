@@ -2,6 +2,7 @@
 
 import { ofKind, ofNobody, ofOwner, ofStep, step } from "./colours.js";
 import { h } from "./dom.js";
+import { Lasting } from "./lasting.js";
 import { kindOf, nthOf } from "./reasons.js";
 import { COLUMNS, ROWS, moved } from "./slots.js";
 import { theme } from "./theme.js";
@@ -24,6 +25,7 @@ export class SlotMap {
   #shown = {};
   #lit = [];
   #cell = 0;
+  #lasting;
 
   /** `onPoint(slot or null)`: the pointer is there; `onChoose(slot)`: it was clicked, or the keyboard went there. */
   constructor(name, { onPoint, onChoose, says }) {
@@ -43,14 +45,14 @@ export class SlotMap {
     }, this.row);
     this.live = h("p", { class: "unseen", role: "status" });
     this.box = h("div", { class: "cells-box" }, this.cells, this.moves, this.grid);
-    this.element = h("div", { class: "slot-map", "data-key": `map of ${name}`, "data-keep": "map" }, this.box, this.live,
+    this.element = h("div", { class: "slot-map" }, this.box, this.live,
       h("p", { class: "unseen", id: "slot-help" }, "Arrow keys go from slot to slot, Home and End to the ends of a row, Page up and Page down by ten rows."));
+    this.#lasting = new Lasting(`map of ${name}`, this.element);
     new ResizeObserver(() => this.#fit()).observe(this.element);
   }
 
-  /** What a page draws: the map itself, or a mark for it while it is in the document already. */
   node() {
-    return this.element.isConnected ? h("div", { "data-key": this.element.dataset.key, "data-keep": "map" }) : this.element;
+    return this.#lasting.node();
   }
 
   /** Shows a model; `only` is a key of the legend, `parked` the slots of keys that have failed. */

@@ -24,7 +24,7 @@ export function rebuildCard(page, it, builder) {
     Object.assign(rebuild, { answer, isUnderWay: false });
     page.redraw();
   };
-  return section("A new version is built", { class: "card rebuild" },
+  return section("A new version is built", { class: "card rebuild", "data-key": "rebuild" },
     h("p", null, `Version ${builder.version} is built beside version ${it.version} by `, h("a", { href: place("consumer", { name: builder.name }) }, builder.name),
       Number(builder.lag) === 0 ? ", which has caught up. " : `, which is ${many(builder.lag, "event")} behind. `,
       "Readers have the old rows until somebody switches."),

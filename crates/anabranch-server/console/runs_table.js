@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { count } from "./format.js";
+import { Lasting } from "./lasting.js";
 import { wordsOf } from "./reasons.js";
 import { runs } from "./slots.js";
 import { swatch } from "./workers.js";
@@ -13,21 +14,22 @@ export class RunsTable {
   #model = null;
   #theme = null;
   #shown = [];
+  #lasting;
 
   constructor(name) {
     this.body = h("tbody");
     this.summary = h("summary");
-    this.element = h("details", { class: "runs", "data-key": `runs of ${name}`, "data-keep": "runs" }, this.summary,
+    this.element = h("details", { class: "runs" }, this.summary,
       h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Slots as rows" },
         h("table", null,
           h("caption", { class: "unseen" }, `Slots of ${name} as rows`),
           h("thead", null, h("tr", null, ["Slots", "Worker", "Lag", "Why it does not go on"].map((title) => h("th", { scope: "col", class: title === "Lag" ? "number" : null }, title)))),
           this.body)));
+    this.#lasting = new Lasting(`runs of ${name}`, this.element);
   }
 
-  /** What a page draws: the table itself, or a mark for it while it is in the document already. */
   node() {
-    return this.element.isConnected ? h("div", { "data-key": this.element.dataset.key, "data-keep": "runs" }) : this.element;
+    return this.#lasting.node();
   }
 
   show(model, theme) {

@@ -11,12 +11,14 @@ import { swatch, workerLink } from "./workers.js";
 /** How many keys that have failed are shown of a slot. */
 const SOME = 5;
 
-/** `parked` are keys of the consumer that have failed; `found` is what a search has come to, if it was for this slot. */
-export function slotDetail(consumer, model, slot, parked, found) {
+/** `parked` are keys of the consumer that have failed; `found` is what a search has come to, if it was for this slot; `onGo(slot)`. */
+export function slotDetail(consumer, model, slot, parked, found, onGo) {
   const cursor = at(model, slot);
   const own = parked.filter((one) => Number(one.slot) === slot);
   return h("div", { class: "slot-detail", "data-test": "slot-detail", "data-slot": slot, "data-owner": cursor?.worker ?? "" },
-    h("h3", null, `Slot ${slot}`),
+    h("div", { class: "slot-name" }, h("h3", null, `Slot ${slot}`), model.size === 1 ? null : [
+      h("button", { type: "button", class: "quiet small", "aria-label": "The slot before", disabled: slot === 0, onclick: () => onGo(slot - 1) }, "←"),
+      h("button", { type: "button", class: "quiet small", "aria-label": "The slot after", disabled: slot === model.size - 1, onclick: () => onGo(slot + 1) }, "→")]),
     found ? foundKey(consumer, found) : null,
     cursor ? [
       facts(["Worker", owner(cursor.owner)], ["Position", count(cursor.position)], ["Behind", many(cursor.lag, "event")],

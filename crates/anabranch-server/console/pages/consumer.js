@@ -86,7 +86,7 @@ function figures(it, audit) {
   const proven = audit?.status === 200
     ? audit.body.proven_at ? `proven up to ${count(audit.body.proven_up_to)}, ${ago(audit.body.proven_at)}` : `recorded since ${ago(audit.body.since).replace(" ago", "")}, not proven yet`
     : null;
-  return h("section", { class: "card figures", "aria-label": "How it stands" },
+  return h("section", { class: "card figures", "data-key": "figures", "aria-label": "How it stands" },
     figure("Behind", count(it.lag), it.lag_ready !== it.lag ? `${count(it.lag_ready)} could be handled now` : "events"),
     h("div", { class: "figure" }, h("p", { class: "figure-name" }, "Events a second"), h("p", { class: "figure-value" }, now === null ? "–" : short(now)),
       spark(speeds.map((one) => one.rate), "Events a second in the last minutes")),
@@ -101,7 +101,7 @@ function figure(name, value, beside, kind = null) {
 }
 
 function slotCard(page, it, answer, failed) {
-  if (answer?.status !== 200) return section("Slots", null, trouble(answer));
+  if (answer?.status !== 200) return section("Slots", { "data-key": "no slots" }, trouble(answer));
   const { state } = page;
   if (state.from !== answer) {
     state.from = answer;
@@ -126,7 +126,7 @@ function slotCard(page, it, answer, failed) {
   state.map.show(state.model, { by, only, parked: state.parkedSlots });
   state.table.show(state.model, theme());
   const slot = state.pointed ?? state.map.slot;
-  return section("Slots", { class: "card slots" },
+  return section("Slots", { class: "card slots", "data-key": "slots" },
     h("div", { class: "slot-tools" },
       searchForm(page, it),
       h("div", { class: "field" }, h("label", { for: "colour-by" }, "Colour by"),
@@ -135,7 +135,7 @@ function slotCard(page, it, answer, failed) {
     h("div", { class: state.model.size === 1 ? "slot-columns one" : "slot-columns" },
       state.map.node(),
       h("div", { class: "slot-side" }, legend(state.model, by, only, (key) => requery({ only: key }), state.parkedSlots.size),
-        slotDetail(it, state.model, slot, failed, state.found?.slot === slot && state.found.explained ? state.found : null))),
+        slotDetail(it, state.model, slot, failed, state.found?.slot === slot && state.found.explained ? state.found : null, (to) => choose(page, to)))),
     state.table.node());
 }
 
@@ -173,7 +173,7 @@ function searchForm(page, it) {
 function generations(page, it, set) {
   const answer = asked(page, `/v1/generations?replica_set=${encodeURIComponent(set.name)}&limit=100`, String(set.generation));
   const chosen = page.query.generation ?? null;
-  return section(`When slots of ${set.name} were assigned anew`, { class: "card generations" },
+  return section(`When slots of ${set.name} were assigned anew`, { class: "card generations", "data-key": "generations" },
     answer?.status === 200 ? timeline(page, it.name, answer.body.items, chosen, (generation) => requery({ generation })) : trouble(answer));
 }
 
@@ -181,7 +181,7 @@ function parkedCard(page, it, failed) {
   const some = failed.slice(0, SHOWN);
   const all = Number(it.parked_keys) + Number(it.retrying_keys);
   const act = (key, action, label) => operation(page, label, { do: "parked", consumer: it.name, action, filter: { key } }, { kind: "small", title: `${label}: ${key}` });
-  return section("Keys that failed", null,
+  return section("Keys that failed", { "data-key": "failed" },
     table("Keys that failed", [
       { title: "Key", kind: "code", of: (row) => h("a", { href: place("parkedKey", { consumer: it.name, key: row.key }) }, row.key) },
       { title: "Error", of: (row) => h("span", { class: "code why" }, row.error) },

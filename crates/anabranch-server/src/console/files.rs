@@ -27,6 +27,7 @@ pub(super) const FILES: &[(&str, &[u8])] = files![
     "json.js",
     "json_view.js",
     "keys.js",
+    "lasting.js",
     "legend.js",
     "lists.css",
     "lists.js",
