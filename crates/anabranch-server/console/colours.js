@@ -7,8 +7,14 @@ const LIGHT = ["#0f8587", "#c2571a", "#3a6bd0", "#b53d7c", "#4a8a1f", "#7a51c9",
 const DARK = ["#3fc1b8", "#f29a4b", "#79a4ff", "#ef7db3", "#8fcb5c", "#b699ff", "#dfb83b", "#ee836e", "#98bddb", "#43a58c", "#d088c4", "#b8c359"];
 const STEPS_LIGHT = ["#a8cfc9", "#6fb0aa", "#c9a227", "#d07a1c", "#c04a22", "#8d1f1f"];
 const STEPS_DARK = ["#2e5a55", "#4a8f87", "#b49628", "#df8a35", "#ef6f4f", "#ff9c9c"];
-const KINDS_LIGHT = { good: "#7fb8a4", info: "#3a6bd0", warn: "#c98a12", bad: "#c0392b", quiet: "#8b9894" };
-const KINDS_DARK = { good: "#3f7a68", info: "#79a4ff", warn: "#e3b04b", bad: "#ff7d72", quiet: "#7f8f8b" };
+const KINDS_LIGHT = {
+  good: ["#7fb8a4"], quiet: ["#8b9894"], warn: ["#c98a12", "#a05f00", "#ddb35a", "#857024"],
+  bad: ["#c0392b", "#e0703f", "#8e2f63", "#d65a7d", "#8c1c13", "#a9486b"], info: ["#3a6bd0", "#6fa3d8", "#7a6fd0", "#2f7f9f", "#1f4a9e", "#9aa6e6"],
+};
+const KINDS_DARK = {
+  good: ["#3f7a68"], quiet: ["#7f8f8b"], warn: ["#e3b04b", "#c98a3a", "#f3d48d", "#b8a04a"],
+  bad: ["#ff7d72", "#ffa974", "#d77bb0", "#ff9fb0", "#d9534a", "#c98aa5"], info: ["#79a4ff", "#9fd0f0", "#a79cff", "#5fb0cc", "#5a86e0", "#c3ccff"],
+};
 
 const places = new Map();
 
@@ -48,13 +54,8 @@ export function step(lag) {
 
 export const ofStep = (index) => (theme() === "dark" ? STEPS_DARK : STEPS_LIGHT)[index];
 
-/** The colour of how bad something is; `nth` of the same kind differ a little. */
+/** The colour of how bad something is; those of the same kind differ. */
 export function ofKind(kind, nth = 0) {
-  const base = (theme() === "dark" ? KINDS_DARK : KINDS_LIGHT)[kind];
-  return nth === 0 ? base : mixed(base, theme() === "dark" ? 255 : 0, Math.min(0.2 * nth, 0.6));
-}
-
-function mixed(colour, other, part) {
-  const of = (at) => Math.round(parseInt(colour.slice(at, at + 2), 16) * (1 - part) + other * part);
-  return `rgb(${of(1)} ${of(3)} ${of(5)})`;
+  const all = (theme() === "dark" ? KINDS_DARK : KINDS_LIGHT)[kind];
+  return all[nth % all.length];
 }

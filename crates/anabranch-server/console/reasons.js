@@ -2,17 +2,17 @@
 
 /** `[kind, in a legend]`; kinds are those of badges. */
 const REASONS = {
-  beyond_log: ["bad", "Beyond the end of the log"],
-  wound_back: ["bad", "The log was wound back"],
-  other_log: ["bad", "Belongs to another log"],
   outage: ["bad", "Stopped: its handler fails everywhere"],
   failing: ["bad", "Its handler fails"],
   unassigned: ["bad", "Nobody runs it"],
-  outside_partitions: ["bad", "Nobody runs these slots"],
   owner_dead: ["bad", "Its owner is dead"],
+  waiting: ["bad", "Waits for the database"],
   unable: ["bad", "Its workers cannot run it"],
   other_code: ["bad", "Waits for its code to be accepted"],
-  waiting: ["bad", "Waits for the database"],
+  outside_partitions: ["bad", "Nobody runs these slots"],
+  beyond_log: ["bad", "Beyond the end of the log"],
+  wound_back: ["bad", "The log was wound back"],
+  other_log: ["bad", "Belongs to another log"],
   blocked: ["warn", "Blocked by a lock"],
   parked_keys: ["warn", "Has keys that failed"],
   few_sessions: ["warn", "Too few sessions"],
@@ -32,9 +32,9 @@ export const kindOf = (reason) => REASONS[reason]?.[0] ?? "quiet";
 
 export const wordsOf = (reason) => REASONS[reason]?.[1] ?? (reason === "" ? "Goes on" : reason.replaceAll("_", " "));
 
-/** Its place among those of the same kind. */
+/** Its place among those of the same kind; the most frequent come first. */
 export function nthOf(reason) {
-  return Object.keys(REASONS).filter((other) => kindOf(other) === kindOf(reason)).indexOf(reason);
+  return Math.max(0, Object.keys(REASONS).filter((other) => kindOf(other) === kindOf(reason)).indexOf(reason));
 }
 
 /** How bad a kind is: 0 is worst. */
