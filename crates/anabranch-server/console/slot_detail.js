@@ -22,7 +22,7 @@ export function slotDetail(consumer, model, slot, parked, found, onGo) {
     found ? foundKey(consumer, found) : null,
     cursor ? [
       facts(["Worker", owner(cursor.owner)], ["Position", count(cursor.position)], ["Behind", many(cursor.lag, "event")],
-        ["Moves with", model.size === 1 ? null : many(cursor.slots - 1, "other slot")]),
+        ["Moves with", model.size === 1 ? null : many(cursor.together - 1, "other slot")]),
       cursor.reasons.length
         ? h("ul", { class: "reasons" }, cursor.reasons.map((reason, index) => reasonLine(reason, cursor.why[index])))
         : h("p", { class: "good" }, cursor.lag === 0 ? "Goes on; nothing waits." : "Goes on."),

@@ -6,18 +6,48 @@ export const COLUMNS = 84;
 export const ROWS = 60;
 export const SLOTS = COLUMNS * ROWS;
 
-/** A model of an answer: `cursors`, and which one each slot is in (-1: none). A global consumer has one slot. */
-export function model(answer) {
+/** Reasons that are those of keys: other slots of the same cursor go on. */
+const OF_KEYS = { parked_keys: "parked", retrying_keys: "retrying" };
+
+/**
+ * A model of an answer: `cursors`, and which one each slot is in (-1: none). `failed` are all keys that have failed, null
+ * if not all are known: with them a cursor is parted into slots that have such a key, and those that go on. A global
+ * consumer has one slot.
+ */
+export function model(answer, failed) {
   const of = new Int16Array(SLOTS).fill(-1);
-  const cursors = answer.cursors.map((cursor, index) => {
-    for (const { from, to, step = 1 } of cursor.slots) for (let slot = from; slot <= to; slot += step) of[slot] = index;
-    return {
-      position: cursor.position, lag: Number(cursor.lag), why: cursor.why, reasons: cursor.reasons, slots: cursor.slot_count,
-      owner: cursor.owner, worker: cursor.owner?.worker ?? "", reason: worst(cursor.reasons)?.reason ?? "",
+  const states = new Map();
+  for (const { slot, state } of failed ?? []) states.set(Number(slot), [...(states.get(Number(slot)) ?? []), state]);
+  const cursors = [];
+  for (const cursor of answer.cursors) {
+    const parts = new Map();
+    const part = (slot) => {
+      const isKept = ({ reason }) => failed === null || !OF_KEYS[reason] || (states.get(slot) ?? []).includes(OF_KEYS[reason]);
+      const kept = cursor.reasons.map(isKept);
+      const sign = kept.join();
+      if (!parts.has(sign)) parts.set(sign, cursors.push(made(cursor, kept)) - 1);
+      return parts.get(sign);
     };
-  });
+    // Most slots have no such key.
+    let rest = null;
+    for (const { from, to, step = 1 } of cursor.slots) {
+      for (let slot = from; slot <= to; slot += step) {
+        of[slot] = states.has(slot) ? part(slot) : (rest ??= part(-1));
+        cursors[of[slot]].slots += 1;
+      }
+    }
+  }
   const total = cursors.reduce((all, cursor) => all + cursor.slots, 0);
   return { head: answer.head, cursors, of, size: total === 1 && of[0] === 0 ? 1 : SLOTS };
+}
+
+/** A cursor, or a part of one, with those of its reasons that hold for it. */
+function made(cursor, kept) {
+  const reasons = cursor.reasons.filter((_, index) => kept[index]);
+  return {
+    position: cursor.position, lag: Number(cursor.lag), reasons, why: cursor.why.filter((_, index) => kept[index]), reason: worst(reasons)?.reason ?? "",
+    owner: cursor.owner, worker: cursor.owner?.worker ?? "", together: cursor.slot_count, slots: 0,
+  };
 }
 
 /** What is known of a slot, or null. */

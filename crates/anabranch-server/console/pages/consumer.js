@@ -54,7 +54,7 @@ export const consumer = {
       alarms([it]),
       consumerButtons(page, it, set),
       builder ? rebuildCard(page, it, builder) : null,
-      slotCard(page, it, workers ? slots : null, failed),
+      slotCard(page, it, workers && parked ? slots : null, failed, parked?.body?.next === null),
       set ? generations(page, it, set) : null,
       it.kind === "pool" ? null : parkedCard(page, it, failed),
     ];
@@ -100,16 +100,17 @@ function figure(name, value, beside, kind = null) {
   return h("div", { class: "figure" }, h("p", { class: "figure-name" }, name), h("p", { class: `figure-value ${kind ?? ""}` }, value), h("p", { class: "quiet" }, beside));
 }
 
-function slotCard(page, it, answer, failed) {
+function slotCard(page, it, answer, failed, isWhole) {
   if (answer?.status !== 200) return section("Slots", { "data-key": "no slots" }, trouble(answer));
   const { state } = page;
-  if (state.from !== answer) {
+  const sign = failed.map((one) => `${one.slot}${one.state}`).join();
+  const isSame = state.parkedSign === sign;
+  if (!isSame) [state.parkedSign, state.parkedSlots] = [sign, new Set(failed.map((one) => Number(one.slot)))];
+  if (state.from !== answer || !isSame) {
     state.from = answer;
-    state.model = model(answer.body);
+    state.model = model(answer.body, isWhole ? failed : null);
     know(state.model.cursors.flatMap(({ owner }) => (owner ? [owner] : [])));
   }
-  const sign = failed.map((one) => one.slot).join();
-  if (state.parkedSign !== sign) [state.parkedSign, state.parkedSlots] = [sign, new Set(failed.map((one) => Number(one.slot)))];
   state.failed = failed;
   const by = COLOURINGS[page.query.by] ? page.query.by : "owner";
   const only = page.query.only ?? null;
