@@ -1,7 +1,7 @@
 //! Settings of the API, and the router that is made of them.
 
 use crate::access::Access;
-use crate::console::{self, Console};
+use crate::console::Console;
 use crate::enqueue::WAITS;
 use crate::gate::finish::finish;
 use crate::gate::gate;
@@ -17,10 +17,9 @@ use anabranch::operate::Consumers;
 use anabranch::watch::Watch;
 use axum::Extension;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, State as Extracted};
+use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Redirect, Response};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -93,7 +92,7 @@ impl Api {
     }
 
     /// Where the router is mounted: the path of the cookies of browsers, and where the console finds its parts. `/` unless
-    /// said otherwise.
+    /// said otherwise. The console is at that path without a slash at its end, as axum nests routers.
     pub fn mounted_at(mut self, path: impl Into<String>) -> Self {
         self.settings.mount = path.into();
         self
@@ -193,15 +192,10 @@ fn with_gates(routes: Vec<Route>, state: &Shared) -> Router<Shared> {
     })
 }
 
-/// Where the router is mounted, the path with a slash at its end is not the root's for axum, and people write it.
-async fn no_such_route(Extracted(state): Extracted<Shared>, uri: Uri) -> Response {
-    let root = console::prefix(&state.settings.mount);
-    if uri.path() == "/" && state.console.is_some() && !root.is_empty() {
-        return Redirect::temporary(root).into_response();
-    }
+async fn no_such_route(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(200).collect();
     let said = format!("there is no {}; /v1/openapi.json lists all there is", path.escape_debug());
-    Problem::new(ErrorCode::NoSuchRoute, said).into_response()
+    Problem::new(ErrorCode::NoSuchRoute, said)
 }
 
 async fn no_such_method(method: Method) -> Problem {

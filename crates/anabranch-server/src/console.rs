@@ -142,7 +142,7 @@ fn console(state: &Shared) -> Result<&Console, Problem> {
 }
 
 /// What stands before the paths of the API: nothing at the root.
-pub(crate) fn prefix(mount: &str) -> &str {
+fn prefix(mount: &str) -> &str {
     mount.trim_end_matches('/')
 }
 
