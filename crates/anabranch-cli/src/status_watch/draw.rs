@@ -31,7 +31,7 @@ impl View {
 }
 
 /// How many columns a legend needs at the side.
-const LEGEND: usize = 28;
+const LEGEND: usize = 32;
 const KEYS: &str = "q end  Tab consumer  o owner  l lag  r reason  space pause  ? help";
 
 /// Draws.
@@ -114,7 +114,9 @@ fn consumers(picture: &Picture, view: &View, columns: usize, rows: usize) -> Vec
     }
     let consumer = &picture.consumers[chosen];
     let map = Map::of(consumer, view.by, view.has_colours);
-    let legend = map.legend(consumer);
+    // Two lines of the overview, the heading, and a legend below.
+    let room = rows.saturating_sub(2 + 1 + usize::from(!is_wide(columns)));
+    let (lines_of_map, legend) = (map.lines(room), map.legend(consumer, room));
     let mut below = match is_wide(columns) {
         true => Vec::new(),
         false => side_by_side(&legend, columns),
@@ -126,7 +128,7 @@ fn consumers(picture: &Picture, view: &View, columns: usize, rows: usize) -> Vec
             0 => 0,
             sets => 2 + sets,
         };
-    let over = rows - 1 - ROWS;
+    let over = rows - 1 - lines_of_map.len();
     below.truncate(over.saturating_sub(needed).max(1));
     let for_overview = over - below.len();
     let mut lines = overview(picture, chosen, for_overview.min(needed), view.has_colours);
@@ -136,7 +138,7 @@ fn consumers(picture: &Picture, view: &View, columns: usize, rows: usize) -> Vec
     let heading = format!("slots of {} by {}", consumer.name, view.by.name());
     lines.push(Line::of(heading, Style::bold()));
     let mut legend = legend.into_iter().filter(|_| is_wide(columns));
-    for line in map.lines() {
+    for line in lines_of_map {
         lines.push(match legend.next() {
             Some(beside) => {
                 let mut line = line.padded(COLUMNS + 2);

@@ -120,8 +120,13 @@ impl Map {
         Self { slots, has_colours }
     }
 
-    /// The map itself.
-    pub(super) fn lines(&self) -> Vec<Line> {
+    /// The map itself, in `ROWS` lines. Where there are no colours, and room for twice as many, a slot is a letter.
+    pub(super) fn lines(&self, room: usize) -> Vec<Line> {
+        if self.is_tall(room) {
+            let rows = self.slots.chunks_exact(COLUMNS);
+            let text = |row: &[Shown]| row.iter().map(|shown| shown.letter()).collect::<String>();
+            return rows.map(|row| Line::plain(text(row))).collect();
+        }
         let lines = self.slots.chunks_exact(2 * COLUMNS).map(|two| {
             let (above, below) = two.split_at(COLUMNS);
             let mut line = Line::default();
@@ -133,25 +138,30 @@ impl Map {
         lines.collect()
     }
 
+    fn is_tall(&self, room: usize) -> bool {
+        !self.has_colours && room >= 2 * ROWS
+    }
+
     /// Two slots: an upper half block has the colour of the upper one, on that of the lower one.
     fn cell(&self, above: Shown, below: Shown) -> Line {
         if self.has_colours {
             let (colour, background) = (Some(above.colour()), Some(below.colour()));
             return Line::of("▀", Style { colour, background, ..Style::default() });
         }
-        // One letter for two: what is wrong is never hidden by what is not, and two owners are `+`.
-        let letter = match (above, below) {
-            (one, other) if one == other => one.letter(),
-            (one @ (Shown::Trouble | Shown::Why(_)), _) => one.letter(),
-            (_, other @ (Shown::Trouble | Shown::Why(_))) => other.letter(),
-            (Shown::Lag(one), Shown::Lag(other)) => Shown::Lag(one.max(other)).letter(),
-            _ => '+',
-        };
-        Line::plain(letter.to_string())
+        Line::plain(folded(above, below).to_string())
+    }
+
+    /// Whether two slots that differ share a letter.
+    fn has_folds(&self, room: usize) -> bool {
+        let rows: Vec<&[Shown]> = self.slots.chunks_exact(COLUMNS).collect();
+        let mut pairs =
+            rows.chunks_exact(2).flat_map(|two| two[0].iter().zip(two[1]).map(|(a, b)| (*a, *b)));
+        let is_folded = |(above, below)| folded(above, below) == FOLDED;
+        !self.has_colours && !self.is_tall(room) && pairs.any(is_folded)
     }
 
     /// What the colours mean, and how many slots have each.
-    pub(super) fn legend(&self, consumer: &ConsumerLine) -> Vec<Line> {
+    pub(super) fn legend(&self, consumer: &ConsumerLine, room: usize) -> Vec<Line> {
         let mut counts: BTreeMap<Shown, usize> = BTreeMap::new();
         for shown in &self.slots {
             *counts.entry(*shown).or_default() += 1;
@@ -164,7 +174,12 @@ impl Map {
             let text = format!(" {count:>4} {}", self.label(shown, consumer));
             line.with(text, Style::default())
         };
-        counts.into_iter().map(entry).collect()
+        let mut entries: Vec<Line> = counts.into_iter().map(entry).collect();
+        if self.has_folds(room) {
+            let letter = Line::of(FOLDED.to_string(), Style::bold());
+            entries.push(letter.with(" two slots that differ", Style::default()));
+        }
+        entries
     }
 
     fn label(&self, shown: Shown, consumer: &ConsumerLine) -> String {
@@ -177,10 +192,24 @@ impl Map {
             Shown::Lag(size) => LAGS[size.min(LAGS.len() - 1)].to_owned(),
             Shown::Healthy => "as it should be".to_owned(),
             Shown::Why(why) => why.label.to_owned(),
-            Shown::Trouble => format!("not as it should be: {}", troubles(consumer)),
+            Shown::Trouble => troubles(consumer),
             Shown::Unknown => "lag not known".to_owned(),
             Shown::Nobody => "nobody has it".to_owned(),
         }
+    }
+}
+
+/// Two slots that differ, in one letter.
+const FOLDED: char = '+';
+
+/// One letter for two slots: what is wrong is never hidden by what is not.
+fn folded(above: Shown, below: Shown) -> char {
+    match (above, below) {
+        (one, other) if one == other => one.letter(),
+        (one @ (Shown::Trouble | Shown::Why(_)), _) => one.letter(),
+        (_, other @ (Shown::Trouble | Shown::Why(_))) => other.letter(),
+        (Shown::Lag(one), Shown::Lag(other)) => Shown::Lag(one.max(other)).letter(),
+        _ => FOLDED,
     }
 }
 

@@ -97,9 +97,9 @@ async fn a_key_that_is_parked_is_a_red_slot_among_good_ones() {
     bench.break_orders(true);
     let running = bench.start(&log).await;
     let mut terminal = Terminal::start(WIDE, &bench.process(&["status", NAME, "--watch"]));
-    let is_marked = |seen: &Seen| seen.has("not as it should be: parked key");
+    let is_marked = |seen: &Seen| seen.has("   1 parked key");
     let seen = terminal.until("the slot is marked", is_marked);
-    assert!(seen.has("1 key parked") && seen.has("   1 not as") && seen.has("5039 "));
+    assert!(seen.has("1 key parked") && seen.has("   1 parked") && seen.has("5039 "));
     // With Ctrl-C it ends as with q.
     terminal.press("\u{3}");
     terminal.ended(0);

@@ -33,8 +33,10 @@ class Screen:
 
     def resize(self, columns, rows):
         # What a terminal keeps of its text is of no interest here: whoever draws on it draws anew.
-        self.columns, self.rows = columns, rows
+        self.columns, self.rows, self.picture = columns, rows, None
         self.cells = [[(" ", ())] * columns for _ in range(rows)]
+        # The rest of a picture of the size before may still come.
+        self.row, self.column = min(self.row, rows - 1), min(self.column, columns)
         self.normal = getattr(self, "normal", None)
 
     def take(self, text):
@@ -105,6 +107,8 @@ class Screen:
             else:
                 self.cells, self.row, self.column = self.normal
                 self.resized_normal()
+        if number == 2026 and not is_set:
+            self.picture = [list(row) for row in self.cells]
         self.modes[number] = is_set
 
     def resized_normal(self):
@@ -114,9 +118,11 @@ class Screen:
         self.row, self.column = min(self.row, self.rows - 1), min(self.column, self.columns)
 
     def seen(self):
-        colours = sorted({style[2] for row in self.cells for letter, style in row if letter == "▀"})
+        # A picture is shown when it is whole.
+        cells = self.picture if self.modes[1049] and self.picture else self.cells
+        colours = sorted({style[2] for row in cells for letter, style in row if letter == "▀"})
         return {
-            "lines": ["".join(letter for letter, _ in row).rstrip() for row in self.cells],
+            "lines": ["".join(letter for letter, _ in row).rstrip() for row in cells],
             "colours": colours,
             "is_alternate": self.modes[1049],
             "has_cursor": self.modes[25],

@@ -94,7 +94,7 @@ fn the_map_is_84_by_30_letters_of_two_slots() {
     assert_eq!(map[1], format!("!{}", &"AB".repeat(42)[1..]));
     assert!(map[2..].iter().all(|line| *line == map[0]));
     assert_eq!(lines[37], KEYS);
-    let legend = "A 2519 host:100   B 2520 host:101   !    1 not as it should be: parked key";
+    let legend = "A 2519 host:100   B 2520 host:101   !    1 parked key";
     assert_eq!(lines[heading + 31], legend);
 }
 
@@ -112,7 +112,7 @@ fn the_map_of_the_chosen_consumer_is_coloured_by_what_is_chosen() {
     assert_eq!(by(ColourBy::Lag, "order_totals"), ["0 5040 no lag"]);
     assert_eq!(by(ColourBy::Reason, "customers"), ["- 5039 as it should be", "p    1 parked key"]);
     // Where the chosen one is gone, it is the first.
-    let trouble = "!    1 not as it should be: parked key";
+    let trouble = "!    1 parked key";
     assert_eq!(by(ColourBy::Owner, "gone")[2], trouble);
 }
 
@@ -128,14 +128,14 @@ fn slots_of_nobody_and_slots_that_stand_are_told_apart() {
         part(2, 3, Some(1), 0, &moves),
     ];
     let map = Map::of(&picture.consumers[0], ColourBy::Owner, false);
-    let legend: Vec<String> = map.legend(&picture.consumers[0]).iter().map(Line::text).collect();
-    let expected =
-        ["B 1680 host:101", "! 1680 not as it should be: paused", ". 1680 nobody has it"];
+    let legend: Vec<String> =
+        map.legend(&picture.consumers[0], ROWS).iter().map(Line::text).collect();
+    let expected = ["B 1680 host:101", "! 1680 paused", ". 1680 nobody has it"];
     assert_eq!(legend, expected);
     // 84 is a multiple of 3, so slots above each other are alike.
-    assert_eq!(map.lines()[0].text(), "!.B".repeat(28));
+    assert_eq!(map.lines(ROWS)[0].text(), "!.B".repeat(28));
     let map = Map::of(&picture.consumers[0], ColourBy::Reason, false);
-    assert_eq!(map.lines()[0].text(), "Puh".repeat(28));
+    assert_eq!(map.lines(ROWS)[0].text(), "Puh".repeat(28));
 }
 
 #[test]
@@ -152,10 +152,16 @@ fn a_cell_has_the_colours_of_its_two_slots() {
     };
     let line = consumer("a", 0, "running", vec![of(0), of(1)]);
     let map = Map::of(&line, ColourBy::Owner, true);
-    let painted = map.lines()[0].painted(true);
+    let painted = map.lines(ROWS)[0].painted(true);
     assert_eq!(painted, format!("\x1b[38;5;74;48;5;179m{}\x1b[0m", "▀".repeat(84)));
-    let letters = Map::of(&line, ColourBy::Owner, false).lines()[0].text();
+    let letters = Map::of(&line, ColourBy::Owner, false).lines(ROWS)[0].text();
     assert_eq!(letters, "+".repeat(84), "two owners in one letter");
+    let legend = Map::of(&line, ColourBy::Owner, false).legend(&line, ROWS);
+    assert_eq!(legend[2].text(), "+ two slots that differ");
+    let tall = Map::of(&line, ColourBy::Owner, false).lines(2 * ROWS);
+    let rows: Vec<String> = tall.iter().map(Line::text).collect();
+    assert_eq!(rows.len(), 60, "where there is room, each slot has its own");
+    assert_eq!([&rows[0], &rows[1]], [&"A".repeat(84), &"B".repeat(84)]);
 }
 
 #[test]
