@@ -1,12 +1,19 @@
 // An operation of the API as a command line that does the same.
 
-/** `anabranch parked retry orders --all --per-second 50`. */
+/** `anabranch parked retry orders --all --per-second 50`. What begins with a dash is no option if it is a name. */
 export function commandOf(request) {
-  const words = COMMANDS[request.do]?.(request);
-  return words ? ["anabranch", ...words.flat().filter((word) => word !== null && word !== undefined && word !== false)].map(quoted).join(" ") : "";
+  const found = COMMANDS[request.do]?.(request);
+  if (!found) return "";
+  const [verb, about, ...options] = found.map((words) => [words].flat(2).filter((word) => word !== null && word !== undefined && word !== false));
+  const isPlain = about.every((name) => !String(name).startsWith("-"));
+  return ["anabranch", ...verb, ...(isPlain ? [...about, ...options.flat()] : [...options.flat(), "--", ...about])].map(quoted).join(" ");
 }
 
-const flag = (name, value) => (value === null || value === undefined || value === false || value === "" ? [] : value === true ? [name] : [name, value]);
+const flag = (name, value) => {
+  if (value === null || value === undefined || value === false || value === "") return [];
+  if (value === true) return [name];
+  return String(value).startsWith("-") ? [`${name}=${value}`] : [name, value];
+};
 const rate = (request) => flag("--per-second", request.per_second);
 
 function from(begin) {
@@ -18,7 +25,7 @@ function from(begin) {
 
 function keys({ filter = {} }) {
   const chosen = [...flag("--key-contains", filter.key_contains), ...flag("--error-contains", filter.error_contains)];
-  if (filter.key) return [filter.key];
+  if (filter.key) return [];
   return [...(chosen.length ? chosen : ["--all"]), ...flag("--state", filter.state)];
 }
 
@@ -28,25 +35,26 @@ function deliveries({ filter = {} }) {
 }
 
 function tasks({ state, where = [] }) {
-  return [...(where.length ? where.flatMap((one) => ["--where", one]) : ["--all"]), ...flag("--state", state)];
+  return [...(where.length ? where.flatMap((one) => flag("--where", one)) : ["--all"]), ...flag("--state", state)];
 }
 
+/** Each is the command, what it is about, and its options. */
 const COMMANDS = {
   pause: (r) => ["pause", r.consumer],
   resume: (r) => ["resume", r.consumer],
   replay: (r) => ["replay", r.consumer, from(r.from), flag("--new-id", r.new_ids), "--yes"],
-  replay_key: (r) => ["replay", r.consumer, "--key", r.key, "--yes"],
+  replay_key: (r) => ["replay", r.consumer, flag("--key", r.key), "--yes"],
   skip_to_head: (r) => ["skip-to-head", r.consumer, "--yes"],
   parked: (r) => r.action === "retry"
-    ? ["parked", "retry", r.consumer, keys(r), rate(r)]
-    : ["parked", "skip", r.consumer, keys(r), r.action === "skip_all" ? "--all-events" : null, rate(r), "--yes"],
-  tasks: (r) => ["tasks", r.action, tasks(r), rate(r), "--yes"],
-  task: (r) => ["tasks", r.action, r.id, flag("--force", r.force), "--yes"],
-  pause_key: (r) => ["tasks", "pause-key", r.pool, r.key],
-  resume_key: (r) => ["tasks", "resume-key", r.pool, r.key],
-  resend: (r) => ["deliveries", "send-again", r.consumer, deliveries(r), rate(r), "--yes"],
+    ? [["parked", "retry"], [r.consumer, r.filter?.key], keys(r), rate(r)]
+    : [["parked", "skip"], [r.consumer, r.filter?.key], keys(r), r.action === "skip_all" ? "--all-events" : null, rate(r), "--yes"],
+  tasks: (r) => [["tasks", r.action], [], tasks(r), rate(r), "--yes"],
+  task: (r) => [["tasks", r.action], r.id, flag("--force", r.force), "--yes"],
+  pause_key: (r) => [["tasks", "pause-key"], [r.pool, r.key]],
+  resume_key: (r) => [["tasks", "resume-key"], [r.pool, r.key]],
+  resend: (r) => [["deliveries", "send-again"], r.consumer, deliveries(r), rate(r), "--yes"],
   rebalance: (r) => ["rebalance", r.replica_set],
-  switch_rebuild: (r) => ["rebuild", "switch", r.consumer, (r.tables ?? []).length ? r.tables.flatMap((one) => ["--table", one]) : "--view", "--yes"],
+  switch_rebuild: (r) => [["rebuild", "switch"], r.consumer, (r.tables ?? []).length ? r.tables.flatMap((one) => flag("--table", one)) : "--view", "--yes"],
   forget: (r) => ["forget", r.consumer, "--yes"],
 };
 
