@@ -80,10 +80,13 @@ fn a_tab_clicks_types_waits_and_notices_complaints() {
     assert_eq!(tab.js("navigator.clipboard.readText()"), "copied");
 
     let covered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        tab.click_within(std::time::Duration::from_millis(100), "[data-test=covered]");
+        tab.click_within(std::time::Duration::from_millis(100), "[data-test=covered]", 0);
     }));
     let why = covered.unwrap_err().downcast::<String>().unwrap();
     assert!(why.contains("lies over it") && why.contains("Hello, Grace"), "{why}");
+    let of_failure = why.lines().find_map(|line| line.strip_prefix("its picture: ")).unwrap();
+    assert_eq!(size(&std::fs::read(of_failure).unwrap()), (1280, 800));
+    std::fs::remove_file(of_failure).unwrap();
 
     let folder = tempfile::tempdir().unwrap();
     let picture = folder.path().join("pictures/page.png");

@@ -3,6 +3,7 @@
 use crate::complaints::{complaint, said_by};
 use crate::devtools::DevTools;
 use crate::keys;
+use crate::provided;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -29,9 +30,9 @@ pub struct Tab {
 }
 
 /// The middle of an element, once it stands still and nothing lies over it.
-const MIDDLE: &str = r"(async (selector) => {
+const MIDDLE: &str = r"(async (selector, nth) => {
   const frame = () => new Promise(requestAnimationFrame);
-  const found = document.querySelector(selector);
+  const found = document.querySelectorAll(selector)[nth];
   if (!found) return { why: 'it is not there' };
   found.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
   await frame();
@@ -151,11 +152,16 @@ impl Tab {
 
     /// With a mouse, as a person does: what is hidden, covered or disabled cannot be clicked.
     pub fn click(&self, selector: &str) {
-        self.click_within(PATIENCE, selector);
+        self.click_within(PATIENCE, selector, 0);
     }
 
-    pub fn click_within(&self, patience: Duration, selector: &str) {
-        let middle = format!("{MIDDLE}({})", json!(selector));
+    /// One of several, from 0.
+    pub fn click_nth(&self, selector: &str, nth: u64) {
+        self.click_within(PATIENCE, selector, nth);
+    }
+
+    pub fn click_within(&self, patience: Duration, selector: &str, nth: u64) {
+        let middle = format!("{MIDDLE}({}, {nth})", json!(selector));
         let middle = format!("{middle}.then((at) => {{ if (at.why) throw at.why; return at; }})");
         let at = self.wait_within(patience, &format!("{selector} can be clicked"), &middle);
         self.mouse("mouseMoved", &at, 0);
@@ -230,7 +236,8 @@ impl Tab {
     }
 
     fn picture(&self, file: &Path, how: Value) {
-        let picture = self.call("Page.captureScreenshot", how);
+        // Not by `call`, which takes a picture when it fails.
+        let picture = self.try_call("Page.captureScreenshot", how).unwrap();
         let picture = STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, picture).unwrap();
@@ -258,10 +265,17 @@ impl Tab {
 
     /// Fails with what a person would see.
     pub fn fail(&self, why: &str) -> ! {
-        let show = "location.href + '\\n' + document.body?.innerText?.slice(0, 3000)";
+        let show = "location.href + '\\n' + document.body?.innerText?.slice(0, 1500)";
         let seen = self.try_js(show).map(|seen| seen.as_str().unwrap_or_default().to_owned());
         let seen = seen.unwrap_or_else(|why| why);
-        panic!("{why}\nthe page: {seen}\ncomplaints: {:#?}", self.complaints());
+        let test = std::thread::current().name().unwrap_or("a test").replace("::", "-");
+        let picture = provided::root().join(format!("target/screenshots/failures/{test}.png"));
+        self.screenshot(&picture);
+        let complaints = self.complaints();
+        panic!(
+            "{why}\nthe page: {seen}\nits picture: {}\ncomplaints: {complaints:#?}",
+            picture.display()
+        );
     }
 }
 

@@ -1,0 +1,198 @@
+//! What is done by a click: planned, applied or refused; and the same as a command and as a request.
+
+use crate::browser::Browser;
+use crate::place::rows;
+use crate::stage::{Stage, until};
+use crate::tab::Tab;
+use serde_json::Value;
+
+/// Every button that changes something.
+const BUTTONS: &str = "[data-test=do]";
+const PAUSE: &str = "[data-test=do][data-do=pause]";
+const RETRY: &str = r#"[data-test=do][data-do=parked][data-action=retry][data-key="Order:1"]"#;
+
+fn plan_has_come_to(tab: &Tab, stage: &str) {
+    let is = format!("document.querySelector('[data-test=plan]')?.dataset.stage === '{stage}'");
+    tab.wait(&format!("the plan is {stage}"), &is);
+}
+
+/// A worker, and an order that came twice, so that its key is set aside.
+fn with_a_parked_key(stage: &Stage) -> crate::stage::Worker {
+    stage.order("1", r#"{"cents": 40}"#);
+    stage.order("1", r#"{"cents": 2}"#);
+    let worker = stage.worker();
+    until("the key is set aside", || {
+        stage.command(&["parked", "list", "totals", "--json"]).contains("Order:1")
+    });
+    worker
+}
+
+fn a_parked_key_is_retried(stage: Stage) {
+    let worker = with_a_parked_key(&stage);
+    let browser = Browser::start();
+    let tab = browser.tab();
+    stage.open(&tab, "#/consumers/totals");
+    let row = r#"[data-test=parked-row][data-key="Order:1"]"#;
+    tab.wait_for(row);
+    // What was in its way is gone.
+    stage.wait_for(rows(&stage.log, "DELETE FROM totals"));
+    tab.click(RETRY);
+    let make = "[data-test=plan-make]";
+    tab.wait(
+        "a form or a plan",
+        &format!("document.querySelector('{make}, [data-test=plan-apply]')"),
+    );
+    if tab.count(make) > 0 {
+        tab.click(make);
+    }
+    plan_has_come_to(&tab, "planned");
+    let says = tab.text("[data-test=plan-says]");
+    assert!(says.contains("totals"), "{says}");
+    tab.click("[data-test=plan-apply]");
+    plan_has_come_to(&tab, "done");
+    tab.click("[data-test=plan-close]");
+    tab.wait_gone("[data-test=plan]");
+    tab.wait_gone(row);
+    let cents = stage.wait_for(rows(&stage.log, "SELECT cents FROM totals"))[0].get::<i64>(0);
+    assert_eq!(cents.unwrap(), 2);
+    // Somebody reads afterwards who it was.
+    stage.open(&tab, "#/journal");
+    tab.wait_for("[data-test=journal-row][data-target=totals][data-stage=done]");
+    worker.kill();
+}
+
+#[test]
+fn a_parked_key_is_retried_by_a_click_and_disappears_on_sqlite() {
+    a_parked_key_is_retried(Stage::sqlite());
+}
+
+#[test]
+fn a_parked_key_is_retried_by_a_click_and_disappears_on_postgresql() {
+    a_parked_key_is_retried(Stage::postgres());
+}
+
+#[test]
+fn a_plan_that_is_no_longer_true_is_refused_with_its_reason() {
+    let stage = Stage::sqlite();
+    let _worker = stage.worker();
+    let browser = Browser::start();
+    let tab = browser.tab();
+    stage.open(&tab, "#/consumers/totals");
+    tab.click(PAUSE);
+    plan_has_come_to(&tab, "planned");
+    stage.command(&["pause", "totals"]);
+    tab.expect_complaints("status of 409");
+    tab.click("[data-test=plan-apply]");
+    plan_has_come_to(&tab, "refused");
+    let problem = "[data-test=plan-problem]";
+    assert_eq!(tab.attribute(problem, "data-code").as_deref(), Some("plan_outdated"));
+    let why = tab.text(problem);
+    assert!(why.contains("paused"), "{why}");
+    // What is behind the dialog is how it stands by now.
+    tab.click("[data-test=plan-close]");
+    tab.wait_for("[data-test=do][data-do=resume]");
+    tab.wait_gone(PAUSE);
+}
+
+/// The command line that only says what it would do. What stands behind `--` are no options.
+pub fn with_dry_run(command: &str) -> String {
+    match command.split_once(" -- ") {
+        Some((before, behind)) => format!("{before} --dry-run -- {behind}"),
+        None => format!("{command} --dry-run"),
+    }
+}
+
+/// The texts of the copies of the plan that is shown. The clipboard has what its button says it has.
+fn copies(tab: &Tab) -> [String; 2] {
+    ["copy-command", "copy-curl"].map(|name| {
+        let button = format!("[data-test={name}]");
+        let text = tab.attribute(&button, "data-copy").unwrap();
+        tab.click(&button);
+        let json = Value::from(text.as_str());
+        tab.wait(
+            "it is copied",
+            &format!("navigator.clipboard.readText().then((is) => is === {json})"),
+        );
+        text
+    })
+}
+
+#[test]
+fn plans_are_copied_as_a_command_and_as_a_request_that_do_the_same() {
+    let stage = Stage::sqlite();
+    let worker = with_a_parked_key(&stage);
+    // Keys that a shell and the command would like to read otherwise.
+    for key in ["o'hara $HOME", "--all"] {
+        stage.command(&["tasks", "enqueue", "mail", "--", key, "{}"]);
+    }
+    let mut tasks = Vec::new();
+    until("the tasks are dead", || {
+        let dead = stage.command(&["tasks", "list", "mail", "--state", "dead", "--json"]);
+        let dead = dead.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        tasks = dead.map(|task| format!("#/tasks/{}", task["id"].as_str().unwrap())).collect();
+        tasks.len() == 2
+    });
+    let browser = Browser::start();
+    let tab = browser.tab();
+    tab.expect_complaints("status of 409");
+    let mut seen = Vec::new();
+    let pages = ["#/", "#/consumers/totals", "#/consumers/mail", "#/failed", "#/tasks"];
+    let listed = ["#/tasks?pool=mail&state=dead", "#/tasks?pool=mail&key=--all"];
+    let of_tasks = listed.into_iter().chain(tasks.iter().map(String::as_str));
+    for page in pages.into_iter().chain(of_tasks) {
+        stage.open(&tab, page);
+        for number in 0..tab.count(BUTTONS) {
+            let what = format!("({{...document.querySelectorAll('{BUTTONS}')[{number}].dataset}})");
+            let what = tab.js(&what);
+            tab.click_nth(BUTTONS, number);
+            tab.wait("a form or a plan", "document.querySelector('[data-test=plan-make], [data-test=plan-apply], [data-test=plan-problem]')");
+            if tab.count("[data-test=plan-make]") > 0 {
+                for field in
+                    ["[data-test=plan] input[required]", "[data-test=plan] textarea[required]"]
+                {
+                    if tab.count(field) > 0 {
+                        tab.fill(field, "Order:1");
+                    }
+                }
+                tab.click("[data-test=plan-make]");
+                tab.wait(
+                    "a plan",
+                    "document.querySelector('[data-test=plan-apply], [data-test=plan-problem]')",
+                );
+            }
+            let cannot = tab.count("[data-test=plan-problem]") > 0;
+            if cannot && (what["do"] == "forget" || what["do"] == "replay_key") {
+                // Not while it runs, and not without a hook; it is said why.
+                tab.click("[data-test=plan-close]");
+                tab.wait_gone("[data-test=plan]");
+                continue;
+            }
+            if cannot {
+                let why = tab.text("[data-test=plan-problem]");
+                tab.fail(&format!("{page}: {what} cannot be planned: {why}"));
+            }
+            let [command, curl] = copies(&tab);
+            let dry = stage.shell(&with_dry_run(&command));
+            let said = String::from_utf8_lossy(&dry.stderr).into_owned();
+            assert!(dry.status.success(), "{page}: {command}: {said}");
+            // Both say what the dialog says.
+            let says = tab.text("[data-test=plan-says]");
+            let printed = String::from_utf8_lossy(&dry.stdout).into_owned() + &said;
+            assert!(printed.contains(&says), "{page}: {command}: {printed}, not {says}");
+            let planned = stage.shell(&curl);
+            let planned: Value = serde_json::from_slice(&planned.stdout)
+                .unwrap_or_else(|_| panic!("{page}: {curl}: {planned:?}"));
+            assert_eq!(planned["effect"]["says"], says, "{page}: {curl}");
+            seen.push(what["do"].as_str().unwrap().to_owned());
+            tab.click("[data-test=plan-close]");
+            tab.wait_gone("[data-test=plan]");
+        }
+    }
+    for wanted in ["pause", "replay", "skip_to_head", "parked", "rebalance"] {
+        assert!(seen.iter().any(|one| one == wanted), "{wanted} is missing: {seen:?}");
+    }
+    assert!(seen.iter().any(|one| one.starts_with("task")), "{seen:?}");
+    // None of it was done.
+    assert_eq!(stage.command(&["journal", "--json"]), "");
+    worker.kill();
+}
