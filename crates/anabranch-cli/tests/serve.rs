@@ -29,7 +29,7 @@ on.OrderPlaced = 'INSERT INTO totals (id, cents) VALUES (:stream_id, :data.cents
 struct Api {
     child: Child,
     at: String,
-    /// The line that said where.
+    /// What it said until it had said where.
     said: String,
 }
 
@@ -45,11 +45,11 @@ impl Api {
         let mut command = place.process(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let said = lines.find_map(|line| {
-            let line = line.unwrap();
-            line.contains("the API is served at").then_some(line)
-        });
-        let said = said.expect("it says where");
+        let mut said = String::new();
+        while !said.contains("the API is served at") {
+            said += &lines.next().expect("it says where").unwrap();
+            said.push('\n');
+        }
         let at = said.split_once("http://").unwrap().1.split_once(": ").unwrap().0.to_owned();
         std::thread::spawn(move || lines.for_each(drop));
         Self { child, at, said }
@@ -85,6 +85,7 @@ fn a_server_is_open_here_until_a_token_is_made_and_ends_when_it_is_told_to() {
     for place in [Place::sqlite(), Place::postgres()] {
         let api = Api::start(&place, &["serve", "--listen", "127.0.0.1:0"]);
         assert!(api.said.contains("open to everybody on this machine"), "{}", api.said);
+        assert!(api.said.contains("a new one: there was none"), "{}", api.said);
         assert_eq!(api.get("/v1/consumers", None).0, 200);
         assert_eq!(api.get("/readyz", None), (200, "ok\n".to_owned()));
         let token = made(&place, &["ops", "--scope", "read,operate"]);
@@ -99,6 +100,7 @@ fn a_server_is_open_here_until_a_token_is_made_and_ends_when_it_is_told_to() {
         api.stop();
         let again = Api::start(&place, &["serve", "--listen", "127.0.0.1:0"]);
         assert!(again.said.contains("each request needs a token"), "{}", again.said);
+        assert!(again.said.contains("the log is ") && !again.said.contains("a new one"), "{}", again.said);
     }
 }
 
