@@ -6,7 +6,11 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::marker::PhantomData;
 
 /// A body that was read as JSON, within the limit of its route. What a type does not know it should refuse
 /// (`deny_unknown_fields`): a misspelt setting is not silently none.
@@ -20,12 +24,50 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         must_be_json(&request)?;
         let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
         let read = serde_json::from_slice(&bytes);
-        let read = read.map_err(|error| {
+        let Object(read) = read.map_err(|error| {
             let said = format!("the body is not what is expected here: {error}");
             Problem::new(ErrorCode::InvalidJson, said)
         })?;
         Ok(Self(read))
     }
+}
+
+/// What is written as an object. Fields in a list, told apart by their places alone, are refused: serde would take them.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OfObject(PhantomData)).map(Object)
+    }
+}
+
+struct OfObject<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for OfObject<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object, with its fields by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+}
+
+/// A field that is an object.
+pub(crate) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Object::deserialize(from).map(|Object(one)| one)
+}
+
+/// A field that is a list of objects.
+pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    let all: Vec<Object<T>> = Vec::deserialize(from)?;
+    Ok(all.into_iter().map(|Object(one)| one).collect())
 }
 
 /// Another site can send forms and plain text without asking first, but no JSON.

@@ -5,7 +5,7 @@
 use super::asked::AskedQuery;
 use super::given::{Given, Wants};
 use super::idempotency::IdempotencyKey;
-use crate::body::Body;
+use crate::body::{Body, object, objects};
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::scope::Scope;
@@ -24,6 +24,7 @@ use uuid::Uuid;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToStream {
+    #[serde(deserialize_with = "objects")]
     events: Vec<Given>,
     #[serde(default)]
     expected: Wants,
@@ -33,6 +34,7 @@ pub(crate) struct ToStream {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToStreams {
+    #[serde(deserialize_with = "objects")]
     streams: Vec<OneOfThem>,
     unless: Option<Unless>,
 }
@@ -41,6 +43,7 @@ pub(crate) struct ToStreams {
 #[serde(deny_unknown_fields)]
 struct OneOfThem {
     stream: StreamId,
+    #[serde(deserialize_with = "objects")]
     events: Vec<Given>,
     #[serde(default)]
     expected: Wants,
@@ -50,6 +53,7 @@ struct OneOfThem {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unless {
+    #[serde(deserialize_with = "object")]
     query: AskedQuery,
     after: u64,
 }
@@ -123,6 +127,7 @@ async fn store(
     headers: &HeaderMap,
     append: Append,
 ) -> Result<Json<Stored>, Problem> {
+    must_not_expect_by_header(headers)?;
     let append = match IdempotencyKey::of(headers)? {
         None => append,
         Some(key) => {
@@ -143,6 +148,19 @@ async fn store(
     };
     let events = appended.events().iter().map(stored).collect();
     Ok(Json(Stored { events, position: appended.position() }))
+}
+
+/// What other stores are told by a header is never silently left out.
+fn must_not_expect_by_header(headers: &HeaderMap) -> Result<(), Problem> {
+    let known = ["if-match", "if-none-match", "es-expectedversion"];
+    let Some(name) = known.into_iter().find(|name| headers.contains_key(*name)) else {
+        return Ok(());
+    };
+    let said = format!(
+        "the header `{name}` says nothing here; what is expected of a stream is in the body: `expected` is \"any\", \
+         \"none\" or the version of its last event"
+    );
+    Err(Problem::invalid(said))
 }
 
 /// Where the request stands in a trace. A header that is no context is none, as the standard wants it.

@@ -1,6 +1,7 @@
 //! Which events a request asks for, by its parameters or by its body.
 
 use super::wanted::Wanted;
+use crate::body::objects;
 use crate::caller::Caller;
 use crate::page::Params;
 use crate::problem::Problem;
@@ -13,7 +14,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskedQuery {
     /// Events match one of them; all match if there are none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     items: Vec<AskedItem>,
 }
 

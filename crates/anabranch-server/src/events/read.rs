@@ -3,7 +3,7 @@
 use super::asked::{self, AskedQuery, Direction};
 use super::seen;
 use super::wanted::Wanted;
-use crate::body::Body;
+use crate::body::{Body, object};
 use crate::caller::Caller;
 use crate::page::{List, MOST, Params, USUAL};
 use crate::problem::Problem;
@@ -35,7 +35,7 @@ pub(crate) async fn events(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     query: AskedQuery,
     #[serde(default)]
     categories: Vec<String>,

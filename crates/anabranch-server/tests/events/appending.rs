@@ -153,11 +153,20 @@ async fn what_is_wrong_is_refused_by_name(db: Db) {
         (r#"{"events": [{"type": "A"}], "expected": "some"}"#, 400, "invalid_json", "a version"),
         (r#"{"events": [{"type": "A"}], "expected": -1}"#, 400, "invalid_json", "a version"),
         (r#"{"event": [{"type": "A"}]}"#, 400, "invalid_json", "unknown field `event`"),
+        (r#"[[{"type": "A"}], "none"]"#, 400, "invalid_json", "an object, with its fields by name"),
+        (r#"[{"type": "A"}]"#, 400, "invalid_json", "an object, with its fields by name"),
+        (r#"{"events": [["A", 1]]}"#, 400, "invalid_json", "an object, with its fields by name"),
     ];
     for (body, status, code, said) in cases {
         let problem = client.post("/v1/streams/Order/1", body).await.problem(status, code);
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(said), "{body}: {detail}");
+    }
+    for header in ["if-match", "ES-ExpectedVersion"] {
+        let event = r#"{"events": [{"type": "A"}]}"#;
+        let problem = client.post_with("/v1/streams/Order/1", &[(header, "5")], event).await;
+        let problem = problem.problem(400, "invalid_input");
+        assert!(problem["detail"].as_str().unwrap().contains("`expected` is"), "{problem}");
     }
     let wrong = client.post("/v1/streams/Or:der/1", r#"{"events": [{"type": "A"}]}"#).await;
     wrong.problem(400, "invalid_input");
