@@ -10,6 +10,7 @@ use crate::problem::Problem;
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see, no_such};
 use anabranch::Timestamp;
 use anabranch::errors::ErrorCode;
 use anabranch::workflow::CommandQueue;
@@ -74,7 +75,7 @@ async fn task(
     headers: HeaderMap,
     Body(given): Body<GivenTask>,
 ) -> Result<(StatusCode, Json<Enqueued>), Problem> {
-    must_see(&caller, &pool, ErrorCode::NoSuchPool, "pool", &pool)?;
+    must_see(&caller, Kind::Pool, &pool)?;
     let key = IdempotencyKey::of(&headers)?;
     let id = given.id.or_else(|| key.map(|key| key.id_at(&format!("task:{pool}"))));
     let mut task = NewTask::new(given.key.as_str(), &given.payload);
@@ -155,7 +156,9 @@ async fn command(
     Body(given): Body<GivenCommand>,
 ) -> Result<(StatusCode, Json<Sent>), Problem> {
     let queue = CommandQueue::new(&state.log, &workflow);
-    must_see(&caller, queue.tasks().pool(), ErrorCode::NoSuchConsumer, "workflow", &workflow)?;
+    if !caller.sees_consumer(queue.tasks().pool()) {
+        return Err(no_such(Kind::Workflow, &workflow));
+    }
     let key = IdempotencyKey::of(&headers)?.map(|key| key.id(0));
     let command_id = given.id.or(key).unwrap_or_else(Uuid::now_v7);
     let queued = queue.enqueue(&instance, command_id, given.command.get()).await?;
@@ -207,18 +210,4 @@ async fn wait(
         (status.result, status.error) = (status.result.map(|_| Value::Null), None);
     }
     Ok(Json(Waited { status, masked }))
-}
-
-/// What is not there for a caller is answered as what is not there at all.
-fn must_see(
-    caller: &Caller,
-    consumer: &str,
-    code: ErrorCode,
-    what: &str,
-    name: &str,
-) -> Result<(), Problem> {
-    if caller.sees_consumer(consumer) {
-        return Ok(());
-    }
-    Err(Problem::new(code, format!("there is no {what} `{}`", name.escape_debug())))
 }

@@ -28,6 +28,7 @@
 //! | `problem` | errors as `application/problem+json` |
 //! | `page` | parameters of a request, and lists |
 //! | `body` | bodies of requests as JSON |
+//! | `unseen` | what is not there for a caller |
 //! | `resources` | consumers, slots, workers, tasks, deliveries, workflows, to look at |
 //! | `events` | append, read, query |
 //! | `tail` | the events as they are stored, to many at once |
@@ -58,6 +59,7 @@ mod tables;
 mod tail;
 mod token;
 mod tokens;
+mod unseen;
 
 pub use api::{Api, router};
 pub use caller::Caller;

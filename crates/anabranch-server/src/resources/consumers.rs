@@ -6,6 +6,7 @@ use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see};
 use anabranch::Position;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::{AuditStatus, CursorStatus, Owner, Reason};
@@ -95,12 +96,12 @@ async fn slots(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let status = narrow::status(&state, &caller, &name).await?;
-    let cursors = status.cursors.iter().map(part).collect();
+    let cursors = status.cursors.iter().map(|cursor| part(&caller, cursor)).collect();
     let map = Map { consumer: status.name, head: status.head, cursors };
     Ok(Json(narrow::shown(&caller, &map)?))
 }
 
-fn part(cursor: &CursorStatus) -> Part {
+fn part(caller: &Caller, cursor: &CursorStatus) -> Part {
     let owner = match &cursor.owner {
         Owner::Unassigned => None,
         Owner::Worker(worker) => Some(OwnerOf {
@@ -121,7 +122,7 @@ fn part(cursor: &CursorStatus) -> Part {
         epoch: cursor.epoch,
         owner,
         reasons: cursor.reasons.clone(),
-        why: cursor.reasons.iter().map(ToString::to_string).collect(),
+        why: narrow::in_words(caller, &cursor.reasons),
     }
 }
 
@@ -151,7 +152,7 @@ async fn audit(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<AuditStatus>, Problem> {
-    narrow::must_see(&caller, &name)?;
+    must_see(&caller, Kind::Consumer, &name)?;
     let audits = state.consumers.audits().await?;
     if let Some(audit) = audits.into_iter().find(|audit| audit.consumer == name) {
         return Ok(Json(audit));

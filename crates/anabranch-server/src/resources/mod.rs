@@ -5,7 +5,7 @@
 //! | module | subject |
 //! |---|---|
 //! | `consumers` | how consumers stand, slot by slot |
-//! | `narrow` | what a token that is limited to consumers sees of them |
+//! | `narrow` | what masked and limited tokens see of consumers |
 //! | `explain` | why a key does not go on |
 //! | `parked` | keys that are set aside |
 //! | `fleet` | workers, replica sets, generations |

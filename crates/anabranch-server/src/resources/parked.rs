@@ -7,6 +7,7 @@ use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see};
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Parked;
 use axum::Json;
@@ -32,7 +33,7 @@ async fn list(
     params: Params,
 ) -> Result<Json<List<Parked>>, Problem> {
     let (limit, after) = (params.limit()?, params.one("after")?);
-    narrow::must_see(&caller, &name)?;
+    must_see(&caller, Kind::Consumer, &name)?;
     let found = state.consumers.parked_page(&name, after, limit + 1).await;
     let mut found = found.map_err(|error| narrow::refused(&caller, &name, error))?;
     found.iter_mut().for_each(|parked| mask(&caller, parked));
@@ -54,7 +55,7 @@ async fn one(
     params: Params,
 ) -> Result<Json<WithEvents>, Problem> {
     let limit = if params.one("limit")?.is_some() { params.limit()? } else { EVENTS };
-    narrow::must_see(&caller, &name)?;
+    must_see(&caller, Kind::Consumer, &name)?;
     let found = state.consumers.parked_key(&name, &key).await;
     let Some(mut parked) = found.map_err(|error| narrow::refused(&caller, &name, error))? else {
         let key: String = key.chars().take(200).collect();

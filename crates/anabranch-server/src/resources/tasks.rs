@@ -6,6 +6,7 @@ use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see, no_such};
 use anabranch::errors::ErrorCode;
 use anabranch::workpool::{TaskState, TaskStatus, Tasks};
 use axum::Json;
@@ -54,14 +55,14 @@ async fn list(
         None => TaskState::Ready,
         Some(name) => named(name)?,
     };
-    must_see(&caller, pool)?;
+    must_see(&caller, Kind::Pool, pool)?;
     let tasks = Tasks::new(&state.log, pool);
     let found = tasks.page(wanted, params.one("key")?, after, limit + 1).await?;
     if found.is_empty()
         && after.is_none()
         && !Tasks::pools(&state.log).await?.contains(&pool.to_owned())
     {
-        return Err(unknown(pool));
+        return Err(no_such(Kind::Pool, pool));
     }
     let page = List::page(found, limit, |task| task.id.to_string());
     let items = page.items.into_iter().map(|task| shown(&caller, task));
@@ -113,14 +114,4 @@ fn masked(mut task: Value) -> Value {
         members.insert("masked".to_owned(), true.into());
     }
     task
-}
-
-fn must_see(caller: &Caller, pool: &str) -> Result<(), Problem> {
-    if caller.sees_consumer(pool) { Ok(()) } else { Err(unknown(pool)) }
-}
-
-fn unknown(pool: &str) -> Problem {
-    let pool: String = pool.chars().take(200).collect();
-    let said = format!("there is no pool `{}`", pool.escape_debug());
-    Problem::new(ErrorCode::NoSuchPool, said)
 }
