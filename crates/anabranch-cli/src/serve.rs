@@ -166,6 +166,7 @@ impl Place {
             let stop = async {
                 let _ = stop.await;
             };
+        api = api.connections(limits.connections);
             serve(listener, tls, router, limits, stop).await;
         }))
     }

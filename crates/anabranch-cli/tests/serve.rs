@@ -126,6 +126,28 @@ fn other_machines_are_not_let_in_without_a_token() {
 /// The process of a server that is not to be ended yet.
 fn take(mut api: Api) -> Child {
     let nothing = std::process::Command::new("true").spawn().unwrap();
+/// Tails stay open for as long as their readers like.
+#[test]
+fn tails_leave_connections_for_others() {
+    let place = Place::sqlite();
+    let api = Api::start(&place, &["serve", "--listen", "127.0.0.1:0", "--connections", "8"]);
+    let mut tails = Vec::new();
+    let refused = loop {
+        let mut stream = TcpStream::connect(&api.at).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let head = format!("GET /v1/tail HTTP/1.1\r\nhost: {}\r\n\r\n", api.at);
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).expect("there is a connection for it");
+        match &status[9..] {
+            b"200" => tails.push(stream),
+            status => break String::from_utf8_lossy(status).into_owned(),
+        }
+    };
+    assert_eq!((tails.len(), refused.as_str()), (6, "429"));
+    assert_eq!(api.get("/livez", None).0, 200);
+}
+
     std::mem::replace(&mut api.child, nothing)
 }
 

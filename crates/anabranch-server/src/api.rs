@@ -49,6 +49,8 @@ pub struct Api {
     settings: Settings,
     tails: Tails,
     tail_limits: TailLimits,
+    /// How many connections the server has, if that is known.
+    connections: Option<usize>,
 }
 
 impl Api {
@@ -60,6 +62,7 @@ impl Api {
             settings: Settings::default(),
             tails: Tails::default(),
             tail_limits: TailLimits::default(),
+            connections: None,
         }
     }
 
@@ -124,15 +127,29 @@ impl Api {
         self
     }
 
+    /// How many connections the server has. Tails then take at most three quarters of them, and requests that wait for
+    /// a task an eighth, whatever their own limits are: of eight connections or more some are left for others, such as
+    /// probes.
+    pub fn connections(mut self, count: usize) -> Self {
+        self.connections = Some(count);
+        self
+    }
+
     /// The router.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn router(self) -> Router {
         let consumers = Consumers::new(&self.log);
-        let Self { log, watch, settings, tails, tail_limits } = self;
+        let Self { log, watch, settings, tails, mut tail_limits, connections } = self;
+        let mut waits = WAITS;
+        if let Some(connections) = connections {
+            // Whoever has a single connection gets what they ask for.
+            tail_limits.tails = tail_limits.tails.min((connections * 3 / 4).max(1));
+            waits = waits.min((connections / 8).max(1));
+        }
         let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
-        let (waits, applying) = (Semaphore::new(WAITS), Arc::new(Semaphore::new(APPLYING)));
+        let (waits, applying) = (Semaphore::new(waits), Arc::new(Semaphore::new(APPLYING)));
         let access = Access::new(&log);
         let state: Shared =
             Arc::new(State { log, consumers, access, watch, settings, hub, waits, applying });

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 /// How long one request waits for a task, unless it says, and at the most.
 const WAIT_SECONDS: (u64, u64) = (20, 60);
-/// How many requests may wait at the same time: each looks at its task some times a second.
+/// How many requests may wait at the same time, at most: each looks at its task some times a second.
 pub(crate) const WAITS: usize = 256;
 /// The longest delay, in milliseconds: what is later than in ten years is a mistake.
 const LONGEST_DELAY_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
@@ -200,8 +200,8 @@ async fn wait(
     if status.state.is_open() && seconds > 0 {
         let Ok(_turn) = state.waits.try_acquire() else {
             let said =
-                format!("{WAITS} requests wait for tasks already; ask again, or with `seconds=0`");
-            return Err(Problem::new(ErrorCode::TooManyRequests, said));
+                "as many requests as may wait for tasks do already; ask again, or with `seconds=0`";
+            return Err(Problem::new(ErrorCode::TooManyRequests, said).after_seconds(1));
         };
         status = tasks.wait(id, Duration::from_secs(seconds)).await?;
     }
