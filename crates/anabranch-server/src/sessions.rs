@@ -8,6 +8,7 @@ use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 use crate::secret::{Kind, Secret};
 use crate::state::Shared;
+use anabranch::errors::ErrorCode;
 use axum::Extension;
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
@@ -95,12 +96,19 @@ async fn log_in(
     Ok(response)
 }
 
-/// It needs no session: who is logged out already stays so.
-async fn log_out(State(state): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
-    if let Some(secret) = cookie::of(&headers)
-        && state.access.tables.has_tokens()
-    {
-        state.access.end_session(&secret).await?;
+/// It needs no session: who is logged out already stays so. A cookie that is no session counts as a wrong one, and leads
+/// to no write.
+async fn log_out(
+    State(state): State<Shared>,
+    Source(source): Source,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if let Some(secret) = cookie::of(&headers) {
+        match state.access.caller(Some(secret.clone()), Kind::Session, source).await {
+            Ok(_) => state.access.end_session(&secret).await?,
+            Err(problem) if problem.code() == ErrorCode::NotAuthenticated => {}
+            Err(problem) => return Err(problem),
+        }
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     let cookie = cookie::clear(&state.settings, is_encrypted(&headers));

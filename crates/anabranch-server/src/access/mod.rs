@@ -6,8 +6,10 @@
 //! | module | subject |
 //! |---|---|
 //! | `tries` | how often somebody may be wrong |
+//! | `turns` | who asks the database at the same time |
 
 mod tries;
+mod turns;
 
 use crate::caller::{Caller, Known};
 use crate::problem::Problem;
@@ -20,6 +22,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tries::Tries;
+use turns::Turns;
 
 /// For how long what was found is trusted.
 const TRUSTED: Duration = Duration::from_secs(1);
@@ -35,8 +38,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) struct Access {
     pub(crate) tables: Tables,
     found: Mutex<HashMap<Hash, Found>>,
-    /// One at a time asks the database, and the others may find what it found.
-    asking: tokio::sync::Mutex<()>,
+    turns: Turns,
     any: Mutex<Any>,
     noted: Mutex<HashMap<String, Instant>>,
     tries: Tries,
@@ -65,7 +67,7 @@ impl Access {
         Self {
             tables: Tables::of(log),
             found: Mutex::default(),
-            asking: tokio::sync::Mutex::default(),
+            turns: Turns::new(),
             any: Mutex::new(Any::Unknown),
             noted: Mutex::default(),
             tries: Tries::default(),
@@ -108,15 +110,26 @@ impl Access {
             return Ok(caller.clone());
         }
         // Who was good a moment ago is not held up by others at the same address.
-        if before.is_none_or(|found| found.caller.is_none()) {
-            self.tries.may(source)?;
-        }
-        let asking = self.asking.lock().await;
+        let is_stranger = before.is_none_or(|found| found.caller.is_none());
+        let _place = match is_stranger {
+            true => {
+                self.tries.may(source)?;
+                self.turns.of_stranger(source).await
+            }
+            false => None,
+        };
+        let turn = self.turns.of_secret(&hash).await;
         let found = match self.remembered(&hash) {
             Some(found) if Instant::now() < found.until => found,
-            _ => self.ask(&hash, kind).await?,
+            _ => {
+                if is_stranger {
+                    // Those who had their turn meanwhile may have been wrong too often.
+                    self.tries.may(source)?;
+                }
+                self.ask(&hash, kind).await?
+            }
         };
-        drop(asking);
+        drop(turn);
         match found.caller {
             Some(caller) => {
                 self.note_use(&caller);
@@ -220,7 +233,7 @@ fn away(error: &StoreError) -> Problem {
     Problem::new(error.code(), "the token cannot be looked up just now; try again")
 }
 
-/// The same words for all that is not good: what is wrong with it is nobody's business.
+/// The same words for all that is not good: the reason is not disclosed.
 fn unknown(kind: Kind) -> Problem {
     let said = match kind {
         Kind::Token => "the token is unknown, expired or revoked",
