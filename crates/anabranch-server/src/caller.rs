@@ -2,6 +2,7 @@
 
 use crate::problem::Problem;
 use crate::scope::Scope;
+use anabranch::Timestamp;
 use anabranch::errors::ErrorCode;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -25,6 +26,8 @@ pub(crate) struct Known {
     pub(crate) consumers: Option<BTreeSet<String>>,
     /// The only tenants; none: all, and what has no tenant.
     pub(crate) tenants: Option<BTreeSet<String>>,
+    /// When their token expires, if it does.
+    pub(crate) until: Option<Timestamp>,
 }
 
 impl Caller {
@@ -36,6 +39,7 @@ impl Caller {
             scopes: vec![Scope::Read, Scope::Operate, Scope::Append],
             consumers: None,
             tenants: None,
+            until: None,
         }))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// How many tokens there may be that are not revoked.
+/// How many tokens there may be that can be used.
 const MOST: i64 = 1000;
 /// How long a name may be.
 const NAME: usize = 100;
@@ -159,10 +159,20 @@ impl Tokens {
 
     /// Makes a token. Its secret is shown here, and nowhere else: only a hash of it is stored.
     pub async fn make(&self, new: NewToken, by: &str) -> Result<(Token, Secret), TokenError> {
+        self.make_until(new, by, None).await
+    }
+
+    /// The same with a token that expires at a time, or before.
+    pub(crate) async fn make_until(
+        &self,
+        new: NewToken,
+        by: &str,
+        until: Option<Timestamp>,
+    ) -> Result<(Token, Secret), TokenError> {
         new.check()?;
         self.tables.must_have_tokens()?;
         if self.tables.live_tokens().await? >= MOST {
-            let said = format!("there are {MOST} tokens already; revoke those that are not used");
+            let said = format!("there are {MOST} tokens already; revoke those that nobody uses");
             return Err(TokenError::Invalid(said));
         }
         let secret = Secret::random();
@@ -179,13 +189,14 @@ impl Tokens {
             revoked_at: None,
         };
         let lasts = new.expires_in_seconds.map(Duration::from_secs);
-        self.tables.add_token(&token, &secret.hash(Kind::Token), lasts).await?;
+        self.tables.add_token(&token, &secret.hash(Kind::Token), lasts, until).await?;
         // With the times of the database.
         let made = self.tables.token_of_id(&token.id).await?;
         Ok((made.ok_or(TokenError::NoSuchToken(token.id))?, secret))
     }
 
-    /// The newest thousand tokens, revoked ones included.
+    /// The tokens, the newest first: all that can be used, and of the revoked and expired ones as many as fit into a
+    /// thousand. These are forgotten 90 days later.
     pub async fn list(&self) -> Result<Vec<Token>, TokenError> {
         self.tables.must_have_tokens()?;
         Ok(self.tables.tokens().await?)

@@ -48,7 +48,9 @@ async fn make(
             format!("a token cannot make one that may more: it has no scope `{more}` itself");
         return Err(Problem::new(ErrorCode::NotAllowed, said));
     }
-    let (token, secret) = Tokens::new(&state.log).make(new, caller.name()).await?;
+    // Nor one that outlives theirs.
+    let made = Tokens::new(&state.log).make_until(new, caller.name(), caller.0.until).await;
+    let (token, secret) = made?;
     state.access.forget();
     Ok((StatusCode::CREATED, Json(Made { token, secret: secret.reveal() })))
 }

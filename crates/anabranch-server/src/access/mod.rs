@@ -240,4 +240,5 @@ fn unknown(kind: Kind) -> Problem {
         Kind::Session => "the session is over; log in again",
     };
     Problem::new(ErrorCode::NotAuthenticated, said)
+        until: token.expires_at,
 }
