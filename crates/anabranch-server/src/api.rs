@@ -2,6 +2,7 @@
 
 use crate::access::Access;
 use crate::enqueue::WAITS;
+use crate::folds::Folds;
 use crate::gate::finish::finish;
 use crate::gate::gate;
 use crate::operations::APPLYING;
@@ -13,6 +14,7 @@ use anabranch::Log;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::watch::Watch;
+use anabranch::workflow::{Workflow, Workflows};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
@@ -49,6 +51,7 @@ pub struct Api {
     settings: Settings,
     tails: Tails,
     tail_limits: TailLimits,
+    folds: Folds,
     /// How many connections the server has, if that is known.
     connections: Option<usize>,
 }
@@ -62,6 +65,7 @@ impl Api {
             settings: Settings::default(),
             tails: Tails::default(),
             tail_limits: TailLimits::default(),
+            folds: Folds::default(),
             connections: None,
         }
     }
@@ -127,6 +131,21 @@ impl Api {
         self
     }
 
+    /// With the code of a workflow of this log: the states of its instances are folded from their events. Of workflows
+    /// whose code is not here only the snapshots are shown that a program with the code has kept.
+    ///
+    /// ```
+    /// # use anabranch::workflow::{Workflow, Workflows};
+    /// # fn f<W: Workflow>(log: anabranch::Log, orders: W) {
+    /// use anabranch_server::Api;
+    /// let api = Api::new(&log).workflow(Workflows::new(&log, orders));
+    /// # }
+    /// ```
+    pub fn workflow<W: Workflow>(mut self, workflows: Workflows<W>) -> Self {
+        self.folds.add(workflows);
+        self
+    }
+
     /// How many connections the server has. Tails then take at most three quarters of them, and requests that wait for
     /// a task an eighth, whatever their own limits are: of eight connections or more some are left for others, such as
     /// probes.
@@ -141,7 +160,7 @@ impl Api {
     /// Outside a tokio runtime.
     pub fn router(self) -> Router {
         let consumers = Consumers::new(&self.log);
-        let Self { log, watch, settings, tails, mut tail_limits, connections } = self;
+        let Self { log, watch, settings, tails, mut tail_limits, folds, connections } = self;
         let mut waits = WAITS;
         if let Some(connections) = connections {
             // Whoever has a single connection gets what they ask for.
@@ -151,8 +170,17 @@ impl Api {
         let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
         let (waits, applying) = (Semaphore::new(waits), Arc::new(Semaphore::new(APPLYING)));
         let access = Access::new(&log);
-        let state: Shared =
-            Arc::new(State { log, consumers, access, watch, settings, hub, waits, applying });
+        let state: Shared = Arc::new(State {
+            log,
+            consumers,
+            access,
+            watch,
+            settings,
+            hub,
+            waits,
+            applying,
+            folds,
+        });
         let mut router = Router::new();
         for route in routes::all() {
             let bytes = match route.rules.room {

@@ -28,6 +28,7 @@
 //! | `problem` | errors as `application/problem+json` |
 //! | `page` | parameters of a request, and lists |
 //! | `body` | bodies of requests as JSON |
+//! | `folds` | workflows whose code is in this program |
 //! | `unseen` | what is not there for a caller |
 //! | `resources` | consumers, slots, workers, tasks, deliveries, workflows, to look at |
 //! | `events` | append, read, query |
@@ -42,6 +43,7 @@ mod body;
 mod caller;
 mod enqueue;
 mod events;
+mod folds;
 mod gate;
 mod health;
 mod openapi;

@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use crate::access::Access;
+use crate::folds::Folds;
 use crate::tail::Hub;
 use anabranch::Log;
 use anabranch::operate::Consumers;
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) waits: Semaphore,
     /// Places for plans that are carried out.
     pub(crate) applying: Arc<Semaphore>,
+    /// Workflows whose code is here.
+    pub(crate) folds: Folds,
 }
 
 /// What [`Api`](crate::Api) sets.

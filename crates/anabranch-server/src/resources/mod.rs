@@ -11,7 +11,7 @@
 //! | `fleet` | workers, replica sets, generations |
 //! | `tasks` | pools and tasks |
 //! | `deliveries` | what webhooks have sent |
-//! | `workflows` | states of workflows as they were kept last |
+//! | `workflows` | states of workflows: folded where the code is, and as they were kept last |
 
 mod consumers;
 mod deliveries;
@@ -22,7 +22,7 @@ mod parked;
 mod tasks;
 mod workflows;
 
-pub(crate) use workflows::Snapshot;
+pub(crate) use workflows::InstanceState;
 
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;

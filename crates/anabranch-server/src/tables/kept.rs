@@ -1,7 +1,7 @@
 //! Rows that have no reader of their own in the library: replica sets, and states of workflows that were kept.
 
 use super::Tables;
-use crate::resources::Snapshot;
+use crate::resources::InstanceState;
 use anabranch::backend::database::Statement;
 use anabranch::{StoreError, params};
 use serde_json::value::RawValue;
@@ -43,7 +43,7 @@ impl Tables {
         &self,
         workflow: &str,
         id: &str,
-    ) -> Result<Option<Snapshot>, StoreError> {
+    ) -> Result<Option<InstanceState>, StoreError> {
         let table = self.database.dialect().table("workflow_snapshots");
         let select = format!(
             "SELECT version, mode, state FROM {table} WHERE workflow = $1 AND id = $2 \
@@ -57,6 +57,6 @@ impl Tables {
             what: format!("the state of `{workflow}` {id}: {error}"),
         })?;
         let (version, mode) = (self.column(row, "version")?, self.column(row, "mode")?);
-        Ok(Some(Snapshot { version, mode, state: Some(state), masked: false }))
+        Ok(Some(InstanceState { version, mode, state: Some(state), masked: false }))
     }
 }

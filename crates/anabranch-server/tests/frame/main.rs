@@ -19,3 +19,5 @@ mod sessions;
 mod site;
 #[path = "../../../anabranch/tests/consumers/support.rs"]
 mod support;
+mod untold;
+mod workflows;
