@@ -130,10 +130,7 @@ async fn store(
     must_not_expect_by_header(headers)?;
     let append = match IdempotencyKey::of(headers)? {
         None => append,
-        Some(key) => {
-            let mut number = 0..;
-            append.with_ids(|| key.id(number.next().unwrap_or_default()))
-        }
+        Some(key) => append.once(|number| key.id(number)),
     };
     let appending = state.log.append_all(append);
     let appended = match context(headers) {

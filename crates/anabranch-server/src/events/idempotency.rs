@@ -34,9 +34,9 @@ impl IdempotencyKey {
         Ok(Some(Self(Uuid::new_v5(&NAMESPACE, key))))
     }
 
-    /// The id of the n-th thing that the request makes.
-    pub(crate) fn id(&self, number: usize) -> Uuid {
-        Uuid::new_v5(&self.0, &(number as u64).to_be_bytes())
+    /// The id of the n-th event that the request stores.
+    pub(crate) fn id(&self, number: u64) -> Uuid {
+        Uuid::new_v5(&self.0, &number.to_be_bytes())
     }
 
     /// The id of the one thing that it makes there.

@@ -10,6 +10,7 @@ on_both!(
     bodies_pass_through_byte_for_byte,
     every_field_of_an_event_is_stored,
     an_append_that_is_sent_again_stores_nothing_again,
+    a_key_belongs_to_one_request,
     appends_at_the_same_moment_share_commits,
     several_streams_are_stored_all_or_none,
     what_is_wrong_is_refused_by_name,
@@ -99,6 +100,41 @@ async fn an_append_that_is_sent_again_stores_nothing_again(db: Db) {
         let refused = client.post_with("/v1/streams/Order/1", &wrong, other).await;
         refused.problem(400, "invalid_input");
     }
+}
+
+async fn a_key_belongs_to_one_request(db: Db) {
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let client = server.anybody();
+    let one = |stream: &str, data: &[u64]| {
+        let events: Vec<_> = data.iter().map(|n| json!({"type": "A", "data": n})).collect();
+        json!({"stream": stream, "events": events})
+    };
+    let requests = [
+        vec![one("Order:1", &[1])],
+        vec![one("Order:1", &[1, 2])],
+        vec![one("Order:1", &[1, 2, 3])],
+        vec![one("Order:1", &[2, 1])],
+        vec![one("Order:2", &[1])],
+        vec![one("Order:1", &[1]), one("Order:2", &[2])],
+    ];
+    for (number, first) in requests.iter().enumerate() {
+        let key = [("idempotency-key", format!("request-{number}"))];
+        let key = [(key[0].0, key[0].1.as_str())];
+        let send = async |streams: &Vec<Value>| {
+            let body = json!({"streams": streams}).to_string();
+            client.post_with("/v1/append", &key, body).await
+        };
+        let stored = send(first).await.good();
+        for other in &requests {
+            match other == first {
+                true => assert_eq!(send(other).await.good(), stored),
+                false => drop(send(other).await.problem(409, "id_reused")),
+            }
+        }
+    }
+    let all = log.read(Query::all()).collect().await.unwrap();
+    assert_eq!(all.len(), 1 + 2 + 3 + 2 + 1 + 2);
 }
 
 async fn appends_at_the_same_moment_share_commits(db: Db) {
