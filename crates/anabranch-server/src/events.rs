@@ -5,6 +5,7 @@
 //! | `append` | to one stream, or to several under a condition |
 //! | `given` | an event as a body writes it |
 //! | `idempotency` | requests that are sent again |
+//! | `beyond` | positions that the log has never had |
 //! | `read` | lists of events |
 //! | `one` | one event, and its cause |
 //! | `asked`, `wanted` | which events are asked for, and which of them the caller may see |
@@ -12,6 +13,7 @@
 
 mod append;
 pub(crate) mod asked;
+pub(crate) mod beyond;
 mod given;
 pub(crate) mod idempotency;
 mod one;

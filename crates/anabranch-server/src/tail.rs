@@ -30,14 +30,12 @@ pub use hub::TailLimits;
 pub(crate) use hub::Hub;
 
 use crate::caller::Caller;
-use crate::events::asked;
+use crate::events::{asked, beyond};
 use crate::page::Params;
 use crate::problem::Problem;
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 use crate::state::Shared;
-use anabranch::errors::ErrorCode;
-use anabranch::{Log, Query};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -70,11 +68,13 @@ async fn tail(
         None => params.parsed("after", "a position: a whole number")?,
     };
     let place = state.hub.join().await?;
-    let head = state.log.head().await?.get();
     let after = match after {
-        None => head,
-        Some(after) if after <= head => after,
-        Some(after) => within(&state.log, after).await?,
+        None => state.log.head().await?.get(),
+        Some(after) => {
+            let remedy = "Begin at a position of this log, or leave it out to begin at its end";
+            beyond::must_not_be(&state.log, after, remedy).await?;
+            after
+        }
     };
     let warrant = Warrant::new(&state, parts);
     let tail = Tail::new(&state.hub, place, wanted, warrant, after);
@@ -102,19 +102,4 @@ fn asked_to_resume(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         )
     };
     number.map(Some).ok_or_else(wrong)
-}
-
-/// A position beyond what is decided. It may be that of an event that was read: other appends are in flight below it. One
-/// beyond all events is of another log, or of a later state of this one: its tail would leave out what is stored next.
-async fn within(log: &Log, after: u64) -> Result<u64, Problem> {
-    let newest = log.read(Query::all()).backwards().limit(1).collect().await?;
-    let newest = newest.first().map_or(0, |event| event.position().get());
-    if after <= newest {
-        return Ok(after);
-    }
-    let said = format!(
-        "position {after} is beyond the last event of the log, {newest}: it is of another log, or this one was wound \
-         back. Begin at a position of this log, or leave it out to begin at its end"
-    );
-    Err(Problem::new(ErrorCode::LogFellBack, said).with("after", after).with("newest", newest))
 }

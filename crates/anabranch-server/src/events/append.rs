@@ -3,6 +3,7 @@
 //! They go through the log's one queue, so requests at the same moment share a commit.
 
 use super::asked::AskedQuery;
+use super::beyond;
 use super::given::{Given, Wants};
 use super::idempotency::IdempotencyKey;
 use crate::body::{Body, object, objects};
@@ -132,6 +133,10 @@ async fn store(
         None => append,
         Some(key) => append.once(|number| key.id(number)),
     };
+    if let Some(condition) = append.condition() {
+        let remedy = "Read again what the decision rests on";
+        beyond::must_not_be(&state.log, condition.after.get(), remedy).await?;
+    }
     let appending = state.log.append_all(append);
     let appended = match context(headers) {
         Some(context) => trace::within(context, appending).await,
