@@ -23,6 +23,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         must_be_json(&request)?;
         let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        if holds_nul(&bytes) {
+            let said = "there is a NUL in the body (`\\u0000`), which no text that is stored may hold; leave it out, or \
+                        encode it (base64)";
+            return Err(Problem::new(ErrorCode::InvalidJson, said));
+        }
         let read = serde_json::from_slice(&bytes);
         let Object(read) = read.map_err(|error| {
             let said = format!("the body is not what is expected here: {error}");
@@ -70,7 +75,17 @@ pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(all.into_iter().map(|Object(one)| one).collect())
 }
 
-/// Another site can send forms and plain text without asking first, but no JSON.
+/// Whether a string has a NUL in it. JSON writes it as `\u0000`; `\\u0000` is a backslash and five letters.
+fn holds_nul(json: &[u8]) -> bool {
+    const NUL: &[u8] = b"\\u0000";
+    let is_escape = |at: usize| {
+        json[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
+    };
+    let mut places = json.windows(NUL.len()).enumerate();
+    places.any(|(at, text)| text == NUL && is_escape(at))
+}
+
+/// Another site can send forms and plain text without a preflight, but not JSON.
 fn must_be_json(request: &Request) -> Result<(), Problem> {
     let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
     let kind = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();

@@ -21,6 +21,10 @@ impl Params {
     pub(crate) fn of(parts: &Parts) -> Result<Self, Problem> {
         let read = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         let Query(pairs) = read.map_err(|error| Problem::invalid(error.body_text()))?;
+        if let Some((name, _)) = pairs.iter().find(|(_, value)| value.contains('\0')) {
+            let name = brief(name).escape_debug().to_string();
+            return Err(Problem::invalid(format!("there is a NUL in `{name}`; leave it out")));
+        }
         Ok(Self(pairs))
     }
 

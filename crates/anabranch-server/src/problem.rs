@@ -93,7 +93,7 @@ impl Problem {
             let said = "the server could not do it; its log says why";
             return Self::new(ErrorCode::DatabaseError, said);
         };
-        let problem = Self::new(code, error.to_string());
+        let problem = Self::new(code, without_place(&error.to_string()));
         match error.downcast_ref::<AppendError>() {
             Some(error) => problem.with_conflict(error),
             None => problem,
@@ -131,7 +131,33 @@ impl Problem {
     }
 }
 
-/// The status of a code: that of its kind, but for those of HTTP itself.
+tokio::task_local! {
+    /// Where the databases of the request are, as errors name them.
+    static PLACES: [String; 2];
+}
+
+/// Answers a request. What is said of errors meanwhile names the databases no more.
+pub(crate) async fn without_places<F: Future>(places: [String; 2], answering: F) -> F::Output {
+    PLACES.scope(places, answering).await
+}
+
+/// What an error says, without where the database is: that is for those who run the server.
+fn without_place(said: &str) -> String {
+    let leave_out =
+        |places: &[String; 2]| places.iter().fold(said.to_owned(), |said, at| leave_out(&said, at));
+    PLACES.try_with(leave_out).unwrap_or_else(|_| said.to_owned())
+}
+
+/// A text without this place.
+pub(crate) fn leave_out(said: &str, place: &str) -> String {
+    if place.is_empty() {
+        return said.to_owned();
+    }
+    let said = said.strip_prefix(&format!("{place}: ")).unwrap_or(said);
+    said.replace(place, "the database")
+}
+
+/// The status of a code: that of its kind, except for those of HTTP itself.
 fn status_of(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::NotAuthenticated => StatusCode::UNAUTHORIZED,

@@ -12,7 +12,7 @@ mod site;
 
 use crate::caller::Caller;
 use crate::page::Params;
-use crate::problem::Problem;
+use crate::problem::{Problem, without_places};
 use crate::routes::{Needs, Rules};
 use crate::scope::Scope;
 use crate::secret::{Kind, Secret};
@@ -46,7 +46,8 @@ pub(crate) async fn gate(
     next: Next,
 ) -> Response {
     let time = if rules.is_long { LONG } else { state.settings.time };
-    let passed = async {
+    let places = [state.log.at(), state.access.tables.at()].map(str::to_owned);
+    let passed = without_places(places, async {
         match pass(&state, rules, request).await {
             Ok(request) => next.run(request).await,
             Err(problem) => problem.into_response(),
@@ -63,7 +64,10 @@ pub(crate) async fn gate(
 
 async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
-    // Where metrics and reasons are open to this machine, a page must not get at them by a name that leads here.
+    if parts.uri.path().contains("%00") {
+        return Err(Problem::invalid("there is a NUL in the address; no name has one"));
+    }
+    // Where metrics and reasons are open to this machine, a web page must not get at them by DNS rebinding.
     if !rules.is_probe || state.settings.shows_metrics {
         site::check_host(&parts, &state.settings)?;
         site::check_origin(&parts)?;

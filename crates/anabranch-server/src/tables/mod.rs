@@ -33,6 +33,11 @@ impl Tables {
         let now = dialect.now_us();
         Self { database, tokens, sessions, now }
     }
+    /// Where they are, as errors name it.
+    pub(crate) fn at(&self) -> &str {
+        self.database.at()
+    }
+
 
     /// The rows of a query.
     async fn rows(&self, query: Statement) -> Result<Vec<Row>, StoreError> {
