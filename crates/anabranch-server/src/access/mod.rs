@@ -142,6 +142,22 @@ impl Access {
         }
     }
 
+    /// The same for somebody who was let in with it and is still being answered. That is no try: nobody's tries keep it
+    /// from being looked up, and it counts as none.
+    pub(crate) async fn caller_again(
+        &self,
+        secret: Option<Secret>,
+        kind: Kind,
+    ) -> Result<Caller, Problem> {
+        let Some(hash) = secret.map(|secret| secret.hash(kind)) else { return Err(unknown(kind)) };
+        let _turn = self.turns.of_secret(&hash).await;
+        let found = match self.remembered(&hash) {
+            Some(found) if Instant::now() < found.until => found,
+            _ => self.ask(&hash, kind).await?,
+        };
+        found.caller.inspect(|caller| self.note_use(caller)).ok_or_else(|| unknown(kind))
+    }
+
     fn remembered(&self, hash: &Hash) -> Option<Found> {
         lock(&self.found).get(hash).cloned()
     }

@@ -52,7 +52,7 @@ pub(crate) async fn gate(
             Ok(request) => next.run(request).await,
             Err(problem) => problem.into_response(),
         }
-    };
+    });
     match tokio::time::timeout(time, passed).await {
         Ok(response) => response,
         Err(_) => {
@@ -90,7 +90,7 @@ pub(crate) async fn ask_again(
     parts: &Parts,
     needed: Scope,
 ) -> Result<Caller, Problem> {
-    let (caller, _) = identify(state, parts).await?;
+    let (caller, _) = identify(state, parts, Time::Again).await?;
     caller.require(needed)?;
     Ok(caller)
 }
@@ -108,23 +108,35 @@ async fn admit(
         Needs::Token => None,
         Needs::Scope(scope) => Some(scope),
     };
-    let (caller, via) = identify(state, parts).await?;
+    let (caller, via) = identify(state, parts, Time::First).await?;
     if let Some(needed) = needed {
         caller.require(needed)?;
     }
     Ok(Some((caller, via)))
 }
 
-/// Who asks.
-async fn identify(state: &ServerState, parts: &Parts) -> Result<(Caller, Via), Problem> {
-    let source = source(parts);
+/// Whether somebody asks, or was let in before and is asked about again.
+#[derive(Clone, Copy)]
+enum Time {
+    First,
+    Again,
+}
+
+/// The caller, and how they were identified.
+async fn identify(
+    state: &ServerState,
+    parts: &Parts,
+    time: Time,
+) -> Result<(Caller, Via), Problem> {
+    let caller = async |secret, kind| match time {
+        Time::First => state.access.caller(secret, kind, source(parts)).await,
+        Time::Again => state.access.caller_again(secret, kind).await,
+    };
     if let Some(given) = bearer(&parts.headers) {
-        let caller = state.access.caller(Secret::of_token(given), Kind::Token, source).await?;
-        return Ok((caller, Via::Token));
+        return Ok((caller(Secret::of_token(given), Kind::Token).await?, Via::Token));
     }
     if let Some(secret) = cookie::of(&parts.headers) {
-        let caller = state.access.caller(Some(secret), Kind::Session, source).await;
-        match caller {
+        match caller(Some(secret), Kind::Session).await {
             Ok(caller) => return Ok((caller, Via::Session)),
             // A cookie of earlier days is no reason to keep out whom no token keeps out.
             Err(problem) if problem.code() != ErrorCode::NotAuthenticated => return Err(problem),

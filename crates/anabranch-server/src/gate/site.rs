@@ -33,7 +33,10 @@ pub(super) fn check_host(parts: &Parts, settings: &Settings) -> Result<(), Probl
 /// Refuses what a browser says to come from another site. What is no browser says nothing.
 pub(super) fn check_origin(parts: &Parts) -> Result<(), Problem> {
     let said = |name: &str| {
-        parts.headers.get(name).map(|value| value.to_str().unwrap_or("what is no text"))
+        let mut all = parts.headers.get_all(name).iter();
+        let first = all.next()?.to_str().unwrap_or("not text");
+        // No browser sends two, and others may read the other one.
+        Some(if all.next().is_none() { first } else { "said twice" })
     };
     let refuse = |from: &str| {
         let from: String = from.chars().take(100).collect();
@@ -165,6 +168,23 @@ mod tests {
         }
         for site in ["cross-site", "same-site", "nonsense"] {
             assert!(!takes(&[host, ("sec-fetch-site", site)]), "{site}");
+        }
+        // One of two could be read here, and the other one elsewhere.
+        let ours = ("origin", "http://127.0.0.1:7070");
+        for (name, first, second) in [
+            ("origin", "http://127.0.0.1:7070", "https://evil.example"),
+            ("origin", "http://127.0.0.1:7070", "http://127.0.0.1:7070"),
+            ("sec-fetch-site", "same-origin", "cross-site"),
+            ("sec-fetch-mode", "navigate", "cors"),
+        ] {
+            let cross = ("sec-fetch-site", if name == "sec-fetch-mode" { "cross-site" } else { "none" });
+            let (cross, origin) = match name {
+                "origin" => (vec![], vec![]),
+                "sec-fetch-site" => (vec![], vec![ours]),
+                _ => (vec![cross], vec![]),
+            };
+            let two = [vec![host, (name, first), (name, second)], cross, origin].concat();
+            assert!(!takes(&two), "{two:?}");
         }
     }
 }

@@ -50,13 +50,18 @@ pub(crate) async fn page(
     let (mut looked_at, mut bytes) = (0, 0);
     while let Some(event) = events.next().await {
         let event = event.map_err(NoPage::Store)?;
+        if wanted.passes_beside_query(&event) {
+            match written(&event, masked) {
+                Ok(text) => page.text.extend(text),
+                // First what stands before it.
+                Err(_) if page.events > 0 => return Ok(page),
+                Err(why) => return Err(NoPage::Unwritable(why)),
+            }
+            page.events += 1;
+        }
         page.cursor = event.position().get();
         looked_at += 1;
         bytes += event.text_bytes();
-        if wanted.passes_beside_query(&event) {
-            page.text.extend(written(&event, masked).map_err(NoPage::Unwritable)?);
-            page.events += 1;
-        }
         if looked_at == LOOKS_AT || bytes >= LOOKS_AT_BYTES || page.text.len() >= SENDS {
             return Ok(page);
         }

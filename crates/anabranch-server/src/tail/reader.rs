@@ -7,8 +7,9 @@ use super::catch_up::{self, NoPage};
 use super::frame::{frame, heartbeat};
 use super::hub::{Hub, Place};
 use super::run::{Ended, News};
-use super::warrant::Warrant;
+use super::warrant::{Standing, Warrant};
 use crate::events::wanted::Wanted;
+use crate::problem::leave_out;
 use anabranch::errors::ErrorCode;
 use axum::body::Bytes;
 use futures_util::Stream;
@@ -77,9 +78,19 @@ impl Tail {
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.stage != Stage::Over && !self.warrant.holds(&self.wanted.caller).await {
-                let why = "the token may not be used for this any more";
-                return Some(self.dropped("not_allowed", Some(ErrorCode::NotAllowed), why));
+            if self.stage != Stage::Over {
+                match self.warrant.standing(&self.wanted.caller).await {
+                    Standing::Holds => {}
+                    Standing::Gone => {
+                        let why = "the token may not be used for this any more";
+                        return Some(self.dropped("not_allowed", Some(ErrorCode::NotAllowed), why));
+                    }
+                    Standing::Unknown(code) => {
+                        let why =
+                            "nobody could say for a while whether the token may still be used; go on after its last id";
+                        return Some(self.dropped("log_failed", Some(code), why));
+                    }
+                }
             }
             let piece = match self.stage {
                 Stage::Over => return None,
@@ -141,6 +152,8 @@ impl Tail {
             if self.wanted.passes(entry.event()) {
                 let frame = match entry.frame(self.masked, &run.counts) {
                     Ok(frame) => frame,
+                    // First what stands before it, since that is what the last word says to have been sent.
+                    Err(_) if sent > 0 => break,
                     Err(why) => return Some(self.unwritable(&why)),
                 };
                 sent += 1;
@@ -174,12 +187,17 @@ impl Tail {
             let data = json!({ "position": self.cursor }).to_string();
             return Some(frame(Some(self.cursor), "caught_up", &data));
         }
+        if let Some(alive) = self.alive() {
+            return Some(alive);
+        }
         let silence = self.spoke + self.hub.limits.heartbeat;
+        // Whatever comes of it, its token is looked at before the next word.
         tokio::select! {
             // The sender is in the place that this one has.
-            _ = self.news.changed() => None,
-            () = tokio::time::sleep_until(silence) => Some(heartbeat(self.cursor)),
+            _ = self.news.changed() => {}
+            () = tokio::time::sleep_until(silence) => {}
         }
+        None
     }
 
     /// A word, if it was silent for long.
@@ -197,7 +215,10 @@ impl Tail {
             Ended::Closed => {
                 self.dropped("server_stops", None, "the server stops; go on after its last id")
             }
-            Ended::Failed { code, detail } => self.dropped("log_failed", Some(*code), detail),
+            Ended::Failed { code, detail } => {
+                let detail = leave_out(detail, self.hub.log().at());
+                self.dropped("log_failed", Some(*code), &detail)
+            }
         }
     }
 
