@@ -161,12 +161,12 @@ impl Place {
         }
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let limits = ServerLimits { connections: self.how.connections, ..ServerLimits::default() };
+        api = api.connections(limits.connections);
         let (tls, router) = (self.tls, api.router());
         Ok(tokio::spawn(async move {
             let stop = async {
                 let _ = stop.await;
             };
-        api = api.connections(limits.connections);
             serve(listener, tls, router, limits, stop).await;
         }))
     }

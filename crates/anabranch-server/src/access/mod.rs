@@ -240,6 +240,7 @@ fn caller_of(granted: Granted) -> Caller {
         scopes: token.scopes,
         consumers: token.consumers,
         tenants: token.tenants,
+        until: token.expires_at,
     }))
 }
 
@@ -256,5 +257,4 @@ fn unknown(kind: Kind) -> Problem {
         Kind::Session => "the session is over; log in again",
     };
     Problem::new(ErrorCode::NotAuthenticated, said)
-        until: token.expires_at,
 }
