@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// The API of a log as a router for a program of one's own, which it is mounted in under any path. Who asks needs a
+/// The API of a log as a router for your own program, mounted under any path. Callers need a
 /// token.
 ///
 /// ```
@@ -57,7 +57,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// The API of a log. Who asks needs a token.
+    /// The API of a log. Callers need a token.
     pub fn new(log: &Log) -> Self {
         Self {
             log: log.clone(),
@@ -76,7 +76,7 @@ impl Api {
         self
     }
 
-    /// Whether `/metrics` needs no token; it does unless said otherwise.
+    /// Whether `/metrics` is open to callers without a token. Not by default.
     pub fn open_metrics(mut self, is_open: bool) -> Self {
         self.settings.shows_metrics = is_open;
         self
@@ -95,37 +95,37 @@ impl Api {
         self
     }
 
-    /// Where the router is mounted: the path of the cookies of browsers. `/` unless said otherwise.
+    /// Where the router is mounted, which is the path of browser cookies. `/` by default.
     pub fn mounted_at(mut self, path: impl Into<String>) -> Self {
         self.settings.mount = path.into();
         self
     }
 
-    /// That browsers reach it by `https` only: its cookies are not sent otherwise.
+    /// Browsers reach it by `https` only: its cookies are not sent otherwise.
     pub fn encrypted(mut self) -> Self {
         self.settings.is_encrypted = true;
         self
     }
 
-    /// How many bytes the body of an append may have; 8 MiB unless said otherwise.
+    /// How many bytes the body of an append may have; 8 MiB by default.
     pub fn append_limit(mut self, bytes: usize) -> Self {
         self.settings.append_bytes = bytes;
         self
     }
 
-    /// How long a request may take, but for those that wait for something; 30 seconds unless said otherwise.
+    /// How long a request may take, except those that wait for something; 30 seconds by default.
     pub fn time_limit(mut self, time: Duration) -> Self {
         self.settings.time = time;
         self
     }
 
-    /// With a handle of its tails.
+    /// With a handle to its tails.
     pub fn tails(mut self, tails: &Tails) -> Self {
         self.tails = tails.clone();
         self
     }
 
-    /// How its tails are bounded.
+    /// The limits of its tails.
     pub fn tail_limits(mut self, limits: TailLimits) -> Self {
         self.tail_limits = limits;
         self
@@ -163,7 +163,7 @@ impl Api {
         let Self { log, watch, settings, tails, mut tail_limits, folds, connections } = self;
         let mut waits = WAITS;
         if let Some(connections) = connections {
-            // Whoever has a single connection gets what they ask for.
+            // With a single connection, even a tail gets it.
             tail_limits.tails = tail_limits.tails.min((connections * 3 / 4).max(1));
             waits = waits.min((connections / 8).max(1));
         }

@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A body that was read as JSON, within the limit of its route. What a type does not know it should refuse
-/// (`deny_unknown_fields`): a misspelt setting is not silently none.
+/// A body that was read as JSON, within the limit of its route. Types should refuse unknown fields
+/// (`deny_unknown_fields`), so that a misspelt setting is not silently ignored.
 #[derive(Debug)]
 pub(crate) struct Body<T>(pub(crate) T);
 
@@ -92,7 +92,7 @@ fn must_be_json(request: &Request) -> Result<(), Problem> {
     if kind.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let said = "the body has to be JSON and to say so: `content-type: application/json`";
+    let said = "the body must be JSON, and say so: `content-type: application/json`";
     Err(Problem::new(ErrorCode::UnsupportedMediaType, said))
 }
 
@@ -100,5 +100,5 @@ fn unread(rejection: BytesRejection) -> Problem {
     if rejection.status().as_u16() == 413 {
         return Problem::new(ErrorCode::BodyTooLarge, "the body is over the limit of this address");
     }
-    Problem::invalid(format!("the body did not come whole: {}", rejection.body_text()))
+    Problem::invalid(format!("the body did not arrive whole: {}", rejection.body_text()))
 }

@@ -1,6 +1,6 @@
-//! Work for others: tasks of pools, commands to workflows, and waiting for what becomes of them.
+//! Work for others: tasks of pools, commands to workflows, and waiting for the outcome.
 //!
-//! A server does not have the code that handles them. They are stored, and the workers that have it take them.
+//! A server does not have the code that handles them. It stores them for the workers that do.
 
 use crate::body::Body;
 use crate::caller::Caller;
@@ -24,11 +24,11 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How long one request waits for a task, unless it says, and at the most.
+/// How long a request waits for a task: by default, and at most.
 const WAIT_SECONDS: (u64, u64) = (20, 60);
-/// How many requests may wait at the same time, at most: each looks at its task some times a second.
+/// How many requests may wait at the same time, at most. Each of them looks at its task a few times a second.
 pub(crate) const WAITS: usize = 256;
-/// The longest delay, in milliseconds: what is later than in ten years is a mistake.
+/// The longest delay, in milliseconds: more than ten years is a mistake.
 const LONGEST_DELAY_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -41,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.into_iter().map(Route::keeps_consumers).collect()
 }
 
-/// A task that is to be enqueued.
+/// A task to be enqueued.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GivenTask {
@@ -85,7 +85,7 @@ async fn task(
     task = match (given.delay_ms, given.run_at) {
         (None, None) => task,
         (Some(_), Some(_)) => {
-            return Err(Problem::invalid("there are `delay_ms` and `run_at`; give one of them"));
+            return Err(Problem::invalid("both `delay_ms` and `run_at` are given; give one of them"));
         }
         (Some(delay), None) if delay > LONGEST_DELAY_MS => {
             return Err(Problem::invalid("`delay_ms` is more than ten years; give less"));
@@ -104,7 +104,7 @@ async fn task(
     Ok((StatusCode::ACCEPTED, Json(Enqueued::new(enqueued.id, enqueued.is_new))))
 }
 
-/// Refuses another task under an id that is taken: it would never be run, and nobody would know.
+/// Refuses a different task under an id that is taken: it would never be run, and nobody would notice.
 async fn must_be_same(
     tasks: &Tasks,
     id: Uuid,
@@ -122,21 +122,21 @@ async fn must_be_same(
     Err(reused("task", id))
 }
 
-/// That an id stands for something else, of which the caller learns nothing more.
+/// The id stands for something else, about which the caller learns nothing more.
 fn reused(what: &str, id: Uuid) -> Problem {
     let said = format!(
-        "{what} id {id} was sent before with something else in it; give the new {what} an id of its own, or the \
-         request another idempotency key"
+        "{what} id {id} was sent before with different contents; give the new {what} an id of its own, or the request \
+         another idempotency key"
     );
     Problem::new(ErrorCode::IdReused, said).with("id", id)
 }
 
-/// A command for an instance.
+/// A command to an instance.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GivenCommand {
     command: Box<RawValue>,
-    /// Which command it is: one that is sent again under the same id is carried out once.
+    /// Which command it is. A command that is sent again under the same id is carried out once.
     id: Option<Uuid>,
 }
 
@@ -170,7 +170,7 @@ async fn command(
     Ok((StatusCode::ACCEPTED, Json(Sent { command_id, task })))
 }
 
-/// How a task stands, for those who may see results or not.
+/// The state of a task, with its result or masked.
 #[derive(Debug, Serialize)]
 pub(crate) struct Waited {
     #[serde(flatten)]
@@ -193,15 +193,15 @@ async fn wait(
         return Err(Problem::invalid(format!("`seconds` is {seconds}, which is not {what}")));
     }
     let none =
-        || Problem::new(ErrorCode::NoSuchTask, format!("task {id}: there is none with this id"));
+        || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
     let tasks = Tasks::new(&state.log, "");
-    // Before it waits: a task that is not there for the caller must not be told by the time that it takes.
+    // Before it waits, so that the time to answer does not reveal a task that the caller may not see.
     let status = tasks.status(id).await?.filter(|task| caller.sees_consumer(&task.pool));
     let mut status = status.ok_or_else(none)?;
     if status.state.is_open() && seconds > 0 {
         let Ok(_turn) = state.waits.try_acquire() else {
             let said =
-                "as many requests as may wait for tasks do already; ask again, or with `seconds=0`";
+                "too many requests are waiting for tasks; try again, or use `seconds=0`";
             return Err(Problem::new(ErrorCode::TooManyRequests, said).after_seconds(1));
         };
         status = tasks.wait(id, Duration::from_secs(seconds)).await?;

@@ -1,4 +1,4 @@
-//! Workflows whose code is in this program, by name: their states are folded from their events, up to the last one.
+//! Workflows whose code is in this program, by name: the states of their instances are folded from the events.
 
 use crate::caller::Caller;
 use crate::problem::Problem;
@@ -32,7 +32,7 @@ impl Folds {
 
 type Folded<'a> = Pin<Box<dyn Future<Output = Result<Option<InstanceState>, Problem>> + Send + 'a>>;
 
-/// A workflow of whatever type.
+/// A workflow of any type.
 pub(crate) trait Fold: Send + Sync {
     /// The category of its streams, which need not be its name.
     fn category(&self) -> &str;

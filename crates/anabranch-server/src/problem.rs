@@ -10,13 +10,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::error::Error;
 
-/// In how many seconds it is worth to ask again while the database is away.
+/// After how many seconds to try again while the database is away.
 const AGAIN_SECONDS: u64 = 2;
 
 /// Why a request was not answered as asked.
 ///
-/// Every error of the library becomes one by `?`. What it says of itself is what the caller reads, but for those
-/// without a code: of these the caller reads nothing, and the log everything.
+/// Every error of the library becomes one by `?`. The caller reads the text of the error. An error without a code is
+/// written to the log instead, and the caller reads nothing of it.
 ///
 /// ```
 /// use anabranch::errors::ErrorCode;
@@ -51,13 +51,13 @@ impl Problem {
         }))
     }
 
-    /// Something wrong in what was given.
+    /// Invalid input.
     #[must_use]
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidInput, detail)
     }
 
-    /// With a member more: what a program reads of it.
+    /// With one more member, for programs to read.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or(Value::Null);
@@ -65,7 +65,7 @@ impl Problem {
         self
     }
 
-    /// With the seconds after which it is worth to ask again.
+    /// With the seconds after which to try again.
     #[must_use]
     pub(crate) fn after_seconds(mut self, seconds: u64) -> Self {
         self.0.retry_after = Some(seconds);
@@ -90,7 +90,7 @@ impl Problem {
         let code = error.downcast_ref::<TokenError>().map(TokenError::code);
         let Some(code) = code.or_else(|| error_code(error)) else {
             tracing::error!(target: "anabranch::server", "a request failed: {error}");
-            let said = "the server could not do it; its log says why";
+            let said = "the server could not do this; its log says why";
             return Self::new(ErrorCode::DatabaseError, said);
         };
         let problem = Self::new(code, without_place(&error.to_string()));

@@ -1,4 +1,4 @@
-//! `/v1/session`: browsers log in with a token and get a cookie; and who am I.
+//! `/v1/session`: browsers log in with a token and get a cookie, and callers find out who they are.
 
 use crate::body::Body;
 use crate::caller::Caller;
@@ -34,7 +34,7 @@ struct LogIn {
     token: String,
 }
 
-/// Who somebody is, and what they may.
+/// Who the caller is, and what they may do.
 #[derive(Serialize)]
 struct Me {
     name: String,
@@ -42,7 +42,7 @@ struct Me {
     token: Option<String>,
     via: &'static str,
     scopes: Vec<Scope>,
-    /// Whether bodies of events are left out for them.
+    /// Whether bodies of events are hidden from them.
     masked: bool,
     consumers: Option<BTreeSet<String>>,
     tenants: Option<BTreeSet<String>>,
@@ -67,7 +67,7 @@ impl Me {
     }
 }
 
-/// Where a request comes from, for those who may not be wrong too often.
+/// Where a request comes from, to count wrong tries.
 struct Source(Option<IpAddr>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Source {
@@ -96,8 +96,7 @@ async fn log_in(
     Ok(response)
 }
 
-/// It needs no session: who is logged out already stays so. A cookie that is no session counts as a wrong one, and leads
-/// to no write.
+/// It needs no session: logging out twice is fine. A cookie without a session counts as a wrong one, and writes nothing.
 async fn log_out(
     State(state): State<Shared>,
     Source(source): Source,
@@ -116,7 +115,7 @@ async fn log_out(
     Ok(response)
 }
 
-/// Whether a proxy says that the browser's connection is encrypted. Who lies here only makes their own cookie stricter.
+/// Whether a proxy says that the browser's connection is encrypted. A lie only makes the liar's own cookie stricter.
 fn is_encrypted(headers: &HeaderMap) -> bool {
     headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https")
 }

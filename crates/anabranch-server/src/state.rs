@@ -33,7 +33,7 @@ pub(crate) struct State {
 /// What [`Api`](crate::Api) sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Whether anybody may do anything until a token is made.
+    /// Whether anybody may do anything until the first token is made.
     pub(crate) is_open: bool,
     /// Whether `/metrics` needs no token.
     pub(crate) shows_metrics: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) is_encrypted: bool,
     /// The path of cookies: where the router is mounted.
     pub(crate) mount: String,
-    /// Names that the server answers for, beside addresses in numbers and `localhost`.
+    /// Host names that it serves, besides IP addresses and `localhost`.
     pub(crate) hosts: BTreeSet<String>,
     /// How many bytes the body of a request may have.
     pub(crate) body_bytes: usize,

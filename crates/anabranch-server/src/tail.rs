@@ -2,15 +2,15 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `hub` | where tails meet: one subscription of the log for all |
-//! | `run` | that subscription, as long as somebody listens |
+//! | `hub` | where tails meet: one subscription to the log for all |
+//! | `run` | that subscription, for as long as somebody listens |
 //! | `ring` | the newest events, bounded: pure |
-//! | `entry` | an event that is written once for all |
-//! | `reader` | one tail: from where it stands to the ring, and on |
+//! | `entry` | an event, written once for all |
+//! | `reader` | one tail: from its position to the ring, and on |
 //! | `warrant` | whether its reader may still read |
-//! | `catch_up` | a page of the log for who is behind |
+//! | `catch_up` | a page of the log for a tail that is behind |
 //! | `frame` | the text of server-sent events |
-//! | `counts` | what they have cost and done |
+//! | `counts` | what tails have cost and done |
 //!
 //! The log is never read more than once for tails that have caught up, and no tail is waited for.
 
@@ -46,9 +46,9 @@ use reader::Tail;
 use serde_json::json;
 use warrant::Warrant;
 
-/// What a client that was cut off sends: the last `id` that it got.
+/// What a client sends after a disconnect: the last `id` that it received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// What keeps a proxy from collecting events.
+/// Keeps a proxy from buffering events.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -85,20 +85,20 @@ async fn tail(
     Ok(response)
 }
 
-/// The last word of a tail that ends with its server; which one it was knows nobody here.
+/// The last word of a tail that ends with its server. Where the tail was is not known here.
 pub(crate) fn farewell() -> Bytes {
-    let detail = "the server stops; go on after the last id";
+    let detail = "the server is stopping; resume after the last id";
     let data = json!({ "reason": "server_stops", "code": null, "detail": detail });
     frame::frame(None, "dropped", &data.to_string())
 }
 
-/// Where a client was that comes again.
+/// The position of a client that resumes.
 fn asked_to_resume(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(last) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
     let wrong = || {
         Problem::invalid(
-            "the header `last-event-id` is no position: send the last `id` of this tail",
+            "the header `last-event-id` is not a position: send the last `id` of this tail",
         )
     };
     number.map(Some).ok_or_else(wrong)

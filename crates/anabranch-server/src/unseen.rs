@@ -1,13 +1,13 @@
-//! What is not there for a caller is answered, word for word, as what is not there at all.
+//! What a caller may not see is answered, word for word, like what does not exist.
 
 use crate::caller::Caller;
 use crate::problem::Problem;
 use anabranch::errors::ErrorCode;
 
-/// How much of a name is worth to be repeated.
+/// How much of a name is repeated.
 const NAME: usize = 200;
 
-/// What a name is of.
+/// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Consumer,
@@ -33,14 +33,14 @@ impl Kind {
     }
 }
 
-/// That there is nothing of this name.
+/// There is nothing of this name.
 pub(crate) fn no_such(kind: Kind, name: &str) -> Problem {
     let name: String = name.chars().take(NAME).collect();
     let said = format!("there is no {} `{}`", kind.word(), name.escape_debug());
     Problem::new(kind.code(), said)
 }
 
-/// Refuses a consumer or a pool that is not there for the caller.
+/// Refuses a consumer or a pool that does not exist for the caller.
 pub(crate) fn must_see(caller: &Caller, kind: Kind, name: &str) -> Result<(), Problem> {
     if caller.sees_consumer(name) { Ok(()) } else { Err(no_such(kind, name)) }
 }

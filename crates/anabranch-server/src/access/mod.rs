@@ -1,11 +1,11 @@
-//! Who a token or a cookie belongs to, without asking the database at each request.
+//! Who a token or a cookie belongs to, without asking the database for each request.
 //!
-//! What was found is trusted for a second: so long may a revoked token be used after that. What is known to be good is
-//! never held up by the tries of others.
+//! An answer is trusted for a second, so a revoked token can be used for that long. A token that is known to be good is
+//! never held up by wrong tries of others.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `tries` | how often somebody may be wrong |
+//! | `tries` | how many wrong tries are allowed |
 //! | `turns` | who asks the database at the same time |
 
 mod tries;
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tries::Tries;
 use turns::Turns;
 
-/// For how long what was found is trusted.
+/// For how long an answer is trusted.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// How many are remembered.
 const REMEMBERED: usize = 4096;
@@ -86,7 +86,7 @@ impl Access {
         Ok(any)
     }
 
-    /// Who has a secret, wherever that comes from.
+    /// The caller with a secret, be it a token or a cookie.
     pub(crate) async fn caller(
         &self,
         secret: Option<Secret>,
@@ -97,7 +97,7 @@ impl Access {
             return Err(unknown(kind));
         }
         let Some(hash) = secret.map(|secret| secret.hash(kind)) else {
-            // What cannot be a secret is not looked up, and is a try all the same.
+            // What cannot be a secret is not looked up, but counts as a try.
             self.tries.may(source)?;
             self.tries.failed(source);
             return Err(unknown(kind));
@@ -109,7 +109,7 @@ impl Access {
             self.note_use(caller);
             return Ok(caller.clone());
         }
-        // Who was good a moment ago is not held up by others at the same address.
+        // Callers who were good a moment ago are not held up by others at the same address.
         let is_stranger = before.is_none_or(|found| found.caller.is_none());
         let _place = match is_stranger {
             true => {
@@ -123,7 +123,7 @@ impl Access {
             Some(found) if Instant::now() < found.until => found,
             _ => {
                 if is_stranger {
-                    // Those who had their turn meanwhile may have been wrong too often.
+                    // Others of this address may have been wrong too often meanwhile.
                     self.tries.may(source)?;
                 }
                 self.ask(&hash, kind).await?
@@ -178,7 +178,7 @@ impl Access {
             let now = Instant::now();
             all.retain(|_, found| now < found.until);
         }
-        // Full of what is fresh: it is asked for again next time.
+        // If all of them are fresh, this one is looked up again next time.
         if all.len() < REMEMBERED {
             all.insert(*hash, found.clone());
         }
@@ -201,16 +201,16 @@ impl Access {
         Ok(self.tables.end_session(&hash).await?)
     }
 
-    /// What was found is found anew: a token was made or revoked here.
+    /// Looks everything up again: a token was made or revoked here.
     pub(crate) fn forget(&self) {
         let now = Instant::now();
-        // That somebody was good a moment ago is remembered.
+        // It is still remembered who was good a moment ago.
         lock(&self.found).values_mut().for_each(|found| found.until = now);
         *lock(&self.any) = Any::Unknown;
     }
 
-    /// Notes that a token is used, once a minute and behind the request's back: nobody waits for it, and if it fails the
-    /// next minute does it.
+    /// Notes that a token is used, once a minute and in the background: no request waits for it, and if it fails, the next
+    /// minute does it.
     fn note_use(&self, caller: &Caller) {
         let Some(token) = &caller.0.token else { return };
         {
@@ -244,10 +244,10 @@ fn caller_of(granted: Granted) -> Caller {
     }))
 }
 
-/// The database does not say who asks. Who that is is not known, so they are not told where it is and what it said.
+/// The database does not answer. The caller is not known yet, so they are not told where it is and what it said.
 fn away(error: &StoreError) -> Problem {
     tracing::warn!(target: "anabranch::server", "a token cannot be looked up: {error}");
-    Problem::new(error.code(), "the token cannot be looked up just now; try again")
+    Problem::new(error.code(), "the token cannot be looked up at the moment; try again")
 }
 
 /// The same words for all that is not good: the reason is not disclosed.

@@ -1,6 +1,6 @@
-//! Turns at asking the database who has a secret.
+//! Who looks up secrets in the database at the same time.
 //!
-//! A lookup that is slow holds up nobody but those who need the same answer, and strangers of the same address.
+//! A slow lookup holds up only those who need the same answer, and unknown callers from the same address.
 
 use super::tries::network;
 use crate::secret::Hash;
@@ -8,10 +8,10 @@ use std::hash::{DefaultHasher, Hasher};
 use std::net::IpAddr;
 use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
-/// Among how many places secrets and addresses are spread. Those that meet at one by chance wait for each other.
+/// Over how many locks secrets and addresses are spread. Those that share one by chance wait for each other.
 const PLACES: usize = 64;
-/// How many strangers of one address are looked up at the same time: so many more than its limit may be wrong in a
-/// burst, less one.
+/// How many unknown callers from one address are looked up at the same time. A burst can exceed the limit of wrong tries
+/// by one less than this.
 pub(super) const STRANGERS: usize = 4;
 
 pub(super) struct Turns {

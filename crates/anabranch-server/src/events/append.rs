@@ -152,7 +152,7 @@ async fn store(
     Ok(Json(Stored { events, position: appended.position() }))
 }
 
-/// What other stores are told by a header is never silently left out.
+/// Headers that mean something to other stores are refused rather than silently ignored.
 fn must_not_expect_by_header(headers: &HeaderMap) -> Result<(), Problem> {
     let known = ["if-match", "if-none-match", "es-expectedversion"];
     let Some(name) = known.into_iter().find(|name| headers.contains_key(*name)) else {
@@ -165,12 +165,12 @@ fn must_not_expect_by_header(headers: &HeaderMap) -> Result<(), Problem> {
     Err(Problem::invalid(said))
 }
 
-/// Where the request stands in a trace. A header that is no context is none, as the standard wants it.
+/// The place of the request in a trace. A malformed header is ignored, as the standard requires.
 fn context(headers: &HeaderMap) -> Option<TraceContext> {
     headers.get("traceparent")?.to_str().ok()?.parse().ok()
 }
 
-/// Why it was not stored, with what a caller needs to decide anew, and no more than they may see.
+/// Why it was not stored, with what a caller needs to decide again, and no more than they may see.
 fn refused(error: &AppendError, caller: &Caller) -> Problem {
     let sees_all = caller.may(Scope::Read) && caller.tenants().is_none();
     match error {
@@ -185,7 +185,7 @@ fn refused(error: &AppendError, caller: &Caller) -> Problem {
             let problem = Problem::of(error).with("id", id);
             problem.with("stream", stream.to_string()).with("version", version)
         }
-        // What the other event says is not for them.
+        // They may not see the other event.
         AppendError::IdReused { id, .. } => {
             let said = format!(
                 "event id {id} is in the log already, with another body; give the new event an id of its own, or \

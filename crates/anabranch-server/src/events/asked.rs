@@ -48,7 +48,7 @@ pub(crate) fn wanted(params: &Params, caller: &Caller) -> Result<Wanted, Problem
     Ok(Wanted { query, categories, tenants, caller: caller.clone() })
 }
 
-/// Which way a list goes.
+/// The direction of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
@@ -65,13 +65,13 @@ impl Direction {
             None | Some("forwards") => Ok(Self::Forwards),
             Some("backwards") => Ok(Self::Backwards),
             Some(_) => Err(Problem::invalid(
-                "`direction` is none that there is; use forwards or backwards",
+                "`direction` is unknown; use forwards or backwards",
             )),
         }
     }
 }
 
-/// Where a list of events goes on: after a position, or before it if it goes backwards.
+/// Where a list of events goes on: after a position, or before it when going backwards.
 pub(crate) fn after(params: &Params) -> Result<Option<Position>, Problem> {
     let after = params.parsed("after", "a position: a whole number, or the `next` of a list")?;
     Ok(after.map(Position::new))

@@ -14,9 +14,9 @@ use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// How many events one request looks at to find those that are asked for.
+/// How many events one request looks at to find the ones that are asked for.
 const LOOKS_AT: usize = 10_000;
-/// How much text a list has, before its last event.
+/// How much text a list may have before its last event.
 const BYTES: usize = 4 << 20;
 
 type Events = Json<List<Box<RawValue>>>;

@@ -1,8 +1,8 @@
-//! What each request passes before its handler: who asks, whether they may, what they ask for, how long it takes.
+//! What each request passes before its handler: identity, rights, parameters, and a time limit.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `site` | that a request does not come from another web site |
+//! | `site` | requests from other web sites are refused |
 //! | `finish` | what every answer has, and what a panic becomes |
 //! | `cookie` | the cookie of a browser |
 
@@ -27,10 +27,10 @@ use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// How long a request may take that waits for something, until its answer begins.
+/// How long a request that waits for something may take until its answer begins.
 const LONG: Duration = Duration::from_secs(90);
 
-/// How somebody has said who they are.
+/// How the caller was identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
     Token,
@@ -84,7 +84,7 @@ async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request,
     Ok(Request::from_parts(parts, body))
 }
 
-/// Who asked before and is still being answered: whether they may go on, and as whom.
+/// Identifies again a caller who is still being answered, and checks whether they may go on.
 pub(crate) async fn ask_again(
     state: &ServerState,
     parts: &Parts,
@@ -95,7 +95,7 @@ pub(crate) async fn ask_again(
     Ok(caller)
 }
 
-/// Finds out who asks, and refuses who may not.
+/// Identifies the caller, and refuses those who may not.
 async fn admit(
     state: &ServerState,
     needs: Needs,
@@ -138,7 +138,7 @@ async fn identify(
     if let Some(secret) = cookie::of(&parts.headers) {
         match caller(Some(secret), Kind::Session).await {
             Ok(caller) => return Ok((caller, Via::Session)),
-            // A cookie of earlier days is no reason to keep out whom no token keeps out.
+            // An old cookie does not keep anybody out of an open server.
             Err(problem) if problem.code() != ErrorCode::NotAuthenticated => return Err(problem),
             Err(problem) if !state.settings.is_open => return Err(problem),
             Err(problem) if state.access.any_token().await? => return Err(problem),
@@ -148,11 +148,11 @@ async fn identify(
     if state.settings.is_open && !state.access.any_token().await? {
         return Ok((Caller::anybody(), Via::Open));
     }
-    let said = "who are you? Send a token as `authorization: Bearer anb_…`; `anabranch token make` makes one";
+    let said = "no credentials; send a token as `authorization: Bearer anb_…`; `anabranch token make` makes one";
     Err(Problem::new(ErrorCode::NotAuthenticated, said))
 }
 
-/// Refuses a token with limits where nobody would keep it to them.
+/// Refuses a limited token where its limits would not be enforced.
 fn keep(caller: &Caller, rules: Rules) -> Result<(), Problem> {
     let refuse = |to: &str| {
         let said = format!("the token is limited to {to}, and this is about more than these");
@@ -168,7 +168,7 @@ fn keep(caller: &Caller, rules: Rules) -> Result<(), Problem> {
 }
 
 /// Refuses what a page of another site could make a browser send: a request that changes something needs a header
-/// that no form has, and that no script adds without being allowed to. A token is one.
+/// that forms cannot send, and that scripts of other sites may not add. A token is such a header.
 fn must_be_meant(parts: &Parts) -> Result<(), Problem> {
     let is_safe = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let is_meant = parts.headers.get("x-anabranch").is_some_and(|value| value == "1");
@@ -180,10 +180,10 @@ fn must_be_meant(parts: &Parts) -> Result<(), Problem> {
     Err(Problem::new(ErrorCode::CrossSite, said))
 }
 
-/// What stands behind `Bearer`.
+/// What follows `Bearer`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let given = headers.get(AUTHORIZATION)?;
-    // What is no text is a wrong token, not none.
+    // A header that is not text is a wrong token, not a missing one.
     let given = given.to_str().unwrap_or_default();
     match given.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim()),

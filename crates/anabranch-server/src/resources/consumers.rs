@@ -1,4 +1,4 @@
-//! `/v1/consumers`: how consumers stand, slot by slot.
+//! `/v1/consumers`: the state of consumers, slot by slot.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -49,7 +49,7 @@ async fn one(
     Ok(Json(narrow::shown(&caller, &status)?))
 }
 
-/// All slots of a consumer: who has them, how far they are, and why they do not go on.
+/// All slots of a consumer: who owns them, how far they are, and why they are not moving.
 #[derive(Serialize)]
 struct Map {
     consumer: String,
@@ -66,7 +66,7 @@ struct Part {
     lag: u64,
     epoch: i64,
     owner: Option<OwnerOf>,
-    /// Why it does not go on, by name, with all that is known.
+    /// Why it is not moving: named reasons, with all that is known.
     reasons: Vec<Reason>,
     /// The same in words.
     why: Vec<String>,
@@ -75,13 +75,13 @@ struct Part {
 #[derive(Serialize)]
 struct OwnerOf {
     worker: String,
-    /// Host and process; none of a worker that is dead and forgotten.
+    /// Host and process; none if the worker is dead and forgotten.
     place: Option<String>,
     replica_set: Option<String>,
     is_alive: bool,
 }
 
-/// Slots from one to another, each so many behind the last one.
+/// Slots from one to another, `step` apart.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Run {
     from: u16,
@@ -126,7 +126,7 @@ fn part(caller: &Caller, cursor: &CursorStatus) -> Part {
     }
 }
 
-/// Slots as runs: as one with a step if they are a partition, else neighbours together.
+/// Slots as runs: one with a step if they are a partition, else a run for each group of neighbours.
 fn runs(set: &SlotSet) -> Vec<Run> {
     let slots: Vec<u16> = set.iter().map(|slot| slot.get()).collect();
     if let [first, second, .., last] = slots[..] {
@@ -146,7 +146,7 @@ fn runs(set: &SlotSet) -> Vec<Run> {
     runs
 }
 
-/// Whether a consumer is audited, and when all was proven last. Nothing is proven here.
+/// Whether a consumer is audited, and when everything was last proven. Nothing is proven here.
 async fn audit(
     State(state): State<Shared>,
     caller: Caller,
@@ -158,7 +158,7 @@ async fn audit(
         return Ok(Json(audit));
     }
     let status = narrow::status(&state, &caller, &name).await?;
-    let said = format!("`{}` is not audited; `anabranch audit` begins that", status.name);
+    let said = format!("`{}` is not audited; `anabranch audit` starts an audit", status.name);
     Err(Problem::new(ErrorCode::NotAudited, said))
 }
 

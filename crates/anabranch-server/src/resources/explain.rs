@@ -1,4 +1,4 @@
-//! `/v1/consumers/{name}/explain`: from a key to its slot, who owns that, how far it is, and what waits.
+//! `/v1/consumers/{name}/explain`: from a key to its slot, the owner of the slot, how far it is, and what waits.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -31,7 +31,7 @@ struct Explained {
     kind: String,
     strategy: String,
     slot: Slot,
-    /// The cursor that holds the slot, with its owner and why it does not go on.
+    /// The cursor that holds the slot, with its owner and why it is not moving.
     cursor: Value,
     /// The same in words.
     why: Vec<String>,
@@ -39,7 +39,7 @@ struct Explained {
     parked: Option<Parked>,
     /// The first event that waits.
     next: Option<NextEvent>,
-    /// Of a pool: what of the key has not ended.
+    /// For a pool: the open tasks of the key.
     tasks: Option<Value>,
 }
 
@@ -73,7 +73,7 @@ async fn explain(
                 let first = state.consumers.parked_events(&name, &parked.key, 1).await?;
                 first.into_iter().next().map(|event| NextEvent::new(event, true))
             }
-            // Of another log, what lies behind the cursor says nothing.
+            // In another log, the events behind the cursor mean nothing.
             None if !status.is_lag_known() => None,
             None => state.consumers.next_of_slot(&name, slot).await?,
         };

@@ -1,4 +1,4 @@
-//! `/v1/workers`, `/v1/replica-sets`, `/v1/generations`: who runs what, and why slots were assigned anew.
+//! `/v1/workers`, `/v1/replica-sets`, `/v1/generations`: who runs what, and why slots were reassigned.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -31,17 +31,17 @@ async fn workers(
     Ok(Json(List::whole(shown.collect::<Result<_, _>>()?)))
 }
 
-/// A replica set, and who is of it.
+/// A replica set and its workers.
 #[derive(Serialize)]
 struct ReplicaSet {
     name: String,
-    /// The number of the assignment that holds.
+    /// The number of the current assignment.
     generation: i64,
     /// How slots change hands: cooperative or recreate.
     rollout: String,
     /// The ids of its living workers.
     workers: Vec<String>,
-    /// What these run.
+    /// The consumers that these run.
     consumers: BTreeSet<String>,
 }
 

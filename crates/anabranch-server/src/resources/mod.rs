@@ -1,13 +1,13 @@
-//! What there is beside events, to look at: consumers, slots, workers, tasks, deliveries, workflows.
+//! What there is to look at besides events: consumers, slots, workers, tasks, deliveries, workflows.
 //!
 //! Nothing here changes anything. Counts come from cursors and counters.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `consumers` | how consumers stand, slot by slot |
+//! | `consumers` | the state of consumers, slot by slot |
 //! | `narrow` | what masked and limited tokens see of consumers |
-//! | `explain` | why a key does not go on |
-//! | `parked` | keys that are set aside |
+//! | `explain` | why a key is not moving |
+//! | `parked` | keys that have been set aside |
 //! | `fleet` | workers, replica sets, generations |
 //! | `tasks` | pools and tasks |
 //! | `deliveries` | what webhooks have sent |
@@ -27,7 +27,7 @@ pub(crate) use workflows::InstanceState;
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 
-/// Who may look.
+/// Who may look at them.
 const READ: Needs = Needs::Scope(Scope::ReadMasked);
 
 pub(crate) fn routes() -> Vec<Route> {

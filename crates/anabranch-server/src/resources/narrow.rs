@@ -1,5 +1,5 @@
-//! What masked tokens, and tokens that are limited to consumers, see of consumers: not what handlers said, and of other
-//! consumers not even the name.
+//! What masked tokens, and tokens that are limited to consumers, see of consumers: not what handlers said, and not even the
+//! names of other consumers.
 
 use crate::caller::Caller;
 use crate::problem::Problem;
@@ -9,7 +9,7 @@ use anabranch::operate::{ConsumerStatus, OperateError, Reason};
 use serde::Serialize;
 use serde_json::Value;
 
-/// How a consumer stands that is there for the caller.
+/// The state of a consumer that the caller may see.
 pub(super) async fn status(
     state: &State,
     caller: &Caller,
@@ -19,8 +19,7 @@ pub(super) async fn status(
     state.consumers.status(name).await.map_err(|error| refused(caller, name, error))
 }
 
-/// An error about a consumer. For those who do not see all of them it is the same whether there is none or it is not
-/// theirs.
+/// An error about a consumer. For a limited caller it is the same whether the consumer does not exist or is not theirs.
 pub(super) fn refused(caller: &Caller, name: &str, error: OperateError) -> Problem {
     match &error {
         OperateError::NoSuchConsumer { .. } if caller.consumers().is_some() => {
@@ -34,7 +33,7 @@ pub(super) fn refused(caller: &Caller, name: &str, error: OperateError) -> Probl
     }
 }
 
-/// What is shown, without what the caller may not see of it.
+/// A value as JSON, without the parts that the caller may not see.
 pub(super) fn shown(caller: &Caller, what: &impl Serialize) -> Result<Value, Problem> {
     let mut shown = serde_json::to_value(what)?;
     if caller.consumers().is_some() {
@@ -49,8 +48,8 @@ pub(super) fn shown(caller: &Caller, what: &impl Serialize) -> Result<Value, Pro
     Ok(shown)
 }
 
-/// Reasons in words, as far as the caller may see them. Many of them quote what a handler said, so there are none under a
-/// mask; what `shown` leaves in the reasons themselves says which they are.
+/// Reasons in words, as far as the caller may see them. Many of them quote a handler, so a mask hides them all; the reasons
+/// themselves are still named by what `shown` leaves of them.
 pub(super) fn in_words(caller: &Caller, reasons: &[Reason]) -> Vec<String> {
     if caller.is_masked() {
         return Vec::new();
@@ -65,13 +64,13 @@ pub(super) fn in_words(caller: &Caller, reasons: &[Reason]) -> Vec<String> {
     reasons.iter().map(in_words).collect()
 }
 
-/// Whether they see the statement that a session of the database runs. It holds values of events, and it may be that of
-/// any consumer, or of any other program.
+/// Whether the caller may see the statement that blocks a lane. It can contain values of events, and it can belong to any
+/// consumer, or to any other program.
 fn sees_statements(caller: &Caller) -> bool {
     !caller.is_masked() && caller.consumers().is_none()
 }
 
-/// What handlers and receivers have said, wherever it is: it often quotes what they were given.
+/// Removes what handlers and receivers said, wherever it is: it often quotes what they were given.
 fn leave_out_errors(value: &mut Value) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(leave_out_errors),
@@ -88,7 +87,8 @@ fn leave_out_errors(value: &mut Value) {
     }
 }
 
-/// What blocks a lane. (What a lane is doing itself is also called `doing`, and is one of a few words.)
+/// Removes the statement that blocks a lane. (What a lane itself is doing is also called `doing`, but is one of a few
+/// words.)
 fn leave_out_statements(value: &mut Value) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(leave_out_statements),
@@ -104,7 +104,7 @@ fn leave_out_statements(value: &mut Value) {
     }
 }
 
-/// A worker is what has a report of itself: it names all the consumers that it runs.
+/// Removes other consumers from workers, which name all the consumers that they run. Anything with a report is a worker.
 fn leave_out_others(value: &mut Value, caller: &Caller) {
     match value {
         Value::Array(values) => {

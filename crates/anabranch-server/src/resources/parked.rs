@@ -1,4 +1,4 @@
-//! `/v1/consumers/{name}/parked`: keys that are set aside since an event of them failed.
+//! `/v1/consumers/{name}/parked`: keys that have been set aside because one of their events failed.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -15,7 +15,7 @@ use axum::extract::{Path, State};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// How many events of a key are shown unless another number is asked for.
+/// How many events of a key are shown by default.
 const EVENTS: usize = 10;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -69,7 +69,7 @@ async fn one(
     Ok(Json(WithEvents { parked, next_events: events.collect::<Result<_, _>>()? }))
 }
 
-/// What a handler says often quotes what it was given.
+/// Errors of handlers often quote what they were given.
 pub(super) fn mask(caller: &Caller, parked: &mut Parked) {
     if caller.is_masked() {
         parked.error.clear();

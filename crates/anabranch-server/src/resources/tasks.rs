@@ -25,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes.into_iter().map(Route::keeps_consumers).collect()
 }
 
-/// A pool, with how many of its tasks stand how.
+/// A pool, with the number of its tasks in each state.
 #[derive(Serialize)]
 struct Pool {
     pool: String,
@@ -33,7 +33,7 @@ struct Pool {
 }
 
 async fn pools(State(state): State<Shared>, caller: Caller) -> Result<Json<List<Pool>>, Problem> {
-    // Of those that have not ended: how many have ended is counted for metrics, and by going through all of them here.
+    // Open tasks only. The number of ended ones is in the metrics; counting them here would mean reading all of them.
     let counts = Tasks::open_counts(&state.log).await?;
     let seen = counts.into_iter().filter(|pool| caller.sees_consumer(&pool.pool));
     let pools = seen.map(|pool| {
@@ -86,10 +86,10 @@ async fn one(
     let found = Tasks::new(&state.log, "").details(id).await?;
     let found = found.filter(|task| caller.sees_consumer(&task.status.pool));
     let none =
-        || Problem::new(ErrorCode::NoSuchTask, format!("task {id}: there is none with this id"));
+        || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
     let details = found.ok_or_else(none)?;
     Ok(match caller.is_masked() {
-        // Its payload goes out digit for digit.
+        // Its payload passes through digit for digit.
         false => Json(details).into_response(),
         true => Json(masked(serde_json::to_value(details)?)).into_response(),
     })
@@ -100,7 +100,7 @@ fn shown(caller: &Caller, task: TaskStatus) -> Result<Value, Problem> {
     Ok(if caller.is_masked() { masked(shown) } else { shown })
 }
 
-/// What a task was given and what it said, taken out.
+/// A task without what it was given and what it said.
 fn masked(mut task: Value) -> Value {
     if let Value::Object(members) = &mut task {
         for name in ["payload", "result", "error", "checkpoint"] {

@@ -1,5 +1,5 @@
 //! `/v1/workflows`: states of workflows. Where the code is in this program they are folded from the events. A server on
-//! its own has no code: it shows the snapshot that was kept last, with the version that it is of.
+//! its own has no code: it shows the last snapshot, with the version it belongs to.
 
 use super::READ;
 use crate::caller::Caller;
@@ -43,11 +43,11 @@ async fn list(State(state): State<Shared>) -> Result<Json<List<Workflow>>, Probl
 struct Instance {
     workflow: String,
     id: String,
-    /// The version that its stream stands at now; none where the category of its streams is not known.
+    /// The current version of its stream; none where the category of its streams is not known.
     version: Option<u64>,
-    /// What its events add up to; none where the code is not here.
+    /// The state folded from its events; none where the code is not here.
     state: Option<InstanceState>,
-    /// The state that was kept last; none if none was.
+    /// The last snapshot, if there is one.
     snapshot: Option<InstanceState>,
     /// Where its events are, below the place where this API is mounted; none where their category is not known.
     events: Option<String>,
@@ -56,7 +56,7 @@ struct Instance {
 /// The state of an instance at one of its versions.
 #[derive(Serialize)]
 pub(crate) struct InstanceState {
-    /// Later events are not in it.
+    /// The version it belongs to: later events are not in it.
     pub(crate) version: u64,
     /// Running, paused or cancelled, at that version.
     pub(crate) mode: String,
@@ -81,7 +81,7 @@ async fn one(
         None => None,
     };
     let mut snapshot = state.access.tables.snapshot(&workflow, &id).await?;
-    // It is looked at last, so that no state is of a later version.
+    // This is read last, so that it is never behind the state.
     let last = state.log.read_stream(&stream).backwards().limit(1).collect().await?;
     let version = last.first().map(|event| event.version());
     if version.is_none() && snapshot.is_none() {
@@ -89,7 +89,7 @@ async fn one(
         return Err(Problem::new(ErrorCode::NoSuchInstance, said));
     }
     if let (Some(wanted), Some(version), Some(_), None) = (wanted, version, fold, &folded) {
-        let said = format!("`version` is {wanted}, and the instance stands at {version}");
+        let said = format!("`version` is {wanted}, but the instance is at version {version}");
         return Err(Problem::invalid(said).with("version", version));
     }
     if let Some(snapshot) = snapshot.as_mut().filter(|_| caller.is_masked()) {
@@ -99,7 +99,7 @@ async fn one(
     Ok(Json(Instance { workflow, id, version, state: folded, snapshot, events }))
 }
 
-/// The version that the state is wanted at; the last one if none is given.
+/// The version at which the state is asked for; the last one if not given.
 fn version(params: &Params) -> Result<Option<u64>, Problem> {
     match params.parsed("version", "a version: a whole number from 1")? {
         Some(0) => Err(Problem::invalid("`version` is 0; the first event has version 1")),

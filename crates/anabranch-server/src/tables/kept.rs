@@ -1,4 +1,4 @@
-//! Rows that have no reader of their own in the library: replica sets, and states of workflows that were kept.
+//! Rows that the library has no reader for: replica sets, and snapshots of workflows.
 
 use super::Tables;
 use crate::resources::InstanceState;
@@ -26,7 +26,7 @@ impl Tables {
         rows.iter().map(set).collect()
     }
 
-    /// The workflows of which states are kept. It goes from one name to the next in the index, past all their instances.
+    /// The workflows that have snapshots. It goes from one name to the next in the index, past all their instances.
     pub(crate) async fn workflows(&self) -> Result<Vec<String>, StoreError> {
         let table = self.database.dialect().table("workflow_snapshots");
         let select = format!(
@@ -38,7 +38,7 @@ impl Tables {
         rows.iter().map(|row| self.column(row, "name")).collect()
     }
 
-    /// The state of an instance that was kept last.
+    /// The last snapshot of an instance.
     pub(crate) async fn snapshot(
         &self,
         workflow: &str,

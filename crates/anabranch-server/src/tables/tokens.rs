@@ -1,4 +1,4 @@
-//! The rows of tokens, and of the sessions of browsers that have logged in with one.
+//! The rows of tokens, and of the sessions that browsers have begun with one.
 
 use super::Tables;
 use crate::scope::Scope;
@@ -13,12 +13,12 @@ use std::time::Duration;
 const COLUMNS: &str = "t.id, t.name, t.scopes, t.consumers, t.tenants, t.made_us, t.made_by, t.expires_us, \
                        t.used_us, t.revoked_us";
 
-/// How many tokens are read. There are never more that can be used.
+/// How many tokens are read. There are never more usable ones.
 const READ: i64 = 1000;
-/// For how long a token is kept that can be used no more.
+/// For how long a token is kept after it has ended.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// A token that may be used now, and what it was found by.
+/// A usable token, and what it was found by.
 pub(crate) struct Granted {
     pub(crate) token: Token,
     /// What was stored, to be compared with what was shown.
@@ -41,7 +41,7 @@ impl Tables {
         }
     }
 
-    /// Whether a token was ever made; one that was revoked counts, or the last one to go would open the doors.
+    /// Whether a token was ever made. Revoked ones count, or revoking the last one would open the server.
     pub(crate) async fn any_token(&self) -> Result<bool, StoreError> {
         if !self.has_tokens() {
             return Ok(false);
@@ -50,7 +50,7 @@ impl Tables {
         Ok(!self.rows(Statement::query(select, vec![])).await?.is_empty())
     }
 
-    /// How many tokens can be used.
+    /// How many tokens are usable.
     pub(crate) async fn live_tokens(&self) -> Result<i64, StoreError> {
         let (tokens, is_live) = (&self.tokens, self.is_live());
         let select = format!("SELECT count(*) AS live FROM {tokens} t WHERE {is_live}");
@@ -58,14 +58,14 @@ impl Tables {
         Ok(rows.first().map(|row| self.column(row, "live")).transpose()?.unwrap_or(0))
     }
 
-    /// That a token can be used.
+    /// The condition that a token is usable.
     fn is_live(&self) -> String {
         let now = self.now;
         format!("t.revoked_us IS NULL AND (t.expires_us IS NULL OR t.expires_us > {now})")
     }
 
-    /// Adds a token, and forgets those that ended long ago. The times are the database's. That a token was ever made is
-    /// still known then, since this one is there.
+    /// Adds a token, and deletes those that ended long ago: with the new one in the table, it stays known that tokens were
+    /// made. The times are the database's.
     pub(crate) async fn add_token(
         &self,
         token: &Token,
@@ -74,7 +74,7 @@ impl Tables {
         until: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let (tokens, now) = (&self.tokens, self.now);
-        // A comparison with a time that is not given is not true, so the other one holds.
+        // Without a lifetime of its own the comparison is not true, and the given time holds.
         let expires = match until {
             None => format!("{now} + $8"),
             Some(_) => format!("CASE WHEN {now} + $8 < $9 THEN {now} + $8 ELSE $9 END"),
@@ -108,7 +108,7 @@ impl Tables {
             .map(drop)
     }
 
-    /// The tokens that can be used, and behind them others, the newest first.
+    /// The usable tokens, then the others, each newest first.
     pub(crate) async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         let select = format!(
             "SELECT {COLUMNS} FROM {} t ORDER BY CASE WHEN {} THEN 0 ELSE 1 END, t.made_us DESC, t.id DESC LIMIT $1",
@@ -167,7 +167,7 @@ impl Tables {
         rows.first().map(|row| self.granted(row)).transpose()
     }
 
-    /// Begins a session, and forgets those that are over and those of this token that are too many.
+    /// Begins a session, and deletes those that are over, and the oldest ones of this token if there are too many.
     pub(crate) async fn begin_session(
         &self,
         hash: &Hash,
@@ -231,7 +231,7 @@ impl Tables {
             read.map_err(|_| corrupt("the limits"))
         };
         let scopes: String = self.column(row, "scopes")?;
-        // A scope of a later version gives nothing here, rather than making the token useless.
+        // An unknown scope, of a later version, is ignored rather than making the token useless.
         let scopes: Vec<Scope> = scopes.split(' ').filter_map(|name| name.parse().ok()).collect();
         Ok(Token {
             id: self.column(row, "id")?,

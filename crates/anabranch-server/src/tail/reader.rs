@@ -1,6 +1,6 @@
-//! One tail: behind the ring it reads the log by itself, then it goes on with the ring.
+//! One tail: it reads the log by itself until it reaches the ring, then it goes on with the ring.
 //!
-//! Nothing waits for it: the connection asks for the next piece when it has sent the one before. So a slow reader costs the
+//! Nothing waits for it: the connection asks for the next piece when it has sent the last one. So a slow reader costs the
 //! memory of one piece, and is dropped when the ring has passed it.
 
 use super::catch_up::{self, NoPage};
@@ -20,11 +20,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How many events of the ring are looked at in one go.
+/// How many events of the ring are looked at in one turn.
 const LOOKS_AT: usize = 256;
 /// How much is sent in one piece, before the last event of it.
 const PIECE: usize = 32 * 1024;
-/// How long one that is behind waits for a database that is away.
+/// How long a tail that is behind waits for a database that is away.
 const AWAY: Duration = Duration::from_secs(1);
 
 /// A tail.
@@ -35,10 +35,10 @@ pub(crate) struct Tail {
     wanted: Wanted,
     masked: bool,
     warrant: Warrant,
-    /// Up to here everything was sent.
+    /// Everything up to here was sent.
     cursor: u64,
     stage: Stage,
-    /// Whether it was said that it has caught up.
+    /// Whether its reader was told that it has caught up.
     has_said: bool,
     spoke: Instant,
 }
