@@ -78,9 +78,8 @@ pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 /// Whether a string has a NUL in it. JSON writes it as `\u0000`; `\\u0000` is a backslash and five letters.
 fn holds_nul(json: &[u8]) -> bool {
     const NUL: &[u8] = b"\\u0000";
-    let is_escape = |at: usize| {
-        json[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0
-    };
+    let is_escape =
+        |at: usize| json[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 0;
     let mut places = json.windows(NUL.len()).enumerate();
     places.any(|(at, text)| text == NUL && is_escape(at))
 }

@@ -141,7 +141,9 @@ impl NewToken {
             }
         }
         match self.expires_in_seconds {
-            Some(0) => refuse("a token that expires at once is of no use; give it a second at least"),
+            Some(0) => {
+                refuse("a token that expires at once is of no use; give it a second at least")
+            }
             Some(seconds) if seconds > 3_200_000_000 => {
                 refuse("a token expires within 100 years, or not at all")
             }

@@ -44,8 +44,9 @@ async fn make(
 ) -> Result<impl IntoResponse, Problem> {
     // Nobody makes a token with more rights than their own.
     if let Some(more) = new.scopes.iter().find(|scope| !caller.may(**scope)) {
-        let said =
-            format!("a token cannot make one with more rights: it does not have the scope `{more}` itself");
+        let said = format!(
+            "a token cannot make one with more rights: it does not have the scope `{more}` itself"
+        );
         return Err(Problem::new(ErrorCode::NotAllowed, said));
     }
     // Nor one that outlives their own.

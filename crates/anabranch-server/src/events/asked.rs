@@ -64,9 +64,7 @@ impl Direction {
         match params.one("direction")? {
             None | Some("forwards") => Ok(Self::Forwards),
             Some("backwards") => Ok(Self::Backwards),
-            Some(_) => Err(Problem::invalid(
-                "`direction` is unknown; use forwards or backwards",
-            )),
+            Some(_) => Err(Problem::invalid("`direction` is unknown; use forwards or backwards")),
         }
     }
 }

@@ -177,7 +177,8 @@ mod tests {
             ("sec-fetch-site", "same-origin", "cross-site"),
             ("sec-fetch-mode", "navigate", "cors"),
         ] {
-            let cross = ("sec-fetch-site", if name == "sec-fetch-mode" { "cross-site" } else { "none" });
+            let cross =
+                ("sec-fetch-site", if name == "sec-fetch-mode" { "cross-site" } else { "none" });
             let (cross, origin) = match name {
                 "origin" => (vec![], vec![]),
                 "sec-fetch-site" => (vec![], vec![ours]),

@@ -85,8 +85,7 @@ async fn one(
     let id: Uuid = id.parse().map_err(|_| Problem::invalid("the id of a task is a UUID"))?;
     let found = Tasks::new(&state.log, "").details(id).await?;
     let found = found.filter(|task| caller.sees_consumer(&task.status.pool));
-    let none =
-        || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
+    let none = || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
     let details = found.ok_or_else(none)?;
     Ok(match caller.is_masked() {
         // Its payload passes through digit for digit.

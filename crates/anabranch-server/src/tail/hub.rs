@@ -74,8 +74,12 @@ impl Hub {
 
     /// A place at the subscription, which the first tail begins.
     pub(crate) async fn join(&self) -> Result<Place, Problem> {
-        let closed =
-            || Problem::new(ErrorCode::LogClosed, "the server is stopping; ask another one, or try again");
+        let closed = || {
+            Problem::new(
+                ErrorCode::LogClosed,
+                "the server is stopping; ask another one, or try again",
+            )
+        };
         let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() else {
             let said = format!(
                 "{} tails are open, which is the limit; close one, or raise the limit",

@@ -86,8 +86,7 @@ impl Tail {
                         return Some(self.dropped("not_allowed", Some(ErrorCode::NotAllowed), why));
                     }
                     Standing::Unknown(code) => {
-                        let why =
-                            "nobody could say for a while whether the token may still be used; go on after its last id";
+                        let why = "nobody could say for a while whether the token may still be used; go on after its last id";
                         return Some(self.dropped("log_failed", Some(code), why));
                     }
                 }
