@@ -160,7 +160,10 @@ async fn command(
     if !caller.sees_consumer(queue.tasks().pool()) {
         return Err(no_such(Kind::Workflow, &workflow));
     }
-    let key = IdempotencyKey::of(&headers)?.map(|key| key.id(0));
+    let key = IdempotencyKey::of(&headers)?;
+    // The length, so that no other workflow and instance make the same text.
+    let place = format!("command:{}:{workflow}:{instance}", workflow.len());
+    let key = key.map(|key| key.id_at(&place));
     let command_id = given.id.or(key).unwrap_or_else(Uuid::now_v7);
     let queued = queue.enqueue(&instance, command_id, given.command.get()).await?;
     if queued.is_other {
