@@ -51,7 +51,7 @@ pub struct JournalEntry {
     pub at: Timestamp,
     /// The plan that was applied.
     pub plan: Uuid,
-    /// What of it.
+    /// What became of it.
     pub stage: Stage,
     /// What was done, in a word.
     pub verb: String,
@@ -78,7 +78,7 @@ pub struct JournalFilter {
     pub plan: Option<Uuid>,
     /// Only those before this one.
     pub before: Option<i64>,
-    /// So many at most, the newest first.
+    /// At most this many, the newest first.
     pub limit: usize,
 }
 

@@ -5,7 +5,7 @@ use crate::enqueue::WAITS;
 use crate::folds::Folds;
 use crate::gate::finish::finish;
 use crate::gate::gate;
-use crate::operations::APPLYING;
+use crate::operations::{Applying, take_up};
 use crate::problem::Problem;
 use crate::routes::{self, Room};
 use crate::state::{Settings, Shared, State};
@@ -154,10 +154,10 @@ impl Api {
         self
     }
 
-    /// The router.
+    /// The router. While it is there, it goes on with plans that a server has begun to carry out and left.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, which runs what goes on behind it.
     pub fn router(self) -> Router {
         let consumers = Consumers::new(&self.log);
         let Self { log, watch, settings, tails, mut tail_limits, folds, connections } = self;
@@ -168,7 +168,7 @@ impl Api {
             waits = waits.min((connections / 8).max(1));
         }
         let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
-        let (waits, applying) = (Semaphore::new(waits), Arc::new(Semaphore::new(APPLYING)));
+        let (waits, applying) = (Semaphore::new(waits), Applying::new());
         let access = Access::new(&log);
         let state: Shared = Arc::new(State {
             log,
@@ -181,6 +181,7 @@ impl Api {
             applying,
             folds,
         });
+        tokio::spawn(take_up(Arc::downgrade(&state)));
         let mut router = Router::new();
         for route in routes::all() {
             let bytes = match route.rules.room {

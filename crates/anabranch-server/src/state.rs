@@ -2,6 +2,7 @@
 
 use crate::access::Access;
 use crate::folds::Folds;
+use crate::operations::Applying;
 use crate::tail::Hub;
 use anabranch::Log;
 use anabranch::operate::Consumers;
@@ -24,8 +25,8 @@ pub(crate) struct State {
     pub(crate) hub: Arc<Hub>,
     /// Places for requests that wait for a task.
     pub(crate) waits: Semaphore,
-    /// Places for plans that are carried out.
-    pub(crate) applying: Arc<Semaphore>,
+    /// Plans that are carried out here step by step.
+    pub(crate) applying: Arc<Applying>,
     /// Workflows whose code is here.
     pub(crate) folds: Folds,
 }

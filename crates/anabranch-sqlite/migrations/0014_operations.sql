@@ -17,9 +17,11 @@ CREATE TABLE {ns}_plans (
     target          TEXT    NOT NULL,
     done            INTEGER NOT NULL DEFAULT 0,
     gone            INTEGER NOT NULL DEFAULT 0, -- what was not there any more, or not as it was
+    applied_by      TEXT,                    -- who applies it, which need not be who has made it
+    applied_via     TEXT,                    -- cli, api, console, library: what a server goes on with if it was left
     after           TEXT,                    -- how far it is in what its filter finds
-    runner          TEXT,                    -- who applies it, step by step
-    runner_until_us INTEGER,                 -- and until when nobody else does
+    runner          TEXT,                    -- the call that applies it
+    runner_until_us INTEGER,                 -- step by step: until when no other one does
     problem         TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX {ns}_plans_made ON {ns}_plans (made_us);

@@ -150,7 +150,7 @@ impl Operations {
     }
 }
 
-/// Refuses tasks that stand so that this cannot be done with them.
+/// Refuses tasks in a state in which this cannot be done with them.
 fn may_be(action: TaskAction, state: Option<TaskState>) -> Result<(), OperationError> {
     let Some(state) = state else { return Ok(()) };
     let (is_possible, wanted, those) = match action {

@@ -56,7 +56,10 @@ pub(crate) async fn gate(
     match tokio::time::timeout(time, passed).await {
         Ok(response) => response,
         Err(_) => {
-            let said = format!("it took longer than {} s, and was given up", time.as_secs());
+            // What has begun is not taken back: a queued append, a plan that is being applied.
+            let seconds = time.as_secs_f64();
+            let said =
+                format!("it did not finish in {seconds} s; what it was to do may still be done");
             Problem::new(ErrorCode::RequestTooSlow, said).into_response()
         }
     }

@@ -5,6 +5,7 @@
 
 mod access;
 mod bearing;
+mod carrying;
 mod claims;
 mod client;
 mod described;
