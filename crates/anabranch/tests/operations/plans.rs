@@ -192,6 +192,11 @@ async fn a_replay_of_the_last_events_begins_before_them(db: Db) {
     assert_eq!(after(1_000).await, 0, "there are not as many");
     let error = operations(&log).plan(&replay(1_000_000_000)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidInput);
+    // Its hook may be able to undo everything only, and nobody but its workers knows.
+    for (last, is_open) in [(3, true), (20, false)] {
+        let notes = operations(&log).plan(&replay(last)).await.unwrap().effect.notes;
+        assert_eq!(notes.iter().any(|note| note.contains("only its workers know")), is_open);
+    }
 }
 
 async fn what_is_run_is_not_forgotten(db: Db) {
