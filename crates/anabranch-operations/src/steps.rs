@@ -185,9 +185,9 @@ impl Operations {
         let unbound = || Err(self.unbound(request).into());
         match request {
             Request::Parked { consumer, action, filter, .. } => {
-                let Bound::ParkedUpTo(up_to_us) = bound else { return unbound() };
+                let Bound::ParkedUpTo(up_to_us, up_to) = bound else { return unbound() };
                 let action = *action;
-                let page = ParkedPage { consumer, filter, up_to_us, after, limit, action };
+                let page = ParkedPage { consumer, filter, up_to_us, up_to, after, limit, action };
                 Ok(self.consumers.ask_page(&page, then).await?)
             }
             Request::Tasks { action, state, conditions, .. } => {

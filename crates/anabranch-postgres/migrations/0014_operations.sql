@@ -83,4 +83,7 @@ CREATE TABLE "{ns}".replayed_events (
     PRIMARY KEY (consumer, key, position)
 );
 
+-- Up to which event a skip goes that is asked for: what came behind the key later is tried. NULL: all, as older programs ask.
+ALTER TABLE "{ns}".parked_keys ADD COLUMN asked_to bigint;
+
 INSERT INTO "{ns}".migrations (version, name, admits) VALUES (14, 'operations', 5);

@@ -46,7 +46,7 @@ impl Operations {
         effect.first = found.first;
         effect.is_final = action != ParkedAction::Retry;
         effect.seconds = seconds(request, found.keys);
-        let bound = Bound::ParkedUpTo(found.at_us);
+        let bound = Bound::ParkedUpTo(found.at_us, found.up_to);
         Ok(Looked {
             basis: Basis { consumers: known, set: None, bound },
             effect,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod answers;
+mod aside;
 mod journal;
 mod left;
 mod many;
