@@ -45,6 +45,11 @@ CREATE INDEX {ns}_journal_plan ON {ns}_journal (plan, seq);
 CREATE TRIGGER {ns}_journal_unchanged BEFORE UPDATE ON {ns}_journal BEGIN
     SELECT RAISE(ABORT, 'the journal of operations is only added to');
 END;
+-- REPLACE deletes what it replaces without asking triggers.
+CREATE TRIGGER {ns}_journal_added BEFORE INSERT ON {ns}_journal
+    WHEN EXISTS (SELECT 1 FROM {ns}_journal WHERE seq = NEW.seq) BEGIN
+    SELECT RAISE(ABORT, 'the journal of operations is only added to');
+END;
 CREATE TRIGGER {ns}_journal_kept BEFORE DELETE ON {ns}_journal BEGIN
     SELECT RAISE(ABORT, 'the journal of operations is only added to');
 END;
