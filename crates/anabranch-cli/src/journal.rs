@@ -13,8 +13,8 @@ use uuid::Uuid;
 /// Show who did what: every operation that changed something, by the command, the API or the console
 ///
 /// The newest comes first. An operation on one thing is one entry, `applied`, written in the transaction that did it. One
-/// on many goes step by step: it `began`, and then is `done`, was `cancelled` or has `failed`. DONE is with how many things it was done, GONE
-/// how many of those that were planned were not there any more.
+/// on many goes step by step: it `began`, and then is `done`, was `cancelled` or has `failed`. DONE is with how many things it was done (of keys and
+/// deliveries: how many were asked of workers), GONE how many of those that were planned were not there any more.
 #[derive(Args)]
 pub(crate) struct Journal {
     #[command(flatten)]

@@ -65,7 +65,8 @@ pub struct JournalEntry {
     pub request: Box<RawValue>,
     /// What the plan said, as JSON.
     pub effect: Box<RawValue>,
-    /// With how many things it was done (`done`), and how many were not there any more (`gone`), as JSON.
+    /// With how many things it was done (`done`), and how many were not there any more (`gone`), as JSON. Of keys that are
+    /// set aside and of deliveries that is how many were asked of workers, who may find that there is nothing left to do.
     pub outcome: Option<Box<RawValue>>,
 }
 
