@@ -87,7 +87,7 @@ CREATE TABLE {ns}_replayed_events (
     PRIMARY KEY (consumer, key, position)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO {ns}_migrations (version, name, admits) VALUES (14, 'operations', 5);
 -- Up to which event a skip goes that is asked for: what came behind the key later is tried. NULL: all, as older programs ask.
 ALTER TABLE {ns}_parked_keys ADD COLUMN asked_to INTEGER;
 
+INSERT INTO {ns}_migrations (version, name, admits) VALUES (14, 'operations', 5);
