@@ -87,7 +87,8 @@ async fn what_no_program_can_read_is_compared_byte_for_byte(db: Db) {
     let server = Server::start(&db.log().await).await;
     let client = server.anybody();
     let key = [("idempotency-key", "k1")];
-    for (path, name) in [("/v1/pools/p/tasks", "payload"), ("/v1/workflows/w/i/commands", "command")]
+    for (path, name) in
+        [("/v1/pools/p/tasks", "payload"), ("/v1/workflows/w/i/commands", "command")]
     {
         let body = |b: u8| format!(r#"{{"{name}": {{"a": 1e999, "b": {b}}}}}"#);
         let body = |b: u8| match name {

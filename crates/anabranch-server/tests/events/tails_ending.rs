@@ -211,10 +211,8 @@ async fn wrong_tokens_keep_no_revoked_one_alive(db: Db) {
     .await;
     // Whoever wants to hold the door open tries so many wrong ones that nobody is let in from there.
     let wrong = server.with_token("anb_wrong");
-    until("no more tries", async || {
-        (wrong.get("/v1/events").await.status == 429).then_some(())
-    })
-    .await;
+    until("no more tries", async || (wrong.get("/v1/events").await.status == 429).then_some(()))
+        .await;
     for tail in [&mut tail, &mut second] {
         let dropped = loop {
             log.append(&order(), Expected::Any, [NewEvent::new("A", "secret")]).await.unwrap();
