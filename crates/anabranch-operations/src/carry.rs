@@ -109,7 +109,9 @@ impl Operations {
             Request::Pause { consumer } => consumers.pause(consumer).await?,
             Request::Resume { consumer } => consumers.resume(consumer).await?,
             Request::Replay { consumer, new_ids, .. } => {
-                let Bound::ReplayAfter(to) = bound else { return Err(self.unbound(request).into()) };
+                let Bound::ReplayAfter(to) = bound else {
+                    return Err(self.unbound(request).into());
+                };
                 let from = ReplayFrom::After(to);
                 match new_ids {
                     true => consumers.replay_under_new_ids(consumer, from, true).await?,

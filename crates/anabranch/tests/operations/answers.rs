@@ -29,7 +29,9 @@ async fn steps_whose_answer_was_lost_are_done_once(db: Db) {
     let log = db.log().await;
     handled(&db, &log, 12, is_odd).await;
     // Its beginning, a step, and its end.
-    for text in ["SET state = 'running', began_us", "SET done = done +", "SET state = 'done', ended_us"] {
+    for text in
+        ["SET state = 'running', began_us", "SET done = done +", "SET state = 'done', ended_us"]
+    {
         let request = parked(ParkedAction::Retry, Default::default(), None);
         let plan = operations(&log).plan(&request).await.unwrap();
         let (lost, before) = (Meddling::unanswered(text), stages(&log).await.len());

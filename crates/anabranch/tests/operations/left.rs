@@ -140,7 +140,10 @@ async fn plans_are_left_by_whoever_applies_them(db: Db) {
     assert_eq!((ids("api").await, ids("cli").await), (vec![plan.id], vec![]));
     let now = operations(&log).get(plan.id).await.unwrap();
     assert_eq!((&*now.who, &*now.via), ("joe", "cli"), "who has made it");
-    assert_eq!((now.applied_by.as_deref(), now.applied_via.as_deref()), (Some("mary"), Some("api")));
+    assert_eq!(
+        (now.applied_by.as_deref(), now.applied_via.as_deref()),
+        (Some("mary"), Some("api"))
+    );
 
     // Whoever goes on with it by hand takes it from the servers.
     leave_again(&log, by("ann", "cli"), &plan).await;
@@ -173,7 +176,8 @@ async fn others_hide_no_plan_that_was_left(db: Db) {
     end_turns(&log).await;
     // Older ones, of commands that nobody repeats, and one that only another version can read.
     let plans = table(&log, "plans");
-    let columns = "basis, effect, who, via, state, expires_us, total, target, applied_by, runner_until_us";
+    let columns =
+        "basis, effect, who, via, state, expires_us, total, target, applied_by, runner_until_us";
     for number in 0..=100 {
         let (via, request) = match number {
             0 => ("api", r#"'{"do":"explode"}'"#),
