@@ -116,6 +116,25 @@ class Played(unittest.TestCase):
             self.client.append("A:1", NewEvent("X"))
         self.assertEqual(conflict.exception.members, {"actual": 7})
 
+    def test_what_was_not_waited_for_may_have_happened(self) -> None:
+        slow = answer(503, {"code": "request_too_slow", "detail": "it did not finish in 30 s"}, PROBLEM, retry_after="2")
+        for unanswered in (slow, answer(502, "<html>", "text/html"), answer(504, "<html>", "text/html")):
+            self.seen.clear()
+            self.answers = [unanswered]
+            with self.assertRaises(NoAnswer) as sent_once:
+                self.client.apply("0199d3a0-5f5e-7c3a-9d0e-6a1f6c1f0a11")
+            self.assertTrue(sent_once.exception.may_have_happened)
+            self.assertEqual(len(self.seen), 1, "it has no key, so it is not sent again")
+            stored = {"events": [{"id": "x", "version": 1, "position": 1}], "position": 1}
+            self.answers = [unanswered, answer(200, stored)]
+            self.client.append("A:1", NewEvent("X"))
+            # On a connection that is kept it is not sent again at once, without a pause and without a word.
+            self.answers = [unanswered, answer(503, {"code": "unavailable", "detail": "away"}, PROBLEM, retry_after="60")]
+            with self.assertRaises(NoAnswer) as given_up:
+                self.client.append("A:1", NewEvent("X"))
+            keys = [headers["idempotency-key"] for _, headers in self.seen[-2:]]
+            self.assertEqual(keys, [given_up.exception.idempotency_key] * 2)
+
     def test_what_is_not_the_api_is_called_so(self) -> None:
         for other, said in (
             (answer(200, "<html>", "text/html"), "text/html"),

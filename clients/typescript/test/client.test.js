@@ -78,6 +78,29 @@ test("an append keeps its key, and other problems are final", async (t) => {
   });
 });
 
+test("what was not waited for may have happened", async (t) => {
+  const played = await play(t);
+  const client = played.client();
+  const said = { code: "request_too_slow", detail: "it did not finish in 30 s" };
+  const slow = answer(503, said, PROBLEM, { "retry-after": "2" });
+  for (const unanswered of [slow, answer(502, "<html>", "text/html"), answer(504, "<html>", "text/html")]) {
+    const before = played.seen.length;
+    played.answers.push(unanswered);
+    const sentOnce = await client.apply("0199d3a0-5f5e-7c3a-9d0e-6a1f6c1f0a11").then(assert.fail, (error) => error);
+    assert.ok(sentOnce instanceof NoAnswer && sentOnce.mayHaveHappened);
+    assert.equal(played.seen.length, before + 1, "it has no key, so it is not sent again");
+    const stored = { events: [{ id: "x", version: 1, position: 1 }], position: 1 };
+    played.answers.push(unanswered, answer(200, stored));
+    assert.deepEqual(await client.append("A:1", { type: "X" }), stored);
+    const away = answer(503, { code: "unavailable", detail: "away" }, PROBLEM, { "retry-after": "60" });
+    played.answers.push(unanswered, away);
+    const givenUp = await client.append("A:1", { type: "X" }).then(assert.fail, (error) => error);
+    assert.ok(givenUp instanceof NoAnswer && givenUp.mayHaveHappened);
+    const keys = played.seen.slice(-2).map((request) => request.headers["idempotency-key"]);
+    assert.deepEqual(keys, [givenUp.idempotencyKey, givenUp.idempotencyKey]);
+  }
+});
+
 test("what is not the API is called so", async (t) => {
   const played = await play(t);
   for (const [other, said] of [

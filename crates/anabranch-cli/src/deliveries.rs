@@ -137,7 +137,7 @@ pub(crate) struct SendAgain {
     #[arg(long, value_enum)]
     state: Option<State>,
 
-    /// So many a second at most, so that the endpoint is not flooded
+    /// At most this many per second, so that the endpoint is not flooded
     #[arg(long, value_name = "DELIVERIES")]
     per_second: Option<NonZeroU32>,
 

@@ -13,8 +13,8 @@ use uuid::Uuid;
 /// Show who did what: every operation that changed something, by the command, the API or the console
 ///
 /// The newest comes first. An operation on one thing is one entry, `applied`, written in the transaction that did it. One
-/// on many goes step by step: it `began`, and is `done` or was `cancelled`. DONE is with how many things it was done, GONE
-/// how many of those that were planned were not there any more.
+/// on many goes step by step: it `began`, and then is `done`, was `cancelled` or has `failed`. DONE is with how many things it was done (of keys and
+/// deliveries: how many were asked of workers), GONE how many of those that were planned were not there any more.
 #[derive(Args)]
 pub(crate) struct Journal {
     #[command(flatten)]
@@ -175,7 +175,12 @@ impl ListPlans {
                 plan.done.to_string(),
                 plan.total.to_string(),
                 plan.id.to_string(),
-                plan.effect.says,
+                match plan.request {
+                    Some(_) => plan.effect.says,
+                    None => {
+                        format!("{} (of another version: it cannot be read here)", plan.effect.says)
+                    }
+                },
             ]);
         }
         table.print()

@@ -40,6 +40,7 @@
 //! | `partition` | where a key goes, and which strategy fits |
 //! | `rebuild` | compare a new version, and switch to it |
 //! | `file` | replica sets that are described in a file: run, check, test |
+//! | `elsewhere` | commands that other systems have |
 //! | `serve` | the HTTP API |
 //! | `token` | tokens of the HTTP API |
 //! | `pages` | the commands of the docs are ones (tests) |
@@ -54,6 +55,7 @@ mod batch;
 mod chosen;
 mod confirm;
 mod deliveries;
+mod elsewhere;
 mod event_line;
 mod file;
 mod forget;
@@ -229,6 +231,10 @@ fn wants_json(matches: &ArgMatches) -> bool {
 
 /// Says what is wrong with the arguments. A URL in the wrong place is not repeated: it may hold a password.
 fn refuse(error: &clap::Error) -> ! {
+    if let Some(hint) = elsewhere::hint(error) {
+        say_on!("error: {hint}; `anabranch help` lists all commands");
+        std::process::exit(error.exit_code())
+    }
     let given = || std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     let urls: Vec<String> = given()
         .filter_map(|argument| argument.find("postgres").map(|start| argument[start..].to_owned()))

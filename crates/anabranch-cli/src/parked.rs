@@ -139,7 +139,7 @@ struct Which {
     #[arg(long, value_enum)]
     state: Option<State>,
 
-    /// So many keys a second at most, so that what they wait for is not flooded
+    /// At most this many keys per second, so that what they wait for is not flooded
     #[arg(long, value_name = "KEYS")]
     per_second: Option<NonZeroU32>,
 }

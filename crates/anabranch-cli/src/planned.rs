@@ -1,4 +1,4 @@
-//! What changes something is one thing everywhere: planned, applied if the plan is still true, written in the journal.
+//! What changes something is one thing everywhere: planned, applied unless the plan is out of date, written in the journal.
 
 use crate::confirm::Confirm;
 use crate::target::Target;
@@ -22,7 +22,7 @@ pub(crate) struct Planned {
     #[arg(long, conflicts_with = "plan")]
     pub(crate) dry_run: bool,
 
-    /// Do what this plan says (the id that --dry-run has printed), unless it is not true any more
+    /// Do what this plan says (the id that --dry-run has printed), unless it is out of date
     #[arg(long, value_name = "ID", value_parser = plan_id)]
     pub(crate) plan: Option<Uuid>,
 
@@ -60,7 +60,8 @@ impl Planned {
         }
         if let Some(id) = self.plan {
             let plan = operations.get(id).await?;
-            if !is_same(&plan.request, request) {
+            // One that cannot be read is refused when it is applied, which says why.
+            if plan.request.as_ref().is_some_and(|planned| !is_same(planned, request)) {
                 return Err(OperationError::Differs { id, says: plan.effect.says }.into());
             }
             return Ok(Some(apply(operations, id).await?));

@@ -65,7 +65,7 @@ struct From {
     #[arg(long, value_name = "RFC3339", value_parser = timestamp)]
     from_time: Option<Timestamp>,
 
-    /// From as many of its last events on
+    /// From as many of its last events on, or fewer if it has not handled as many: at most so many come again
     #[arg(long, value_name = "EVENTS")]
     last: Option<u64>,
 
@@ -132,8 +132,8 @@ impl Replay {
             return Ok(ExitCode::SUCCESS);
         };
         let who = match status.is_run() {
-            true => "its worker does it now",
-            false => "no worker runs it now, so the next one that does will do it",
+            true => format!("if its worker cannot, `anabranch status {name}` says why"),
+            false => "no worker runs it now, so the next one that does will do it".to_owned(),
         };
         let from =
             plan.replays_after().map_or_else(String::new, |to| format!(" after position {to}"));

@@ -78,10 +78,13 @@ impl Serve {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         // Before anything is made in the database.
         let place = Place::bind(self.listen, &self.how)?;
-        let log = match self.target.connect().await {
-            Err(error) if is_missing(&error) => self.target.create_for_consumers().await?,
-            connected => connected?,
+        let (log, made) = match self.target.connect().await {
+            Err(error) if is_missing(&error) => (self.target.create_for_consumers().await?, true),
+            connected => (connected?, false),
         };
+        // A name with a typo is a log, too: one sees that it is new.
+        let made = if made { ", a new one: there was none" } else { "" };
+        tell(&format!("the log is {}{made}", log.at()));
         let watch = Watch::new(log).for_server();
         let (stop, stopped) = oneshot::channel();
         let served = place.serve(&watch, stopped).await?;
@@ -158,6 +161,7 @@ impl Place {
         }
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let limits = ServerLimits { connections: self.how.connections, ..ServerLimits::default() };
+        api = api.connections(limits.connections);
         let (tls, router) = (self.tls, api.router());
         Ok(tokio::spawn(async move {
             let stop = async {

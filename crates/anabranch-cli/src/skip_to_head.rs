@@ -42,7 +42,12 @@ impl SkipToHead {
         let operations = operations(&log);
         if self.planned.carry_out(&operations, &request, Some(&self.confirm)).await?.is_some() {
             let (after, stood) = (consumers.status(name).await?.position, before.position);
-            say!("`{name}` goes on after position {after}; it stood at {stood}");
+            match after == stood && before.parked_keys + before.retrying_keys == 0 {
+                true => say!(
+                    "`{name}` stands at position {stood} already: there was nothing to leave out"
+                ),
+                false => say!("`{name}` goes on after position {after}; it stood at {stood}"),
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

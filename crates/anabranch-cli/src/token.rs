@@ -53,7 +53,7 @@ pub(crate) struct Make {
     json: bool,
 }
 
-/// List the tokens, the newest first; of none the secret is known
+/// List the tokens: those that can be used, then the others, newest first; secrets are not known
 #[derive(Args)]
 pub(crate) struct List {
     #[command(flatten)]

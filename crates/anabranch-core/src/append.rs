@@ -74,6 +74,8 @@ pub struct StreamAppend {
 pub struct Append {
     parts: Vec<StreamAppend>,
     condition: Option<Condition>,
+    /// The id that one more event would have: that of a longer request under the same key.
+    next_id: Option<Uuid>,
 }
 
 impl Append {
@@ -121,6 +123,40 @@ impl Append {
             }
         }
         self
+    }
+
+    /// Makes it a request that is stored once, however often it is sent: events that have no id of their caller's get
+    /// `id(0)`, `id(1)` and so on, by which the log knows them again.
+    ///
+    /// Such an append is in the log as a whole, or not at all. So it is refused ([`AppendError::IdReused`]) if the log
+    /// has other events under these ids, or only some of them, or one more: it is not the request that was sent before.
+    ///
+    /// ```
+    /// use anabranch_core::{Append, Expected, NewEvent, StreamId};
+    /// use uuid::Uuid;
+    /// let key = Uuid::new_v5(&Uuid::NAMESPACE_OID, b"place-ord-1");
+    /// let append = Append::new()
+    ///     .to(&StreamId::new("Order", "1")?, Expected::Any, [NewEvent::new("OrderPlaced", ())])
+    ///     .once(|number| Uuid::new_v5(&key, &number.to_be_bytes()));
+    /// # let _ = append;
+    /// # Ok::<(), anabranch_core::InputError>(())
+    /// ```
+    ///
+    /// [`AppendError::IdReused`]: crate::AppendError::IdReused
+    pub fn once(self, id: impl Fn(u64) -> Uuid) -> Self {
+        let mut number = 0;
+        let mut append = self.with_ids(|| {
+            number += 1;
+            id(number - 1)
+        });
+        append.next_id = Some(id(number));
+        append
+    }
+
+    /// The id that a request [sent once](Self::once) has no event for: one with it would be of a longer request.
+    #[must_use]
+    pub fn next_id(&self) -> Option<Uuid> {
+        self.next_id
     }
 
     /// Gives the events that have no trace context of their own this one.

@@ -282,6 +282,8 @@ codes! {
     PlanUsed = "plan_used", Conflict;
     /// What the plan was made on has changed.
     PlanOutdated = "plan_outdated", Conflict;
+    /// Another version of the program made the plan, and this one cannot read it.
+    PlanUnreadable = "plan_unreadable", Conflict;
     /// The plan is of another operation than the one that was to be done.
     PlanDiffers = "plan_differs", Conflict;
     /// What cannot be taken back was not confirmed.

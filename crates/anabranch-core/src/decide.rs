@@ -39,7 +39,8 @@ impl Ids {
     /// The ids to look up for an append.
     pub fn of(self, append: &Append) -> impl Iterator<Item = Uuid> {
         let wanted = move |event: &&NewEvent| self == Self::All || event.id_is_callers();
-        append.events().map(|(_, event)| event).filter(wanted).map(NewEvent::id)
+        let events = append.events().map(|(_, event)| event).filter(wanted).map(NewEvent::id);
+        events.chain(append.next_id())
     }
 }
 
@@ -135,6 +136,7 @@ fn decide_one<'a>(
             rows.push(Row { stream: &part.stream, version, event });
         }
     }
+    must_be_whole(append, &places, before, stored, rows, rows_by_id)?;
     if rows.len() == before {
         // Every event is in the log already: a repeated append answers as the first one did, even
         // though the stream has moved on since, by that very append.
@@ -176,6 +178,43 @@ fn find<'a>(
             Err(InputError { subject, problem: InputProblem::IdTwice }.into())
         }
         Some(found) => Err(reused(id, row.stream.clone(), row.version, found)),
+    }
+}
+
+/// Refuses a request that the log has in part, or as a part of what was sent under its key before.
+fn must_be_whole(
+    append: &Append,
+    places: &[Place],
+    before: usize,
+    stored: &HashMap<Uuid, Event>,
+    rows: &[Row<'_>],
+    rows_by_id: &HashMap<Uuid, usize>,
+) -> Result<(), AppendError> {
+    let Some(next) = append.next_id() else { return Ok(()) };
+    let count = append.event_count();
+    let other = |id, stream, version, was| {
+        let (was, is) = (format!("{was} than {count}"), count.to_string());
+        Err(reused(id, stream, version, Difference { part: "number of events", was, is }))
+    };
+    if let Some(event) = stored.get(&next) {
+        return other(next, event.stream(), event.version(), "more");
+    }
+    if let Some(row) = rows_by_id.get(&next).filter(|number| **number < before) {
+        return other(next, rows[*row].stream.clone(), rows[*row].version, "more");
+    }
+    let is_new = |place: &Place| matches!(place, Place::Row(number) if *number >= before);
+    if !places.iter().any(is_new) {
+        return Ok(());
+    }
+    match append.events().zip(places).find(|(_, place)| !is_new(place)) {
+        None => Ok(()),
+        Some(((stream, event), place)) => {
+            let version = match place {
+                Place::Row(number) => rows[*number].version,
+                Place::Stored(recorded) => recorded.version,
+            };
+            other(event.id(), stream.clone(), version, "fewer")
+        }
     }
 }
 

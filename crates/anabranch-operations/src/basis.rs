@@ -32,8 +32,9 @@ pub(crate) enum Bound {
     ReplayAfter(Position),
     /// What is appended later is handled.
     SkipUpTo(Position),
-    /// What is set aside later, by the database's clock in microseconds since 1970, is left out.
-    ParkedUpTo(i64),
+    /// What is set aside later, by the database's clock in microseconds since 1970, is left out. What comes behind the
+    /// keys after the last event that was there is not skipped.
+    ParkedUpTo(i64, Position),
     /// What was sent or written down later, in microseconds since 1970, is left out.
     DeliveriesUpTo(i64),
     /// What is enqueued or dies later is left out.

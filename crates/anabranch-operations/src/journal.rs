@@ -51,7 +51,7 @@ pub struct JournalEntry {
     pub at: Timestamp,
     /// The plan that was applied.
     pub plan: Uuid,
-    /// What of it.
+    /// What became of it.
     pub stage: Stage,
     /// What was done, in a word.
     pub verb: String,
@@ -65,7 +65,8 @@ pub struct JournalEntry {
     pub request: Box<RawValue>,
     /// What the plan said, as JSON.
     pub effect: Box<RawValue>,
-    /// With how many things it was done (`done`), and how many were not there any more (`gone`), as JSON.
+    /// With how many things it was done (`done`), and how many were not there any more (`gone`), as JSON. Of keys that are
+    /// set aside and of deliveries that is how many were asked of workers, who may find that there is nothing left to do.
     pub outcome: Option<Box<RawValue>>,
 }
 
@@ -78,7 +79,7 @@ pub struct JournalFilter {
     pub plan: Option<Uuid>,
     /// Only those before this one.
     pub before: Option<i64>,
-    /// So many at most, the newest first.
+    /// At most this many, the newest first.
     pub limit: usize,
 }
 

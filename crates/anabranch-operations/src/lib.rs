@@ -15,7 +15,9 @@
 //! | [`operation_error`] | [`OperationError`]: why something was not done |
 //! | `basis` | what a plan was made on |
 //! | `look` | what each operation would do |
-//! | `carry` | carrying it out: in one transaction, or step by step |
+//! | `carry` | carrying it out in one transaction |
+//! | `steps` | carrying it out step by step |
+//! | `turn` | the turn at a plan that goes step by step |
 //! | `tables` | the statements |
 //!
 //! It stands on the public API of the layers below.
@@ -28,7 +30,9 @@ pub mod operation_error;
 pub mod operations;
 pub mod plan;
 pub mod request;
+mod steps;
 mod tables;
+mod turn;
 
 pub use journal::{JournalEntry, JournalFilter, Stage};
 pub use operation_error::OperationError;

@@ -16,6 +16,9 @@ use anabranch_core::Position;
 use anabranch_runtime::{ConsumerStatus, Fingerprint, Reason, Rebuild};
 use std::collections::BTreeSet;
 
+/// The kind of consumer whose hook undoes what is handled again.
+const PROJECTION: &str = "projection";
+
 impl Looked {
     /// About one thing.
     pub(crate) fn one(consumers: Vec<Fingerprint>, bound: Bound, effect: Effect) -> Self {
@@ -162,6 +165,12 @@ impl Operations {
                         counted(parked, "key that has failed is", "keys that have failed are")
                     )
                 }))
+                .note((status.kind == PROJECTION && to > Position::START).then(|| {
+                    format!(
+                        "whether its `reset` can undo a part only its workers know: if it cannot, they refuse, \
+                         `anabranch status {name}` says so, and it goes on where it stood"
+                    )
+                }))
                 .note((!status.is_run()).then(|| {
                     "no worker runs it now, so the next one that does will do it".to_owned()
                 }));
@@ -243,6 +252,11 @@ impl Operations {
                 "this is another log than the one of which `{name}` has handled the events up to position {position}; \
                  it would go on at the end of this one, and belong to it"
             ),
+            None if status.lag == 0 && failed == 0 => {
+                format!(
+                    "`{name}` has handled everything up to {head}: there is nothing to leave out"
+                )
+            }
             None => format!(
                 "`{name}` would never handle its events after position {position} up to {head}, nor those of its {keys}"
             ),

@@ -30,21 +30,32 @@ pub enum OperationError {
         /// Its id.
         id: Uuid,
     },
-    /// Nobody has applied the plan in time.
+    /// The plan expired.
     #[error("plan {id} has expired; make another one with --dry-run, and look at it again")]
     Expired {
         /// Its id.
         id: Uuid,
     },
-    /// The plan cannot be applied, or cancelled, any more.
+    /// The plan was applied, cancelled or ended already.
     #[error(
         "plan {id} is {state} already; nothing was done again (`anabranch journal --plan {id}`)"
     )]
     Used {
         /// Its id.
         id: Uuid,
-        /// How it stands.
+        /// Its state.
         state: PlanState,
+    },
+    /// Another version of this program made the plan, and this one cannot read it.
+    #[error(
+        "plan {id} was made by another version of this program, and this one cannot read it: {why}; apply it with that \
+         version, or make another one with --dry-run"
+    )]
+    Unreadable {
+        /// Its id.
+        id: Uuid,
+        /// What of it.
+        why: String,
     },
     /// The plan is being carried out by somebody else.
     #[error(
@@ -55,10 +66,9 @@ pub enum OperationError {
         /// Its id.
         id: Uuid,
     },
-    /// The plan is not true any more.
+    /// The plan is out of date: what it was made on has changed.
     #[error(
-        "plan {id} is not true any more, since {}; nothing was changed: make another one with --dry-run, and look at \
-         it again",
+        "plan {id} is out of date, since {}; this changed nothing: make another one with --dry-run, and look at it again",
         what.join(", and ")
     )]
     Outdated {
@@ -99,7 +109,7 @@ pub enum OperationError {
         /// What it is.
         kind: String,
     },
-    /// Deliveries do not stand so.
+    /// Deliveries have no such state.
     #[error("deliveries are open, failed or delivered, and never `{}`", state.escape_debug())]
     NoSuchDeliveryState {
         /// What was given.
@@ -110,10 +120,10 @@ pub enum OperationError {
         "this program was built without webhooks; build it with the feature `webhook` of anabranch"
     )]
     NoWebhooks,
-    /// Tasks that stand so cannot be retried, discarded or cancelled.
+    /// Tasks in this state cannot be retried, discarded or cancelled.
     #[error("{state} tasks cannot be {wanted}; use {those}")]
     WrongTaskState {
-        /// How they stand.
+        /// Their state.
         state: String,
         /// What was wanted of them.
         wanted: &'static str,
@@ -172,6 +182,7 @@ impl OperationError {
             Self::Expired { .. } => ErrorCode::PlanExpired,
             Self::Used { .. } | Self::Running { .. } => ErrorCode::PlanUsed,
             Self::Outdated { .. } => ErrorCode::PlanOutdated,
+            Self::Unreadable { .. } => ErrorCode::PlanUnreadable,
             Self::Differs { .. } => ErrorCode::PlanDiffers,
             Self::StillRunning { .. } => ErrorCode::StillRunning,
             Self::NoSuchPool { .. } => ErrorCode::NoSuchPool,

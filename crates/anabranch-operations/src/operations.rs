@@ -28,7 +28,7 @@ impl By {
     }
 }
 
-/// Operations on a log: each is planned, applied if the plan is still true, and written in the journal. Cheap to clone.
+/// Operations on a log: each is planned, applied unless the plan is out of date, and written in the journal. Cheap to clone.
 ///
 /// ```
 /// # async fn f(log: anabranch_store::Log) -> Result<(), anabranch_operations::OperationError> {
@@ -47,7 +47,7 @@ pub struct Operations {
     pub(crate) by: By,
 }
 
-/// What an operation would do, and on what that was said.
+/// What an operation would do, and what that was made on.
 pub(crate) struct Looked {
     pub(crate) basis: Basis,
     pub(crate) effect: Effect,
@@ -55,14 +55,14 @@ pub(crate) struct Looked {
 }
 
 impl Operations {
-    /// Those on a log, by somebody.
+    /// The operations on a log, in the name of whoever operates.
     #[must_use]
     pub fn new(log: &Log, by: By) -> Self {
         let (consumers, tables) = (Consumers::new(log), Tables::of(log.database()));
         Self { log: log.clone(), consumers, tables, by }
     }
 
-    /// The same by somebody else.
+    /// The same in the name of another one.
     #[must_use]
     pub fn by(&self, by: By) -> Self {
         Self { by, ..self.clone() }
@@ -90,12 +90,13 @@ impl Operations {
         Ok(self.stored(id).await?.0)
     }
 
-    /// A plan, as it stands.
+    /// A plan, and how far it is.
     pub async fn get(&self, id: Uuid) -> Result<Plan, OperationError> {
         Ok(self.stored(id).await?.0)
     }
 
-    /// The newest plans, of all or about one consumer, pool, set or task.
+    /// The newest plans, of all or about one consumer, pool, set or task. One that this program cannot read is among them,
+    /// without its [request](Plan::request).
     pub async fn plans(
         &self,
         target: Option<&str>,
@@ -107,29 +108,41 @@ impl Operations {
         rows.iter().map(plan).collect()
     }
 
-    /// The plans that somebody has begun to carry out and left, since their process died, say: [`apply`](Self::apply)
-    /// goes on with them.
-    pub async fn abandoned(&self) -> Result<Vec<Plan>, OperationError> {
+    /// The plans that somebody has begun to carry out in one of these ways (`cli`, `api`, `console`, `library`) and
+    /// left, since their process died, say: [`apply`](Self::apply) goes on with them. Those that this program cannot read are
+    /// left out.
+    pub async fn abandoned(&self, via: &[&str]) -> Result<Vec<Plan>, OperationError> {
         self.tables.database.require_newest_schema()?;
-        let rows = self.tables.database.rows(self.tables.abandoned()).await?;
-        rows.iter().map(|row| Ok(self.tables.plan(row)?.0)).collect()
+        if via.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = self.tables.database.rows(self.tables.abandoned(via)).await?;
+        let plans = rows.iter().map(|row| Ok(self.tables.plan(row)?.0));
+        let mut plans = plans.collect::<Result<Vec<Plan>, StoreError>>()?;
+        plans.retain(|plan| plan.unreadable.is_none());
+        Ok(plans)
     }
 
-    /// Applies a plan, unless it is not true any more. What goes step by step tells `progress` after each; if it is
-    /// interrupted, it can be applied again and goes on where it was.
+    /// Applies a plan, unless it is out of date. What goes step by step tells `progress` after each; if it is interrupted,
+    /// it can be applied again and goes on where it was, unless it is out of date by then: that ends it as failed.
     pub async fn apply(
         &self,
         id: Uuid,
         mut progress: impl FnMut(&Plan) + Send,
     ) -> Result<Plan, OperationError> {
         let (plan, has_expired) = self.stored(id).await?;
+        let is_of_many = plan.readable()?.is_of_many();
         match plan.state {
             PlanState::Open if has_expired => return Err(OperationError::Expired { id }),
             PlanState::Open => self.must_be_true(&plan).await?,
-            PlanState::Running if plan.request.is_of_many() => self.must_be_true(&plan).await?,
+            PlanState::Running if is_of_many => {
+                if let Err(error) = self.must_be_true(&plan).await {
+                    return Err(self.end_left(&plan, error).await);
+                }
+            }
             state => return Err(OperationError::Used { id, state }),
         }
-        match plan.request.is_of_many() {
+        match is_of_many {
             true => self.carry_many(&plan, &mut progress).await,
             false => self.carry_one(&plan).await,
         }

@@ -1,6 +1,7 @@
 //! Plans: what an operation would do, and how far it is.
 
 use crate::basis::{Basis, Bound};
+use crate::operation_error::OperationError;
 use crate::request::Request;
 use anabranch_core::Position;
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ pub struct Effect {
     pub first: Vec<String>,
     /// About how long it takes, where that is known: if it is done at a rate.
     pub seconds: Option<f64>,
-    /// What else somebody should know who is to decide.
+    /// What else to know before deciding.
     pub notes: Vec<String>,
     /// Whether it cannot be taken back.
     pub is_final: bool,
@@ -43,7 +44,7 @@ impl Effect {
     }
 }
 
-/// How a plan stands.
+/// The state of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanState {
@@ -94,6 +95,17 @@ impl Plan {
             _ => None,
         }
     }
+
+    /// What is to be done; refused if this program cannot read it.
+    pub(crate) fn readable(&self) -> Result<&Request, OperationError> {
+        match (&self.request, &self.unreadable) {
+            (Some(request), None) => Ok(request),
+            (_, why) => {
+                let why = why.clone().unwrap_or_default();
+                Err(OperationError::Unreadable { id: self.id, why })
+            }
+        }
+    }
 }
 
 /// What an operation would do, until somebody applies it; then, how far it is.
@@ -102,9 +114,10 @@ impl Plan {
 pub struct Plan {
     /// Its id.
     pub id: Uuid,
-    /// What is to be done.
-    pub request: Request,
-    /// In a word.
+    /// What is to be done. None if another version of this program made the plan and this one cannot read it: a note of
+    /// its effect says so then. Such a plan can be cancelled, and not applied.
+    pub request: Option<Request>,
+    /// In a word; `unknown` if it cannot be read.
     pub verb: &'static str,
     /// With what.
     pub target: String,
@@ -116,7 +129,11 @@ pub struct Plan {
     pub who: String,
     /// By which way: `cli`, `api`, `console` or `library`.
     pub via: String,
-    /// How it stands.
+    /// Who applies it, or has applied it: not always the one who made it.
+    pub applied_by: Option<String>,
+    /// By which way that one does.
+    pub applied_via: Option<String>,
+    /// Its state.
     pub state: PlanState,
     /// When it was made.
     pub made_at: Timestamp,
@@ -136,6 +153,12 @@ pub struct Plan {
     pub problem: Option<String>,
     #[serde(skip)]
     pub(crate) basis: Basis,
+    /// Why this program cannot read it.
+    #[serde(skip)]
+    pub(crate) unreadable: Option<String>,
+    /// The call that applies it, or has applied it in one transaction.
+    #[serde(skip)]
+    pub(crate) runner: Option<String>,
     /// How far it is in what its filter finds.
     #[serde(skip)]
     pub(crate) after: Option<String>,

@@ -22,7 +22,7 @@ use uuid::Uuid;
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Request {
-    /// A consumer stands still until it is resumed.
+    /// A consumer handles nothing until it is resumed.
     Pause {
         /// Which.
         consumer: String,
@@ -69,7 +69,7 @@ pub enum Request {
         /// Which of its keys.
         #[serde(default)]
         filter: ParkedFilter,
-        /// So many a second at most.
+        /// At most this many per second.
         #[serde(default)]
         per_second: Option<NonZeroU32>,
     },
@@ -77,14 +77,14 @@ pub enum Request {
     Tasks {
         /// What.
         action: TaskAction,
-        /// With those that stand so: `dead`, `skipped` or `compensated` to retry or discard, `ready`, `scheduled` or `held`
+        /// With those in this state: `dead`, `skipped` or `compensated` to retry or discard, `ready`, `scheduled` or `held`
         /// to cancel. Dead ones, or all open ones, if nothing is said.
         #[serde(default)]
         state: Option<TaskState>,
         /// Only those of which all of this is true: `pool=NAME`, `key=KEY`, `error~TEXT`.
         #[serde(default, rename = "where")]
         conditions: Vec<String>,
-        /// So many a second at most.
+        /// At most this many per second.
         #[serde(default)]
         per_second: Option<NonZeroU32>,
     },
@@ -105,7 +105,7 @@ pub enum Request {
         /// Which of its deliveries.
         #[serde(default)]
         filter: ResendFilter,
-        /// So many a second at most.
+        /// At most this many per second.
         #[serde(default)]
         per_second: Option<NonZeroU32>,
     },
@@ -153,7 +153,7 @@ pub struct ResendFilter {
     /// Of this key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// That stand so: `open`, `failed` or `delivered`.
+    /// In this state: `open`, `failed` or `delivered`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
@@ -171,7 +171,7 @@ pub enum Begin {
     After(Position),
     /// The first event that was recorded at this time or later.
     Time(Timestamp),
-    /// As many of its events before where it stands.
+    /// This many of its events before its position.
     Last(u64),
 }
 

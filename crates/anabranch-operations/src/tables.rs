@@ -1,16 +1,15 @@
-//! The statements for plans and the journal.
+//! The statements for plans and the journal; what their rows say is in `rows`.
+
+mod rows;
 
 use crate::basis::Basis;
-use crate::journal::{JournalEntry, JournalFilter, Stage};
+use crate::journal::{JournalFilter, Stage};
 use crate::operations::By;
-use crate::plan::{Effect, Plan, PlanState};
+use crate::plan::{Effect, Plan};
 use crate::request::Request;
-use anabranch_core::{StoreError, time};
-use anabranch_store::database::{Statement, column};
+use anabranch_store::database::Statement;
 use anabranch_store::migration::since;
-use anabranch_store::value::FromValue;
-use anabranch_store::{Database, Row, Value, params};
-use serde_json::value::RawValue;
+use anabranch_store::{Database, Value, params};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -19,10 +18,10 @@ use uuid::Uuid;
 const LIFE: Duration = Duration::from_secs(600);
 /// How long plans are kept after that, if nobody has applied them.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// How long those are kept that have ended.
+/// How long those are kept that have ended, or that somebody has begun and left.
 const KEPT_ENDED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long nobody else goes on with what somebody carries out step by step.
-const TURN: Duration = Duration::from_secs(10);
+pub(crate) const TURN: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 pub(crate) struct Tables {
@@ -69,19 +68,13 @@ impl Tables {
         Statement::query(format!("SELECT {} AS now_us", self.now), vec![])
     }
 
-    /// What it answers.
-    #[cfg(feature = "webhook")]
-    pub(crate) fn time(&self, rows: &[Row]) -> Result<i64, StoreError> {
-        let row = rows.first().ok_or_else(|| self.corrupt("no clock".to_owned()))?;
-        self.column(row, "now_us")
-    }
-
-    /// Adds a plan, and drops those that nobody has applied.
+    /// Adds a plan, and drops those that nobody has applied, or gone on with.
     pub(crate) fn add(&self, plan: &NewPlan<'_>) -> Vec<Statement> {
         let (plans, now) = (&self.plans, self.now);
         // What was done is in the journal.
         let drop = format!(
-            "DELETE FROM {plans} WHERE (state = 'open' AND expires_us < {now} - $1) OR ended_us < {now} - $2"
+            "DELETE FROM {plans} WHERE (state = 'open' AND expires_us < {now} - $1) OR ended_us < {now} - $2 \
+             OR (state = 'running' AND runner_until_us < {now} - $2)"
         );
         let insert = format!(
             "INSERT INTO {plans} (id, request, basis, effect, who, via, state, made_us, expires_us, total, target) \
@@ -117,47 +110,64 @@ impl Tables {
         Statement::query(format!("{select}{which} ORDER BY made_us DESC, id LIMIT $1"), values)
     }
 
-    /// The plans that somebody has begun to carry out and left.
-    pub(crate) fn abandoned(&self) -> Statement {
+    /// The plans that somebody has begun to carry out in one of these ways, and left.
+    pub(crate) fn abandoned(&self, via: &[&str]) -> Statement {
         let (select, now) = (self.select_plans(), self.now);
+        let ways: Vec<String> = (1..=via.len()).map(|number| format!("${number}")).collect();
         let which = format!("state = 'running' AND runner_until_us < {now}");
-        Statement::query(format!("{select} WHERE {which} ORDER BY made_us LIMIT 100"), vec![])
+        let ways = format!("applied_via IN ({})", ways.join(", "));
+        let values = via.iter().map(|way| Value::from(*way)).collect();
+        let order = "ORDER BY made_us LIMIT 100";
+        Statement::query(format!("{select} WHERE {which} AND {ways} {order}"), values)
     }
 
     fn select_plans(&self) -> String {
         format!(
             "SELECT id, request, basis, effect, who, via, state, made_us, expires_us, began_us, ended_us, total, \
-             done, gone, after, problem, {} AS now_us FROM {}",
+             done, gone, target, applied_by, applied_via, runner, after, problem, {} AS now_us FROM {}",
             self.now, self.plans
         )
     }
 
     /// That an open plan is applied, in the transaction that does so.
-    pub(crate) fn applied(&self, id: Uuid) -> Statement {
+    pub(crate) fn applied(&self, id: Uuid, runner: &str, by: &By) -> Statement {
         let (plans, now) = (&self.plans, self.now);
         let update = format!(
-            "UPDATE {plans} SET state = 'done', began_us = {now}, ended_us = {now}, done = total \
+            "UPDATE {plans} SET state = 'done', began_us = {now}, ended_us = {now}, done = total, \
+             runner = $2, applied_by = $3, applied_via = $4 \
              WHERE id = $1 AND state = 'open' AND expires_us > {now}"
         );
-        Statement::fence(update, params![id.to_string()], 1)
+        let (who, via) = (by.who.as_str(), by.via.as_str());
+        Statement::fence(update, params![id.to_string(), runner, who, via], 1)
     }
 
     /// That somebody begins to carry out an open plan.
-    pub(crate) fn begun(&self, id: Uuid, runner: &str) -> Statement {
+    pub(crate) fn begun(&self, id: Uuid, runner: &str, by: &By) -> Statement {
         let (plans, now) = (&self.plans, self.now);
         let update = format!(
-            "UPDATE {plans} SET state = 'running', began_us = {now}, runner = $2, runner_until_us = {now} + $3 \
-             WHERE id = $1 AND state = 'open' AND expires_us > {now}"
+            "UPDATE {plans} SET state = 'running', began_us = {now}, runner = $2, runner_until_us = {now} + $3, \
+             applied_by = $4, applied_via = $5 WHERE id = $1 AND state = 'open' AND expires_us > {now}"
         );
-        Statement::fence(update, params![id.to_string(), runner, micros(TURN)], 1)
+        let (who, via) = (by.who.as_str(), by.via.as_str());
+        Statement::fence(update, params![id.to_string(), runner, micros(TURN), who, via], 1)
     }
 
     /// That somebody goes on with a plan that another one has left.
-    pub(crate) fn taken_up(&self, id: Uuid, runner: &str) -> Statement {
+    pub(crate) fn taken_up(&self, id: Uuid, runner: &str, by: &By) -> Statement {
         let (plans, now) = (&self.plans, self.now);
         let update = format!(
-            "UPDATE {plans} SET runner = $2, runner_until_us = {now} + $3 \
+            "UPDATE {plans} SET runner = $2, runner_until_us = {now} + $3, applied_by = $4, applied_via = $5 \
              WHERE id = $1 AND state = 'running' AND runner_until_us < {now}"
+        );
+        let (who, via) = (by.who.as_str(), by.via.as_str());
+        Statement::fence(update, params![id.to_string(), runner, micros(TURN), who, via], 1)
+    }
+
+    /// That whoever carries it out is at it still. Matches only for whom it is to go on.
+    pub(crate) fn kept(&self, id: Uuid, runner: &str) -> Statement {
+        let update = format!(
+            "UPDATE {} SET runner_until_us = {} + $3 WHERE id = $1 AND runner = $2 AND state = 'running'",
+            self.plans, self.now
         );
         Statement::fence(update, params![id.to_string(), runner, micros(TURN)], 1)
     }
@@ -212,7 +222,7 @@ impl Tables {
         Statement::fence(update, params![id.to_string()], 1)
     }
 
-    /// The entry of the journal for what has just become of a plan, as it stands in this transaction.
+    /// The entry of the journal for what has just become of a plan, with its counts as of this transaction.
     pub(crate) fn entry(&self, plan: &Plan, stage: Stage, by: &By) -> Statement {
         let (insert, values) = self.insert_entry(plan, stage, by);
         Statement::fence(insert, values, 1)
@@ -255,87 +265,5 @@ impl Tables {
             self.journal
         );
         Statement::query(select, values)
-    }
-
-    fn column<T: FromValue>(&self, row: &Row, name: &str) -> Result<T, StoreError> {
-        column(self.database.at(), row, name)
-    }
-
-    fn parsed<T: serde::de::DeserializeOwned>(
-        &self,
-        row: &Row,
-        name: &str,
-    ) -> Result<T, StoreError> {
-        let text: String = self.column(row, name)?;
-        serde_json::from_str(&text).map_err(|error| self.corrupt(format!("`{name}`: {error}")))
-    }
-
-    fn corrupt(&self, what: String) -> StoreError {
-        StoreError::Corrupt { at: self.database.at().to_owned(), what }
-    }
-
-    fn id(&self, row: &Row, name: &str) -> Result<Uuid, StoreError> {
-        let text: String = self.column(row, name)?;
-        text.parse().map_err(|_| self.corrupt(format!("`{name}` is no id: {text}")))
-    }
-
-    /// A plan, and whether it has expired.
-    pub(crate) fn plan(&self, row: &Row) -> Result<(Plan, bool), StoreError> {
-        let at = |micros: Option<i64>| micros.map(time::from_micros);
-        let (request, basis): (Request, Basis) =
-            (self.parsed(row, "request")?, self.parsed(row, "basis")?);
-        let state: String = self.column(row, "state")?;
-        let state = PlanState::of(&state)
-            .ok_or_else(|| self.corrupt(format!("a plan that is `{state}`")))?;
-        let (expires_us, now_us): (i64, i64) =
-            (self.column(row, "expires_us")?, self.column(row, "now_us")?);
-        let plan = Plan {
-            id: self.id(row, "id")?,
-            verb: request.verb(),
-            target: request.target().into_owned(),
-            hash: basis.hash(&request),
-            request,
-            effect: self.parsed(row, "effect")?,
-            who: self.column(row, "who")?,
-            via: self.column(row, "via")?,
-            state,
-            made_at: time::from_micros(self.column(row, "made_us")?),
-            expires_at: time::from_micros(expires_us),
-            began_at: at(self.column(row, "began_us")?),
-            ended_at: at(self.column(row, "ended_us")?),
-            total: self.column(row, "total")?,
-            done: self.column(row, "done")?,
-            gone: self.column(row, "gone")?,
-            problem: self.column(row, "problem")?,
-            basis,
-            after: self.column(row, "after")?,
-        };
-        Ok((plan, expires_us <= now_us))
-    }
-
-    pub(crate) fn journal_entry(&self, row: &Row) -> Result<JournalEntry, StoreError> {
-        let raw = |name: &str| {
-            let text: Option<String> = self.column(row, name)?;
-            let raw = text.map(RawValue::from_string).transpose();
-            raw.map_err(|error| self.corrupt(format!("`{name}`: {error}")))
-        };
-        let some = |name: &str| {
-            raw(name)?.ok_or_else(|| self.corrupt(format!("an entry without `{name}`")))
-        };
-        let stage: String = self.column(row, "stage")?;
-        Ok(JournalEntry {
-            seq: self.column(row, "seq")?,
-            at: time::from_micros(self.column(row, "at_us")?),
-            plan: self.id(row, "plan")?,
-            stage: Stage::of(&stage)
-                .ok_or_else(|| self.corrupt(format!("an entry of stage `{stage}`")))?,
-            verb: self.column(row, "verb")?,
-            target: self.column(row, "target")?,
-            who: self.column(row, "who")?,
-            via: self.column(row, "via")?,
-            request: some("request")?,
-            effect: some("effect")?,
-            outcome: raw("outcome")?,
-        })
     }
 }

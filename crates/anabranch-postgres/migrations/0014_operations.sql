@@ -17,9 +17,11 @@ CREATE TABLE "{ns}".plans (
     target          text COLLATE "C" NOT NULL,
     done            bigint NOT NULL DEFAULT 0,
     gone            bigint NOT NULL DEFAULT 0,  -- what was not there any more, or not as it was
+    applied_by      text,                    -- who applies it, which need not be who has made it
+    applied_via     text,                    -- cli, api, console, library: what a server goes on with if it was left
     after           text,                    -- how far it is in what its filter finds
-    runner          text,                    -- who applies it, step by step
-    runner_until_us bigint,                  -- and until when nobody else does
+    runner          text,                    -- the call that applies it
+    runner_until_us bigint,                  -- step by step: until when no other one does
     problem         text
 );
 CREATE INDEX plans_made ON "{ns}".plans (made_us);
@@ -80,5 +82,8 @@ CREATE TABLE "{ns}".replayed_events (
     row_key  text   COLLATE "C",             -- the row of a view that it belongs to
     PRIMARY KEY (consumer, key, position)
 );
+
+-- Up to which event a skip goes that is asked for: what came behind the key later is tried. NULL: all, as older programs ask.
+ALTER TABLE "{ns}".parked_keys ADD COLUMN asked_to bigint;
 
 INSERT INTO "{ns}".migrations (version, name, admits) VALUES (14, 'operations', 5);

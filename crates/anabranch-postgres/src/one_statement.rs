@@ -48,6 +48,7 @@ impl<'a> Guess<'a> {
                 let ids = part.events.iter().filter(|event| event.id_is_callers());
                 guess.ids.extend(ids.map(|event| event.id()));
             }
+            guess.ids.extend(append.next_id());
             let Some(condition) = append.condition() else { continue };
             if condition.query.is_all() {
                 return None;

@@ -110,6 +110,7 @@ mod tests {
             since_us: 0,
             retry_in,
             asked: None,
+            asked_to: None,
             events,
             passed,
             first: None,

@@ -201,7 +201,7 @@ impl Consumers {
         limit: usize,
     ) -> Result<Vec<Event>, OperateError> {
         let mut events = Vec::new();
-        for position in self.tables.parked_positions(name, key, limit).await? {
+        for position in self.tables.parked_positions(name, key, Position::END, limit).await? {
             let before = Position::new(position.get().saturating_sub(1));
             let read = self.log.read(Query::all()).after(before).limit(1);
             // One that was deleted is not there any more; the next one is another's.
@@ -220,12 +220,14 @@ impl Consumers {
         self.ask(name, key, Asked::Retry).await
     }
 
-    /// Asks for the first event of a parked key to be left out, and the others to be tried.
+    /// Asks for the first event of a parked key to be left out, and the others to be tried. It is the event that is the
+    /// first one now: if it is handled after all, none is left out.
     pub async fn skip_parked(&self, name: &str, key: &str) -> Result<(), OperateError> {
         self.ask(name, key, Asked::Skip).await
     }
 
-    /// Asks for all events that wait behind a parked key to be left out.
+    /// Asks for all events that wait behind a parked key now to be left out. What comes behind it until that is done is
+    /// tried.
     pub async fn skip_all_parked(&self, name: &str, key: &str) -> Result<(), OperateError> {
         self.ask(name, key, Asked::SkipAll).await
     }

@@ -7,7 +7,7 @@ use crate::scope::Scope;
 use anabranch_core::{Event, HashRule, Partition, Slot, SlotSet, Strategy};
 use anabranch_store::log_store::SlotFilter;
 use anabranch_store::{PageEnd, ReadRequest};
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use std::sync::Arc;
 
 /// How many events are read at a time, where the slot is found here and not by the database.
@@ -15,8 +15,9 @@ const PAGE: usize = 200;
 /// How many pages are looked at: each is bounded, and a person waits for the answer.
 const MAX_PAGES: usize = 20;
 
-/// The first event behind the cursor of a slot; see [`Consumers::next_of_slot`].
-#[derive(Clone, Debug, Serialize)]
+/// The first event behind the cursor of a slot; see [`Consumers::next_of_slot`]. As JSON it is brief: where it stands and
+/// what it is called, without its body.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NextEvent {
     /// The event.
@@ -24,6 +25,27 @@ pub struct NextEvent {
     /// Whether it is of that slot. A custom key is a function of a program, which is not at hand here: then it is the
     /// first event behind the cursor, of whatever slot.
     pub is_of_slot: bool,
+}
+
+impl NextEvent {
+    /// An event that waits.
+    #[must_use]
+    pub fn new(event: Event, is_of_slot: bool) -> Self {
+        Self { event, is_of_slot }
+    }
+}
+
+impl Serialize for NextEvent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { event, is_of_slot } = self;
+        let mut brief = serializer.serialize_struct("NextEvent", 5)?;
+        brief.serialize_field("position", &event.position())?;
+        brief.serialize_field("type", event.event_type())?;
+        brief.serialize_field("stream", &event.stream().to_string())?;
+        brief.serialize_field("version", &event.version())?;
+        brief.serialize_field("is_of_slot", is_of_slot)?;
+        brief.end()
+    }
 }
 
 impl Consumers {

@@ -4,6 +4,7 @@ use crate::consumers::{Consumers, KeyState, Parked};
 use crate::operate_error::OperateError;
 use crate::tables::parked::Asked;
 use crate::tables::parked_filter::Meant;
+use anabranch_core::Position;
 use anabranch_store::database::{End, Statement, Topic};
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,8 @@ pub struct ParkedFound {
     pub first: Vec<String>,
     /// The time by the database's clock, in microseconds since 1970: what is set aside later was not counted.
     pub at_us: i64,
+    /// The last of these events: what comes behind the keys later was not counted.
+    pub up_to: Position,
 }
 
 /// Some of the keys that a filter finds.
@@ -97,6 +100,8 @@ pub struct ParkedPage<'a> {
     pub filter: &'a ParkedFilter,
     /// Only what was set aside up to this time, in microseconds since 1970 by the database's clock.
     pub up_to_us: i64,
+    /// Only events up to this one are skipped.
+    pub up_to: Position,
     /// After this key.
     pub after: Option<&'a str>,
     /// So many at most.
@@ -122,11 +127,11 @@ impl Consumers {
     ) -> Result<ParkedFound, OperateError> {
         self.must_exist(consumer).await?;
         let at_us = self.tables.now_us().await?;
-        let meant = Meant { consumer, filter, up_to_us: at_us };
-        let (keys, events) = self.tables.count_parked(meant).await?;
+        let meant = Meant { consumer, filter, up_to_us: at_us, up_to: Position::END };
+        let (keys, events, up_to) = self.tables.count_parked(meant).await?;
         let mut session = self.tables.database.control();
         let first = self.tables.meant_keys(session.as_mut(), meant, None, NAMED).await?;
-        Ok(ParkedFound { keys, events, first, at_us })
+        Ok(ParkedFound { keys, events, first, at_us, up_to })
     }
 
     /// The next keys that are set aside after one, in the order of their names.
@@ -179,8 +184,8 @@ impl Consumers {
         page: &ParkedPage<'_>,
         then: impl Fn(u64, &str) -> Vec<Statement> + Send,
     ) -> Result<Option<(u64, String)>, OperateError> {
-        let ParkedPage { consumer, filter, up_to_us, after, limit, action } = *page;
-        let meant = Meant { consumer, filter, up_to_us };
+        let ParkedPage { consumer, filter, up_to_us, up_to, after, limit, action } = *page;
+        let meant = Meant { consumer, filter, up_to_us, up_to };
         let mut session = self.tables.database.control();
         let keys = self.tables.meant_keys(session.as_mut(), meant, after, limit).await?;
         let Some(last) = keys.last() else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! Why a cursor does not advance, by name.
 
 use crate::backlog::Backlog;
+use crate::consumer::follows_log;
 use crate::report::{Doing, LaneReport};
 use crate::run_error::shortened;
 use crate::status::{Outage, Situation, WorkerStatus};
@@ -83,7 +84,7 @@ pub enum Reason {
     Blocked {
         /// The server processes that hold the lock.
         by: Vec<i32>,
-        /// What the first of them does or did last.
+        /// What the first of them does or did last; empty for those who may not see statements.
         doing: String,
         /// For how long it has waited, in milliseconds.
         for_ms: u64,
@@ -198,7 +199,11 @@ impl fmt::Display for Reason {
             Self::Blocked { by, doing, for_ms } => {
                 let pids: Vec<String> = by.iter().map(ToString::to_string).collect();
                 let (pids, lasts) = (pids.join(", "), ms(for_ms));
-                write!(f, "blocked for {lasts:?} by backend pid {pids} ({doing})")
+                write!(f, "blocked for {lasts:?} by backend pid {pids}")?;
+                match doing.as_str() {
+                    "" => Ok(()),
+                    doing => write!(f, " ({doing})"),
+                }
             }
             Self::Failing { error, for_ms } => {
                 write!(f, "handler failing for {:?}: {error}", ms(for_ms))
@@ -257,7 +262,8 @@ pub(crate) fn reasons(
             }
             // Nobody else can either, or it would be theirs.
             reasons.extend(is_unable(worker, consumer).map(|by| Reason::Unable { by: vec![by] }));
-            of_lane(now, consumer, cursor, worker, &mut reasons);
+            let is_done = behind == 0 && follows_log(&consumer.kind);
+            of_lane(now, (consumer, cursor, is_done), worker, &mut reasons);
             let report = &worker.report;
             if report.deaf_ms.is_some() || (report.unannounced > 0 && behind > 0) {
                 let (deaf_ms, unannounced) = (report.deaf_ms, report.unannounced);
@@ -343,8 +349,7 @@ fn should_own(
 /// What the owner's lane has to say, or the database about it.
 fn of_lane(
     now: &Situation,
-    consumer: &Registered,
-    cursor: &Cursor,
+    (consumer, cursor, is_done): (&Registered, &Cursor, bool),
     worker: &WorkerStatus,
     reasons: &mut Vec<Reason>,
 ) {
@@ -372,6 +377,8 @@ fn of_lane(
         Doing::Idle => {}
         Doing::Handling if is_blocked => {}
         Doing::Handling => reasons.push(Reason::Busy { for_ms }),
+        // What failed is set aside by now: nothing is there that does not go on.
+        Doing::Failing { .. } if is_done => {}
         Doing::Failing { error } => reasons.push(Reason::Failing { error: error.clone(), for_ms }),
         Doing::Waiting { error } => reasons.push(Reason::Waiting { error: error.clone(), for_ms }),
     }

@@ -3,10 +3,11 @@
 use crate::access::Access;
 use crate::console::Console;
 use crate::enqueue::WAITS;
+use crate::folds::Folds;
 use crate::gate::finish::finish;
 use crate::gate::gate;
 use crate::live::Lookout;
-use crate::operations::{self, APPLYING};
+use crate::operations::{Applying, take_up};
 use crate::problem::Problem;
 use crate::routes::{self, Room, Route};
 use crate::state::{Settings, Shared, State};
@@ -15,6 +16,7 @@ use anabranch::Log;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::watch::Watch;
+use anabranch::workflow::{Workflow, Workflows};
 use axum::Extension;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// The API of a log as a router for a program of one's own, which it is mounted in under any path. Who asks needs a
+/// The API of a log as a router for your own program, mounted under any path. Callers need a
 /// token.
 ///
 /// ```
@@ -52,10 +54,13 @@ pub struct Api {
     settings: Settings,
     tails: Tails,
     tail_limits: TailLimits,
+    folds: Folds,
+    /// How many connections the server has, if that is known.
+    connections: Option<usize>,
 }
 
 impl Api {
-    /// The API of a log. Who asks needs a token.
+    /// The API of a log. Callers need a token.
     pub fn new(log: &Log) -> Self {
         Self {
             log: log.clone(),
@@ -63,6 +68,8 @@ impl Api {
             settings: Settings::default(),
             tails: Tails::default(),
             tail_limits: TailLimits::default(),
+            folds: Folds::default(),
+            connections: None,
         }
     }
 
@@ -72,7 +79,7 @@ impl Api {
         self
     }
 
-    /// Whether `/metrics` needs no token; it does unless said otherwise.
+    /// Whether `/metrics` is open to callers without a token. Not by default.
     pub fn open_metrics(mut self, is_open: bool) -> Self {
         self.settings.shows_metrics = is_open;
         self
@@ -91,59 +98,89 @@ impl Api {
         self
     }
 
-    /// Where the router is mounted: the path of the cookies of browsers, and where the console finds its parts. `/` unless
-    /// said otherwise. The console is at that path without a slash at its end, as axum nests routers.
+    /// Where the router is mounted: the path of browser cookies, and where the console finds its parts. `/` by default.
+    /// The console is at that path without a slash at its end, as axum nests routers.
     pub fn mounted_at(mut self, path: impl Into<String>) -> Self {
         self.settings.mount = path.into();
         self
     }
 
-    /// Whether it serves the console, at `/` and below `/console/`. It does unless said otherwise; leave it out where only the
-    /// API is wanted, or where a page of your own is at the root that the router is merged into.
+    /// Whether it serves the console, at `/` and below `/console/`. It does by default; leave it out where only the API is
+    /// wanted, or where a page of your own is at the root that the router is merged into.
     pub fn console(mut self, has_console: bool) -> Self {
         self.settings.has_console = has_console;
         self
     }
 
-    /// That browsers reach it by `https` only: its cookies are not sent otherwise.
+    /// Browsers reach it by `https` only: its cookies are not sent otherwise.
     pub fn encrypted(mut self) -> Self {
         self.settings.is_encrypted = true;
         self
     }
 
-    /// How many bytes the body of an append may have; 8 MiB unless said otherwise.
+    /// How many bytes the body of an append may have; 8 MiB by default.
     pub fn append_limit(mut self, bytes: usize) -> Self {
         self.settings.append_bytes = bytes;
         self
     }
 
-    /// How long a request may take, but for those that wait for something; 30 seconds unless said otherwise.
+    /// How long a request may take, except those that wait for something; 30 seconds by default.
     pub fn time_limit(mut self, time: Duration) -> Self {
         self.settings.time = time;
         self
     }
 
-    /// With a handle of its tails.
+    /// With a handle to its tails.
     pub fn tails(mut self, tails: &Tails) -> Self {
         self.tails = tails.clone();
         self
     }
 
-    /// How its tails and live streams are bounded.
+    /// The limits of its tails and live streams.
     pub fn tail_limits(mut self, limits: TailLimits) -> Self {
         self.tail_limits = limits;
         self
     }
 
-    /// The router.
+    /// With the code of a workflow of this log: the states of its instances are folded from their events. Of workflows
+    /// whose code is not here only the snapshots are shown that a program with the code has kept.
+    ///
+    /// ```
+    /// # use anabranch::workflow::{Workflow, Workflows};
+    /// # fn f<W: Workflow>(log: anabranch::Log, orders: W) {
+    /// use anabranch_server::Api;
+    /// let api = Api::new(&log).workflow(Workflows::new(&log, orders));
+    /// # }
+    /// ```
+    pub fn workflow<W: Workflow>(mut self, workflows: Workflows<W>) -> Self {
+        self.folds.add(workflows);
+        self
+    }
+
+    /// How many connections the server has. Tails then take at most half of them, live streams a quarter, and requests that
+    /// wait for a task an eighth, whatever their own limits are: of eight connections or more some are left for others,
+    /// such as probes.
+    pub fn connections(mut self, count: usize) -> Self {
+        self.connections = Some(count);
+        self
+    }
+
+    /// The router. While it is there, it goes on with plans that a server has begun to carry out and left.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, which runs what goes on behind it.
     pub fn router(self) -> Router {
         let consumers = Consumers::new(&self.log);
-        let Self { log, watch, settings, tails, tail_limits } = self;
+        let Self { log, watch, settings, tails, mut tail_limits, folds, connections } = self;
+        let mut waits = WAITS;
+        if let Some(connections) = connections {
+            // With a single connection, even a tail gets it.
+            tail_limits.tails = tail_limits.tails.min((connections / 2).max(1));
+            tail_limits.live = tail_limits.live.min((connections / 4).max(1));
+            waits = waits.min((connections / 8).max(1));
+        }
         let hub = Arc::new(Hub::new(&log, tail_limits, &tails));
-        let (waits, applying) = (Semaphore::new(WAITS), Arc::new(Semaphore::new(APPLYING)));
+        let (waits, applying) = (Semaphore::new(waits), Applying::new());
         let access = Access::new(&log);
         let console = settings.has_console.then(|| Console::new(&settings.mount));
         let state: Shared = Arc::new(State {
@@ -155,10 +192,11 @@ impl Api {
             hub,
             waits,
             applying,
+            folds,
             comparing: Arc::new(Semaphore::new(1)),
             console,
         });
-        tokio::spawn(operations::take_up(Arc::downgrade(&state)));
+        tokio::spawn(take_up(Arc::downgrade(&state)));
         let (mut all, mut watched, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for route in routes::all() {
             if route.is_watched {

@@ -1,19 +1,20 @@
-//! Who asks, and what they may.
+//! Who is calling, and what they may do.
 
 use crate::problem::Problem;
 use crate::scope::Scope;
+use anabranch::Timestamp;
 use anabranch::errors::ErrorCode;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Who asks. A handler takes it as an argument; the gate has found out who it is and that the route's scope is
-/// theirs.
+/// The caller. A handler takes it as an argument; the gate has identified them and checked that they have the scope of
+/// the route.
 #[derive(Clone, Debug)]
 pub struct Caller(pub(crate) Arc<Known>);
 
-/// What is known of who asks.
+/// What is known about a caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     /// The name of the token, or what stands for it while the server is open.
@@ -21,14 +22,16 @@ pub(crate) struct Known {
     /// The id of the token; none while the server is open.
     pub(crate) token: Option<String>,
     pub(crate) scopes: Vec<Scope>,
-    /// The only consumers that are there for this caller; none: all.
+    /// The only consumers that exist for this caller; none: all.
     pub(crate) consumers: Option<BTreeSet<String>>,
     /// The only tenants; none: all, and what has no tenant.
     pub(crate) tenants: Option<BTreeSet<String>>,
+    /// When their token expires, if it does.
+    pub(crate) until: Option<Timestamp>,
 }
 
 impl Caller {
-    /// Who may do anything: the server is open.
+    /// A caller who may do anything: the server is open.
     pub(crate) fn anybody() -> Self {
         Self(Arc::new(Known {
             name: "anybody on this machine".to_owned(),
@@ -36,28 +39,29 @@ impl Caller {
             scopes: vec![Scope::Read, Scope::Operate, Scope::Append],
             consumers: None,
             tenants: None,
+            until: None,
         }))
     }
 
-    /// The name of the token: who did something.
+    /// The name of their token, which is what is written down about who did something.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Whether they have shown a token, or a cookie that stands for one.
+    /// Whether they have a token, or a session that was begun with one.
     #[must_use]
     pub fn has_token(&self) -> bool {
         self.0.token.is_some()
     }
 
-    /// Whether they may do what a scope is for.
+    /// Whether they have a scope.
     #[must_use]
     pub fn may(&self, needed: Scope) -> bool {
         self.0.scopes.iter().any(|scope| scope.includes(needed))
     }
 
-    /// Refuses what they may not do.
+    /// Refuses callers who do not have a scope.
     pub fn require(&self, needed: Scope) -> Result<(), Problem> {
         if self.may(needed) {
             return Ok(());
@@ -67,32 +71,32 @@ impl Caller {
         Err(Problem::new(ErrorCode::NotAllowed, said).with("needed", needed))
     }
 
-    /// Whether bodies of events, payloads and results are kept from them.
+    /// Whether bodies of events, payloads and results are hidden from them.
     #[must_use]
     pub fn is_masked(&self) -> bool {
         !self.may(Scope::Read)
     }
 
-    /// The only consumers that are there for them, if they are limited to some.
+    /// The only consumers that exist for them, if they are limited to some.
     #[must_use]
     pub fn consumers(&self) -> Option<&BTreeSet<String>> {
         self.0.consumers.as_ref()
     }
 
-    /// The only tenants whose events are there for them, if they are limited to some. What has no tenant is not there
-    /// either then.
+    /// The only tenants whose events exist for them, if they are limited to some. Events without a tenant do not exist for
+    /// them either then.
     #[must_use]
     pub fn tenants(&self) -> Option<&BTreeSet<String>> {
         self.0.tenants.as_ref()
     }
 
-    /// Whether a consumer is there for them.
+    /// Whether a consumer exists for them.
     #[must_use]
     pub fn sees_consumer(&self, name: &str) -> bool {
         self.consumers().is_none_or(|only| only.contains(name))
     }
 
-    /// Whether events of a tenant, or without one, are there for them.
+    /// Whether events of a tenant, or without one, exist for them.
     #[must_use]
     pub fn sees_tenant(&self, tenant: Option<&str>) -> bool {
         self.tenants().is_none_or(|only| tenant.is_some_and(|tenant| only.contains(tenant)))

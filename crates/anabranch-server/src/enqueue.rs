@@ -1,6 +1,6 @@
-//! Work for others: tasks of pools, commands to workflows, and waiting for what becomes of them.
+//! Work for others: tasks of pools, commands to workflows, and waiting for the outcome.
 //!
-//! A server does not have the code that handles them. They are stored, and the workers that have it take them.
+//! A server does not have the code that handles them. It stores them for the workers that do.
 
 use crate::body::Body;
 use crate::caller::Caller;
@@ -10,6 +10,7 @@ use crate::problem::Problem;
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see, no_such};
 use anabranch::Timestamp;
 use anabranch::errors::ErrorCode;
 use anabranch::workflow::CommandQueue;
@@ -23,11 +24,11 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// How long one request waits for a task, unless it says, and at the most.
+/// How long a request waits for a task: by default, and at most.
 const WAIT_SECONDS: (u64, u64) = (20, 60);
-/// How many requests may wait at the same time: each looks at its task some times a second.
+/// How many requests may wait at the same time, at most. Each of them looks at its task a few times a second.
 pub(crate) const WAITS: usize = 256;
-/// The longest delay, in milliseconds: what is later than in ten years is a mistake.
+/// The longest delay, in milliseconds: more than ten years is a mistake.
 const LONGEST_DELAY_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -40,7 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.into_iter().map(Route::keeps_consumers).collect()
 }
 
-/// A task that is to be enqueued.
+/// A task to be enqueued.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GivenTask {
@@ -74,7 +75,7 @@ async fn task(
     headers: HeaderMap,
     Body(given): Body<GivenTask>,
 ) -> Result<(StatusCode, Json<Enqueued>), Problem> {
-    must_see(&caller, &pool, ErrorCode::NoSuchPool, "pool", &pool)?;
+    must_see(&caller, Kind::Pool, &pool)?;
     let key = IdempotencyKey::of(&headers)?;
     let id = given.id.or_else(|| key.map(|key| key.id_at(&format!("task:{pool}"))));
     let mut task = NewTask::new(given.key.as_str(), &given.payload);
@@ -84,7 +85,9 @@ async fn task(
     task = match (given.delay_ms, given.run_at) {
         (None, None) => task,
         (Some(_), Some(_)) => {
-            return Err(Problem::invalid("there are `delay_ms` and `run_at`; give one of them"));
+            return Err(Problem::invalid(
+                "both `delay_ms` and `run_at` are given; give one of them",
+            ));
         }
         (Some(delay), None) if delay > LONGEST_DELAY_MS => {
             return Err(Problem::invalid("`delay_ms` is more than ten years; give less"));
@@ -103,7 +106,7 @@ async fn task(
     Ok((StatusCode::ACCEPTED, Json(Enqueued::new(enqueued.id, enqueued.is_new))))
 }
 
-/// Refuses another task under an id that is taken: it would never be run, and nobody would know.
+/// Refuses a different task under an id that is taken: it would never be run, and nobody would notice.
 async fn must_be_same(
     tasks: &Tasks,
     id: Uuid,
@@ -112,29 +115,30 @@ async fn must_be_same(
 ) -> Result<(), Problem> {
     let Some(there) = tasks.details(id).await? else { return Ok(()) };
     let value = |json: &RawValue| serde_json::from_str::<Value>(json.get()).ok();
-    let is_same_payload =
-        there.payload.get() == payload.get() || value(&there.payload) == value(payload);
+    // What is no value (a number that is too large) is compared as it is written.
+    let is_same_payload = there.payload.get() == payload.get()
+        || value(&there.payload).is_some_and(|there| Some(there) == value(payload));
     if there.status.pool == tasks.pool() && there.status.key == key && is_same_payload {
         return Ok(());
     }
     Err(reused("task", id))
 }
 
-/// That an id stands for something else, of which the caller learns nothing more.
+/// The id stands for something else, about which the caller learns nothing more.
 fn reused(what: &str, id: Uuid) -> Problem {
     let said = format!(
-        "{what} id {id} was sent before with something else in it; give the new {what} an id of its own, or the \
-         request another idempotency key"
+        "{what} id {id} was sent before with different contents; give the new {what} an id of its own, or the request \
+         another idempotency key"
     );
     Problem::new(ErrorCode::IdReused, said).with("id", id)
 }
 
-/// A command for an instance.
+/// A command to an instance.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GivenCommand {
     command: Box<RawValue>,
-    /// Which command it is: one that is sent again under the same id is carried out once.
+    /// Which command it is. A command that is sent again under the same id is carried out once.
     id: Option<Uuid>,
 }
 
@@ -155,8 +159,13 @@ async fn command(
     Body(given): Body<GivenCommand>,
 ) -> Result<(StatusCode, Json<Sent>), Problem> {
     let queue = CommandQueue::new(&state.log, &workflow);
-    must_see(&caller, queue.tasks().pool(), ErrorCode::NoSuchConsumer, "workflow", &workflow)?;
-    let key = IdempotencyKey::of(&headers)?.map(|key| key.id(0));
+    if !caller.sees_consumer(queue.tasks().pool()) {
+        return Err(no_such(Kind::Workflow, &workflow));
+    }
+    let key = IdempotencyKey::of(&headers)?;
+    // The length, so that no other workflow and instance make the same text.
+    let place = format!("command:{}:{workflow}:{instance}", workflow.len());
+    let key = key.map(|key| key.id_at(&place));
     let command_id = given.id.or(key).unwrap_or_else(Uuid::now_v7);
     let queued = queue.enqueue(&instance, command_id, given.command.get()).await?;
     if queued.is_other {
@@ -166,7 +175,7 @@ async fn command(
     Ok((StatusCode::ACCEPTED, Json(Sent { command_id, task })))
 }
 
-/// How a task stands, for those who may see results or not.
+/// The state of a task, with its result or masked.
 #[derive(Debug, Serialize)]
 pub(crate) struct Waited {
     #[serde(flatten)]
@@ -188,17 +197,15 @@ async fn wait(
     if seconds > most {
         return Err(Problem::invalid(format!("`seconds` is {seconds}, which is not {what}")));
     }
-    let none =
-        || Problem::new(ErrorCode::NoSuchTask, format!("task {id}: there is none with this id"));
+    let none = || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
     let tasks = Tasks::new(&state.log, "");
-    // Before it waits: a task that is not there for the caller must not be told by the time that it takes.
+    // Before it waits, so that the time to answer does not reveal a task that the caller may not see.
     let status = tasks.status(id).await?.filter(|task| caller.sees_consumer(&task.pool));
     let mut status = status.ok_or_else(none)?;
     if status.state.is_open() && seconds > 0 {
         let Ok(_turn) = state.waits.try_acquire() else {
-            let said =
-                format!("{WAITS} requests wait for tasks already; ask again, or with `seconds=0`");
-            return Err(Problem::new(ErrorCode::TooManyRequests, said));
+            let said = "too many requests are waiting for tasks; try again, or use `seconds=0`";
+            return Err(Problem::new(ErrorCode::TooManyRequests, said).after_seconds(1));
         };
         status = tasks.wait(id, Duration::from_secs(seconds)).await?;
     }
@@ -207,18 +214,4 @@ async fn wait(
         (status.result, status.error) = (status.result.map(|_| Value::Null), None);
     }
     Ok(Json(Waited { status, masked }))
-}
-
-/// What is not there for a caller is answered as what is not there at all.
-fn must_see(
-    caller: &Caller,
-    consumer: &str,
-    code: ErrorCode,
-    what: &str,
-    name: &str,
-) -> Result<(), Problem> {
-    if caller.sees_consumer(consumer) {
-        return Ok(());
-    }
-    Err(Problem::new(code, format!("there is no {what} `{}`", name.escape_debug())))
 }

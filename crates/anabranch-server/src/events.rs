@@ -5,13 +5,15 @@
 //! | `append` | to one stream, or to several under a condition |
 //! | `given` | an event as a body writes it |
 //! | `idempotency` | requests that are sent again |
+//! | `beyond` | positions that the log has never had |
 //! | `read` | lists of events |
 //! | `one` | one event, and its cause |
-//! | `asked`, `wanted` | which events are asked for, and which of them the caller may see |
+//! | `asked`, `wanted` | which events are asked for, and which of these the caller may see |
 //! | `seen` | an event as it is shown |
 
 mod append;
 pub(crate) mod asked;
+pub(crate) mod beyond;
 mod given;
 pub(crate) mod idempotency;
 mod one;
@@ -22,7 +24,7 @@ pub(crate) mod wanted;
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 
-/// What a list of events is asked for by.
+/// The parameters of a list of events.
 const QUERY: &[&str] = &[
     "after",
     "limit",

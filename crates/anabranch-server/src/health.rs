@@ -43,7 +43,7 @@ async fn ready(State(state): State<Shared>) -> Result<impl IntoResponse, Problem
     Ok(health(watch(&state)?.ready().await, &state))
 }
 
-/// Probes send no token, so why it is not ready, which names databases, is told only where metrics are.
+/// Probes send no token. The reason why it is not ready names databases, so it is only given where metrics are open.
 fn health(is: Result<(), NotReady>, state: &Shared) -> impl IntoResponse + use<> {
     let (status, said) = match is {
         Ok(()) => (StatusCode::OK, "ok\n".to_owned()),

@@ -1,6 +1,6 @@
 //! The HTTP API of Anabranch: a log, its consumers and its tasks under `/v1/`, for any language.
 //!
-//! [`router`] is an [`axum::Router`] that goes into a program of one's own, under any path; `serve` is what
+//! [`router`] is an [`axum::Router`] for your own program, mounted under any path; `serve` is what
 //! the command `anabranch serve` runs. `/v1/openapi.json` describes it, and a test compares that with the table of routes.
 //!
 //! ```
@@ -9,13 +9,13 @@
 //! # }
 //! ```
 //!
-//! Who asks needs a token, unless [`Api::open_until_first_token`] says otherwise.
+//! Callers need a token unless [`Api::open_until_first_token`] says otherwise.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `api` | settings, and the router that is made of them |
 //! | `server` | a server on a socket: connections, their limits, an orderly end |
-//! | `health` | metrics, and whether it lives and is ready |
+//! | `health` | metrics, liveness and readiness |
 //! | `state` | what all requests share |
 //! | `routes` | the one table of routes |
 //! | `gate` | what each request passes: host, origin, token, scope, parameters, time |
@@ -23,14 +23,16 @@
 //! | `secret`, `token` | tokens, and what is stored of them |
 //! | `sessions`, `tokens` | logging in, and tokens over HTTP |
 //! | `tables` | statements |
-//! | `caller` | who asks, and what they may |
+//! | `caller` | who is calling, and what they may do |
 //! | `scope` | what a token may be used for |
 //! | `problem` | errors as `application/problem+json` |
 //! | `page` | parameters of a request, and lists |
 //! | `body` | bodies of requests as JSON |
-//! | `resources` | consumers, slots, workers, tasks, deliveries, workflows, to look at |
+//! | `folds` | workflows whose code is in this program |
+//! | `unseen` | what does not exist for a caller |
+//! | `resources` | consumers, slots, workers, tasks, deliveries and workflows, read only |
 //! | `events` | append, read, query |
-//! | `tail` | the events as they are stored, to many at once |
+//! | `tail` | events as they are stored, for many readers at once |
 //! | `live` | answers of the API, each again when it changes: one stream for a browser tab |
 //! | `sse` | the text of server-sent events |
 //! | `enqueue` | tasks and commands for workers |
@@ -45,6 +47,7 @@ mod caller;
 mod console;
 mod enqueue;
 mod events;
+mod folds;
 mod gate;
 mod health;
 mod live;
@@ -64,6 +67,7 @@ mod tables;
 mod tail;
 mod token;
 mod tokens;
+mod unseen;
 
 pub use api::{Api, router};
 pub use caller::Caller;

@@ -1,4 +1,4 @@
-//! What a request asks for in its query, strictly, and the lists that answer it.
+//! The parameters of a request, read strictly, and the lists that answer it.
 
 use crate::problem::Problem;
 use anabranch::errors::ErrorCode;
@@ -7,9 +7,9 @@ use axum::http::request::Parts;
 use serde::Serialize;
 use std::str::FromStr;
 
-/// How many items a list has unless another number is asked for.
+/// How many items a list has by default.
 pub(crate) const USUAL: usize = 100;
-/// How many it may have.
+/// How many it may have at most.
 pub(crate) const MOST: usize = 1000;
 
 /// The parameters of a request, as they were sent. The gate has refused those that the route does not take.
@@ -21,6 +21,10 @@ impl Params {
     pub(crate) fn of(parts: &Parts) -> Result<Self, Problem> {
         let read = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         let Query(pairs) = read.map_err(|error| Problem::invalid(error.body_text()))?;
+        if let Some((name, _)) = pairs.iter().find(|(_, value)| value.contains('\0')) {
+            let name = brief(name).escape_debug().to_string();
+            return Err(Problem::invalid(format!("there is a NUL in `{name}`; leave it out")));
+        }
         Ok(Self(pairs))
     }
 
@@ -85,7 +89,7 @@ impl Params {
     }
 }
 
-/// As much of what was given as is worth to be repeated.
+/// As much of a value as is worth repeating.
 fn brief(given: &str) -> String {
     given.chars().take(80).collect()
 }

@@ -10,13 +10,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::error::Error;
 
-/// In how many seconds it is worth to ask again while the database is away.
+/// After how many seconds to try again while the database is away.
 const AGAIN_SECONDS: u64 = 2;
 
 /// Why a request was not answered as asked.
 ///
-/// Every error of the library becomes one by `?`. What it says of itself is what the caller reads, but for those
-/// without a code: of these the caller reads nothing, and the log everything.
+/// Every error of the library becomes one by `?`. The caller reads the text of the error. An error without a code is
+/// written to the log instead, and the caller reads nothing of it.
 ///
 /// ```
 /// use anabranch::errors::ErrorCode;
@@ -51,13 +51,13 @@ impl Problem {
         }))
     }
 
-    /// Something wrong in what was given.
+    /// Invalid input.
     #[must_use]
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidInput, detail)
     }
 
-    /// With a member more: what a program reads of it.
+    /// With one more member, for programs to read.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         let value = serde_json::to_value(value).unwrap_or(Value::Null);
@@ -65,7 +65,7 @@ impl Problem {
         self
     }
 
-    /// With the seconds after which it is worth to ask again.
+    /// With the seconds after which to try again.
     #[must_use]
     pub(crate) fn after_seconds(mut self, seconds: u64) -> Self {
         self.0.retry_after = Some(seconds);
@@ -90,10 +90,10 @@ impl Problem {
         let code = error.downcast_ref::<TokenError>().map(TokenError::code);
         let Some(code) = code.or_else(|| error_code(error)) else {
             tracing::error!(target: "anabranch::server", "a request failed: {error}");
-            let said = "the server could not do it; its log says why";
+            let said = "the server could not do this; its log says why";
             return Self::new(ErrorCode::DatabaseError, said);
         };
-        let problem = Self::new(code, error.to_string());
+        let problem = Self::new(code, without_place(&error.to_string()));
         match error.downcast_ref::<AppendError>() {
             Some(error) => problem.with_conflict(error),
             None => problem,
@@ -131,7 +131,33 @@ impl Problem {
     }
 }
 
-/// The status of a code: that of its kind, but for those of HTTP itself.
+tokio::task_local! {
+    /// Where the databases of the request are, as errors name them.
+    static PLACES: [String; 2];
+}
+
+/// Answers a request. What is said of errors meanwhile names the databases no more.
+pub(crate) async fn without_places<F: Future>(places: [String; 2], answering: F) -> F::Output {
+    PLACES.scope(places, answering).await
+}
+
+/// What an error says, without where the database is: that is for those who run the server.
+fn without_place(said: &str) -> String {
+    let leave_out =
+        |places: &[String; 2]| places.iter().fold(said.to_owned(), |said, at| leave_out(&said, at));
+    PLACES.try_with(leave_out).unwrap_or_else(|_| said.to_owned())
+}
+
+/// A text without this place.
+pub(crate) fn leave_out(said: &str, place: &str) -> String {
+    if place.is_empty() {
+        return said.to_owned();
+    }
+    let said = said.strip_prefix(&format!("{place}: ")).unwrap_or(said);
+    said.replace(place, "the database")
+}
+
+/// The status of a code: that of its kind, except for those of HTTP itself.
 fn status_of(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::NotAuthenticated => StatusCode::UNAUTHORIZED,

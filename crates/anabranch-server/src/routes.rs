@@ -1,7 +1,7 @@
-//! The one table of routes: what there is, who may use it, what it takes.
+//! The one table of routes: what there is, who may use it, and what it takes.
 //!
-//! What is not said here is refused: a parameter that is not named, a token whose limits the handler does not
-//! look at.
+//! Whatever the table does not mention is refused: an unknown parameter, or a token whose limits the handler does not
+//! enforce.
 
 use crate::scope::Scope;
 use crate::state::Shared;
@@ -28,12 +28,12 @@ pub(crate) fn all() -> Vec<Route> {
     all
 }
 
-/// What a request needs.
+/// What a caller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// Nothing at all.
     Nothing,
-    /// Nothing where metrics are open, else the scope to read masked.
+    /// Nothing where metrics are open, else the scope `read-masked`.
     Metrics,
     /// Any token.
     Token,
@@ -63,19 +63,20 @@ pub(crate) struct Route {
     pub(crate) is_watched: bool,
 }
 
-/// What the gate looks at.
+/// What the gate checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) needs: Needs,
     /// The parameters of the query.
     pub(crate) params: &'static [&'static str],
-    /// Whether the handler keeps a token that is limited to consumers to these.
+    /// Whether the handler enforces the limits of a token that is limited to consumers.
     pub(crate) keeps_consumers: bool,
-    /// Whether the handler keeps a token that is limited to tenants to these.
+    /// Whether the handler enforces the limits of a token that is limited to tenants.
     pub(crate) keeps_tenants: bool,
-    /// Whether it may take longer than others: it waits for something, or never ends.
+    /// Whether it may take longer than others, because it waits for something or never ends.
     pub(crate) is_long: bool,
-    /// Whether it is for probes, which know no name of the host and send no token: on servers that other machines reach.
+    /// Whether it is for probes, which know no host name and send no token. This matters on servers that other machines
+    /// can reach.
     pub(crate) is_probe: bool,
     pub(crate) room: Room,
 }
@@ -138,13 +139,13 @@ impl Route {
         self
     }
 
-    /// Its handler keeps callers to the consumers that they are limited to.
+    /// Its handler enforces limits to consumers.
     pub(crate) fn keeps_consumers(mut self) -> Self {
         self.rules.keeps_consumers = true;
         self
     }
 
-    /// Its handler keeps callers to the tenants that they are limited to.
+    /// Its handler enforces limits to tenants.
     pub(crate) fn keeps_tenants(mut self) -> Self {
         self.rules.keeps_tenants = true;
         self

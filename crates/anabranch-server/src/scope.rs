@@ -17,10 +17,10 @@ use std::str::FromStr;
 pub enum Scope {
     /// Look at everything, the bodies of events included.
     Read,
-    /// Look at everything but the bodies of events, payloads and results.
+    /// Look at everything except the bodies of events, payloads and results.
     ReadMasked,
-    /// Change how consumers and tasks stand, and make tokens. It includes [`ReadMasked`](Self::ReadMasked): who
-    /// operates sees what.
+    /// Change the state of consumers and tasks, and make tokens. It includes [`ReadMasked`](Self::ReadMasked), so that
+    /// operators see what they act on.
     Operate,
     /// Append events, enqueue tasks, send commands. It includes nothing else.
     Append,
@@ -41,7 +41,7 @@ impl Scope {
         }
     }
 
-    /// Whether who has it may do what another one is needed for.
+    /// Whether it allows what another scope is needed for.
     #[must_use]
     pub const fn includes(self, needed: Self) -> bool {
         match needed {

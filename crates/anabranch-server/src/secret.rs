@@ -14,13 +14,13 @@ const CHARACTERS: usize = 43;
 
 /// A new secret: 32 random bytes.
 ///
-/// It is never printed by `Debug`; [`reveal`](Self::reveal) shows it, to whoever made it, once.
+/// `Debug` never prints it; [`reveal`](Self::reveal) shows it, once, to whoever made it.
 #[derive(Clone)]
 pub struct Secret(String);
 
 impl Secret {
-    /// A secret of 256 bits. They are from the system's source of random numbers, by way of three random UUIDs (122
-    /// bits each), which a hash makes even.
+    /// A secret of 256 bits from the system's source of random numbers, by way of three random UUIDs (122 bits each) that
+    /// are hashed together.
     pub(crate) fn random() -> Self {
         let mut hash = Sha256::new();
         for _ in 0..3 {
@@ -29,12 +29,12 @@ impl Secret {
         Self(URL_SAFE_NO_PAD.encode(hash.finalize()))
     }
 
-    /// A secret that a token holds, `anb_…`; nothing if that is none.
+    /// The secret of a token, `anb_…`; none if the text is not a token.
     pub(crate) fn of_token(text: &str) -> Option<Self> {
         Self::shaped(text.strip_prefix(PREFIX)?)
     }
 
-    /// A secret that a cookie holds; nothing if that is none.
+    /// The secret of a cookie; none if the text is not one.
     pub(crate) fn of_cookie(text: &str) -> Option<Self> {
         Self::shaped(text)
     }
@@ -96,7 +96,7 @@ impl Hash {
         &self.0
     }
 
-    /// Whether it is what was stored, in a time that does not tell where they differ.
+    /// Whether it equals what was stored, compared in a time that does not depend on where they differ.
     pub(crate) fn is(&self, stored: &[u8]) -> bool {
         if stored.len() != self.0.len() {
             return false;

@@ -1,4 +1,4 @@
-//! `/v1/session`: browsers log in with a token and get a cookie; and who am I.
+//! `/v1/session`: browsers log in with a token and get a cookie, and callers find out who they are.
 
 use crate::body::Body;
 use crate::caller::Caller;
@@ -8,6 +8,7 @@ use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 use crate::secret::{Kind, Secret};
 use crate::state::Shared;
+use anabranch::errors::ErrorCode;
 use axum::Extension;
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
@@ -33,7 +34,7 @@ struct LogIn {
     token: String,
 }
 
-/// Who somebody is, and what they may.
+/// Who the caller is, and what they may do.
 #[derive(Serialize)]
 struct Me {
     name: String,
@@ -41,7 +42,7 @@ struct Me {
     token: Option<String>,
     via: &'static str,
     scopes: Vec<Scope>,
-    /// Whether bodies of events are left out for them.
+    /// Whether bodies of events are hidden from them.
     masked: bool,
     consumers: Option<BTreeSet<String>>,
     tenants: Option<BTreeSet<String>>,
@@ -66,7 +67,7 @@ impl Me {
     }
 }
 
-/// Where a request comes from, for those who may not be wrong too often.
+/// Where a request comes from, to count wrong tries.
 struct Source(Option<IpAddr>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Source {
@@ -95,12 +96,18 @@ async fn log_in(
     Ok(response)
 }
 
-/// It needs no session: who is logged out already stays so.
-async fn log_out(State(state): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
-    if let Some(secret) = cookie::of(&headers)
-        && state.access.tables.has_tokens()
-    {
-        state.access.end_session(&secret).await?;
+/// It needs no session: logging out twice is fine. A cookie without a session counts as a wrong one, and writes nothing.
+async fn log_out(
+    State(state): State<Shared>,
+    Source(source): Source,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if let Some(secret) = cookie::of(&headers) {
+        match state.access.caller(Some(secret.clone()), Kind::Session, source).await {
+            Ok(_) => state.access.end_session(&secret).await?,
+            Err(problem) if problem.code() == ErrorCode::NotAuthenticated => {}
+            Err(problem) => return Err(problem),
+        }
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     let cookie = cookie::clear(&state.settings, is_encrypted(&headers));
@@ -108,7 +115,7 @@ async fn log_out(State(state): State<Shared>, headers: HeaderMap) -> Result<Resp
     Ok(response)
 }
 
-/// Whether a proxy says that the browser's connection is encrypted. Who lies here only makes their own cookie stricter.
+/// Whether a proxy says that the browser's connection is encrypted. A lie only makes the liar's own cookie stricter.
 fn is_encrypted(headers: &HeaderMap) -> bool {
     headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https")
 }

@@ -27,8 +27,8 @@ pub(crate) fn answer(
     response
 }
 
-/// What an empty line of a comment keeps open, with the place to resume at: a browser takes an `id` without data as the
-/// last one, and calls nobody.
+/// A comment that keeps the connection open, with the position to resume at: a browser remembers an `id` without data, and
+/// dispatches no event.
 pub(crate) fn heartbeat(at: u64) -> Bytes {
     format!(": heartbeat\nid: {at}\n\n").into()
 }

@@ -2,6 +2,8 @@
 
 use crate::access::Access;
 use crate::console::Console;
+use crate::folds::Folds;
+use crate::operations::Applying;
 use crate::tail::Hub;
 use anabranch::Log;
 use anabranch::operate::Consumers;
@@ -24,8 +26,10 @@ pub(crate) struct State {
     pub(crate) hub: Arc<Hub>,
     /// Places for requests that wait for a task.
     pub(crate) waits: Semaphore,
-    /// Places for plans that are carried out.
-    pub(crate) applying: Arc<Semaphore>,
+    /// Plans that are carried out here step by step.
+    pub(crate) applying: Arc<Applying>,
+    /// Workflows whose code is here.
+    pub(crate) folds: Folds,
     /// The turn at comparing tables, which reads all of their rows.
     pub(crate) comparing: Arc<Semaphore>,
     /// The files for browsers, unless they are left out.
@@ -35,7 +39,7 @@ pub(crate) struct State {
 /// What [`Api`](crate::Api) sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Whether anybody may do anything until a token is made.
+    /// Whether anybody may do anything until the first token is made.
     pub(crate) is_open: bool,
     /// Whether `/metrics` needs no token.
     pub(crate) shows_metrics: bool,
@@ -45,7 +49,7 @@ pub(crate) struct Settings {
     pub(crate) has_console: bool,
     /// Where the router is mounted: the path of cookies, and where the console finds its parts.
     pub(crate) mount: String,
-    /// Names that the server answers for, beside addresses in numbers and `localhost`.
+    /// Host names that it serves, besides IP addresses and `localhost`.
     pub(crate) hosts: BTreeSet<String>,
     /// How many bytes the body of a request may have.
     pub(crate) body_bytes: usize,

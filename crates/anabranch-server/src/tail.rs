@@ -2,13 +2,13 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `hub` | where tails meet: one subscription of the log for all |
-//! | `run` | that subscription, as long as somebody listens |
+//! | `hub` | where tails meet: one subscription to the log for all |
+//! | `run` | that subscription, for as long as somebody listens |
 //! | `ring` | the newest events, bounded: pure |
-//! | `entry` | an event that is written once for all |
-//! | `reader` | one tail: from where it stands to the ring, and on |
+//! | `entry` | an event, written once for all |
+//! | `reader` | one tail: from its position to the ring, and on |
 //! | `warrant` | whether its reader may still read |
-//! | `catch_up` | a page of the log for who is behind |
+//! | `catch_up` | a page of the log for a tail that is behind |
 //! | `counts` | what they have cost and done |
 //!
 //! The log is never read more than once for tails that have caught up, and no tail is waited for.
@@ -26,18 +26,16 @@ pub use counts::{TailFigures, Tails};
 pub use hub::TailLimits;
 
 pub(crate) use hub::Hub;
-pub(crate) use warrant::Warrant;
+pub(crate) use warrant::{Standing, Warrant};
 
 use crate::caller::Caller;
-use crate::events::asked;
+use crate::events::{asked, beyond};
 use crate::page::Params;
 use crate::problem::Problem;
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 use crate::sse::{self, Farewell};
 use crate::state::Shared;
-use anabranch::errors::ErrorCode;
-use anabranch::{Log, Query};
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
@@ -45,7 +43,7 @@ use axum::response::Response;
 use reader::Tail;
 use serde_json::json;
 
-/// What a client that was cut off sends: the last `id` that it got.
+/// What a client sends after a disconnect: the last `id` that it received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -65,47 +63,34 @@ async fn tail(
         None => params.parsed("after", "a position: a whole number")?,
     };
     let place = state.hub.join().await?;
-    let head = state.log.head().await?.get();
     let after = match after {
-        None => head,
-        Some(after) if after <= head => after,
-        Some(after) => within(&state.log, after).await?,
+        None => state.log.head().await?.get(),
+        Some(after) => {
+            let remedy = "Begin at a position of this log, or leave it out to begin at its end";
+            beyond::must_not_be(&state.log, after, remedy).await?;
+            after
+        }
     };
     let warrant = Warrant::new(&state, parts);
     let tail = Tail::new(&state.hub, place, wanted, warrant, after);
     Ok(sse::answer(tail.pieces(), farewell()))
 }
 
-/// The last word of a tail that ends with its server.
+/// The last word of a tail that ends with its server. Where the tail was is not known here.
 fn farewell() -> Farewell {
-    let detail = "the server stops; go on after the last id";
+    let detail = "the server is stopping; resume after the last id";
     let data = json!({ "reason": "server_stops", "code": null, "detail": detail });
     Farewell(sse::frame(None, "dropped", &data.to_string()))
 }
 
-/// Where a client was that comes again.
+/// The position of a client that resumes.
 fn asked_to_resume(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(last) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let number = last.to_str().ok().and_then(|text| text.trim().parse().ok());
     let wrong = || {
         Problem::invalid(
-            "the header `last-event-id` is no position: send the last `id` of this tail",
+            "the header `last-event-id` is not a position: send the last `id` of this tail",
         )
     };
     number.map(Some).ok_or_else(wrong)
-}
-
-/// A position beyond what is decided. It may be that of an event that was read: other appends are in flight below it. One
-/// beyond all events is of another log, or of a later state of this one: its tail would leave out what is stored next.
-async fn within(log: &Log, after: u64) -> Result<u64, Problem> {
-    let newest = log.read(Query::all()).backwards().limit(1).collect().await?;
-    let newest = newest.first().map_or(0, |event| event.position().get());
-    if after <= newest {
-        return Ok(after);
-    }
-    let said = format!(
-        "position {after} is beyond the last event of the log, {newest}: it is of another log, or this one was wound \
-         back. Begin at a position of this log, or leave it out to begin at its end"
-    );
-    Err(Problem::new(ErrorCode::LogFellBack, said).with("after", after).with("newest", newest))
 }

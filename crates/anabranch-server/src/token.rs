@@ -11,18 +11,18 @@ use std::time::Duration;
 use thiserror::Error;
 use uuid::Uuid;
 
-/// How many tokens there may be that are not revoked.
+/// How many usable tokens there may be.
 const MOST: i64 = 1000;
 /// How long a name may be.
 const NAME: usize = 100;
 /// How many consumers or tenants a token may be limited to.
 const LIMITS: usize = 1000;
 
-/// A token, without its secret: nobody can read that anywhere.
+/// A token, without its secret, which is not stored.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Token {
-    /// Its id, which says nothing of the secret.
+    /// Its id, which reveals nothing about the secret.
     pub id: String,
     /// Whose it is, or what it is for.
     pub name: String,
@@ -44,7 +44,7 @@ pub struct Token {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A token that is to be made.
+/// A token to be made.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
@@ -58,7 +58,7 @@ pub struct NewToken {
     /// The only tenants whose events it sees; all if there are none.
     #[serde(default)]
     pub tenants: Option<BTreeSet<String>>,
-    /// For how many seconds it may be used; for ever if there are none.
+    /// For how many seconds it may be used; without a limit if not given.
     #[serde(default)]
     pub expires_in_seconds: Option<u64>,
 }
@@ -67,7 +67,7 @@ pub struct NewToken {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// What it should be cannot be.
+    /// There can be no such token.
     #[error("{0}")]
     Invalid(String),
     /// There is no such token.
@@ -141,7 +141,9 @@ impl NewToken {
             }
         }
         match self.expires_in_seconds {
-            Some(0) => refuse("a token that expires at once is of no use"),
+            Some(0) => {
+                refuse("a token that expires at once is of no use; give it a second at least")
+            }
             Some(seconds) if seconds > 3_200_000_000 => {
                 refuse("a token expires within 100 years, or not at all")
             }
@@ -157,12 +159,22 @@ impl Tokens {
         Self { tables: Tables::of(log) }
     }
 
-    /// Makes a token. Its secret is shown here, and nowhere else: only a hash of it is stored.
+    /// Makes a token. Its secret is returned here and nowhere else: only a hash of it is stored.
     pub async fn make(&self, new: NewToken, by: &str) -> Result<(Token, Secret), TokenError> {
+        self.make_until(new, by, None).await
+    }
+
+    /// The same, with a token that expires at a given time or earlier.
+    pub(crate) async fn make_until(
+        &self,
+        new: NewToken,
+        by: &str,
+        until: Option<Timestamp>,
+    ) -> Result<(Token, Secret), TokenError> {
         new.check()?;
         self.tables.must_have_tokens()?;
         if self.tables.live_tokens().await? >= MOST {
-            let said = format!("there are {MOST} tokens already; revoke those that are not used");
+            let said = format!("there are {MOST} tokens already; revoke those that nobody uses");
             return Err(TokenError::Invalid(said));
         }
         let secret = Secret::random();
@@ -179,13 +191,14 @@ impl Tokens {
             revoked_at: None,
         };
         let lasts = new.expires_in_seconds.map(Duration::from_secs);
-        self.tables.add_token(&token, &secret.hash(Kind::Token), lasts).await?;
+        self.tables.add_token(&token, &secret.hash(Kind::Token), lasts, until).await?;
         // With the times of the database.
         let made = self.tables.token_of_id(&token.id).await?;
         Ok((made.ok_or(TokenError::NoSuchToken(token.id))?, secret))
     }
 
-    /// The newest thousand tokens, revoked ones included.
+    /// At most a thousand tokens: first all that can be used, then the revoked and expired ones, each newest first. A token
+    /// is deleted 90 days after it has ended.
     pub async fn list(&self) -> Result<Vec<Token>, TokenError> {
         self.tables.must_have_tokens()?;
         Ok(self.tables.tokens().await?)
@@ -200,7 +213,7 @@ impl Tokens {
         }
     }
 
-    /// Whether a token was ever made: from then on a server on loopback asks for one, too.
+    /// Whether a token was ever made. From then on a server on loopback asks for one, too.
     pub async fn any(&self) -> Result<bool, TokenError> {
         Ok(self.tables.any_token().await?)
     }

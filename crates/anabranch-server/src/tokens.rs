@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
 struct Made {
     #[serde(flatten)]
     token: Token,
-    /// Shown this once.
+    /// Shown only here.
     secret: String,
 }
 
@@ -42,13 +42,16 @@ async fn make(
     caller: Caller,
     Body(new): Body<NewToken>,
 ) -> Result<impl IntoResponse, Problem> {
-    // Who may make tokens makes none that may more than they.
+    // Nobody makes a token with more rights than their own.
     if let Some(more) = new.scopes.iter().find(|scope| !caller.may(**scope)) {
-        let said =
-            format!("a token cannot make one that may more: it has no scope `{more}` itself");
+        let said = format!(
+            "a token cannot make one with more rights: it does not have the scope `{more}` itself"
+        );
         return Err(Problem::new(ErrorCode::NotAllowed, said));
     }
-    let (token, secret) = Tokens::new(&state.log).make(new, caller.name()).await?;
+    // Nor one that outlives their own.
+    let made = Tokens::new(&state.log).make_until(new, caller.name(), caller.0.until).await;
+    let (token, secret) = made?;
     state.access.forget();
     Ok((StatusCode::CREATED, Json(Made { token, secret: secret.reveal() })))
 }

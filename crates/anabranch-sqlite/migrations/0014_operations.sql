@@ -17,9 +17,11 @@ CREATE TABLE {ns}_plans (
     target          TEXT    NOT NULL,
     done            INTEGER NOT NULL DEFAULT 0,
     gone            INTEGER NOT NULL DEFAULT 0, -- what was not there any more, or not as it was
+    applied_by      TEXT,                    -- who applies it, which need not be who has made it
+    applied_via     TEXT,                    -- cli, api, console, library: what a server goes on with if it was left
     after           TEXT,                    -- how far it is in what its filter finds
-    runner          TEXT,                    -- who applies it, step by step
-    runner_until_us INTEGER,                 -- and until when nobody else does
+    runner          TEXT,                    -- the call that applies it
+    runner_until_us INTEGER,                 -- step by step: until when no other one does
     problem         TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX {ns}_plans_made ON {ns}_plans (made_us);
@@ -41,6 +43,11 @@ CREATE TABLE {ns}_journal (
 CREATE INDEX {ns}_journal_target ON {ns}_journal (target, seq);
 CREATE INDEX {ns}_journal_plan ON {ns}_journal (plan, seq);
 CREATE TRIGGER {ns}_journal_unchanged BEFORE UPDATE ON {ns}_journal BEGIN
+    SELECT RAISE(ABORT, 'the journal of operations is only added to');
+END;
+-- REPLACE deletes what it replaces without asking triggers.
+CREATE TRIGGER {ns}_journal_added BEFORE INSERT ON {ns}_journal
+    WHEN EXISTS (SELECT 1 FROM {ns}_journal WHERE seq = NEW.seq) BEGIN
     SELECT RAISE(ABORT, 'the journal of operations is only added to');
 END;
 CREATE TRIGGER {ns}_journal_kept BEFORE DELETE ON {ns}_journal BEGIN
@@ -79,5 +86,8 @@ CREATE TABLE {ns}_replayed_events (
     row_key  TEXT,                           -- the row of a view that it belongs to
     PRIMARY KEY (consumer, key, position)
 ) STRICT, WITHOUT ROWID;
+
+-- Up to which event a skip goes that is asked for: what came behind the key later is tried. NULL: all, as older programs ask.
+ALTER TABLE {ns}_parked_keys ADD COLUMN asked_to INTEGER;
 
 INSERT INTO {ns}_migrations (version, name, admits) VALUES (14, 'operations', 5);

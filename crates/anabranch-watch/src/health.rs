@@ -73,6 +73,10 @@ impl fmt::Display for NotReady {
                 ago.as_secs_f64(),
                 said(error).unwrap_or_default()
             ),
+            // Errors of databases name theirs.
+            Self::Unreachable { at, error: Some(error) } if error.contains(at.as_str()) => {
+                f.write_str(error)
+            }
             Self::Unreachable { at, error } => {
                 let silent = ": it does not answer".to_owned();
                 write!(f, "cannot reach {at}{}", said(error).unwrap_or(silent))
@@ -248,6 +252,18 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_is_named_once() {
+        let at = "postgres://app@127.0.0.1/shop".to_owned();
+        let away = |error: Option<&str>| {
+            NotReady::Unreachable { at: at.clone(), error: error.map(str::to_owned) }.to_string()
+        };
+        let said = format!("cannot reach {at}: refused; check that the server runs");
+        assert_eq!(away(Some(&said)), said);
+        assert_eq!(away(Some("refused")), format!("cannot reach {at}: refused"));
+        assert_eq!(away(None), format!("cannot reach {at}: it does not answer"));
+    }
 
     /// What happens in a run of set `a`.
     fn event(run: u64, worker: Option<&str>, what: Happening) -> EngineEvent {

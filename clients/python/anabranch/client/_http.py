@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 from urllib.parse import quote, urlencode, urlsplit
 
 from .._values import encode
-from ._problems import NoAnswer, NotTheApi, Problem, Unavailable, problem
+from ._problems import UNANSWERED, NoAnswer, NotTheApi, Problem, Unavailable, problem
 
 Parameters = Sequence[Tuple[str, Any]]
 
@@ -105,9 +105,12 @@ class Http:
                 now = time.monotonic()
                 deadline = now + self._retry_for if deadline is None else deadline
                 pause = max(pause, pause_at_least)
-                if not again or now + pause > deadline:
-                    raise
-                time.sleep(pause)
+                if again and now + pause <= deadline:
+                    time.sleep(pause)
+                    continue
+                if happened and isinstance(error, Unavailable):
+                    raise NoAnswer(f"{self._named(method, place)}: no answer, and then: {error}") from error
+                raise
         raise AssertionError("pauses do not end")
 
     def _once(
@@ -121,15 +124,22 @@ class Http:
         timeout: float,
     ) -> Any:
         # One that was idle may be closed by now. What is sent once only gets a new one.
-        connection = self._take() if again else None
+        connection, lost = self._take() if again else None, False
         if connection is not None:
             connection.timeout = timeout
             connection.sock.settimeout(timeout)
             try:
                 return self._exchange(connection, method, place, parameters, body, headers)
-            except NoAnswer:
-                pass
-        return self._exchange(self.connection(timeout), method, place, parameters, body, headers)
+            except NoAnswer as error:
+                # Whoever has answered that there is no answer has not closed it.
+                if isinstance(error.__cause__, Problem):
+                    raise
+                lost = True
+        try:
+            return self._exchange(self.connection(timeout), method, place, parameters, body, headers)
+        except NoAnswer as error:
+            error.may_have_happened = error.may_have_happened or lost
+            raise
 
     def _exchange(
         self,
@@ -204,7 +214,11 @@ class Http:
         said = self._decoded(text, what) if kind == "application/problem+json" else {}
         if not said:
             said = {"detail": f"{what} is answered by {response.status} {response.reason}, and not by the API"}
-        raise problem(response.status, said, _seconds(response.getheader("retry-after")))
+        error = problem(response.status, said, _seconds(response.getheader("retry-after")))
+        if error.code in UNANSWERED:
+            # Somebody has waited for the answer as long as it may take, and it may have been done all the same.
+            raise NoAnswer(f"{what}: {error}") from error
+        raise error
 
     def _decoded(self, text: bytes, what: str) -> Any:
         try:

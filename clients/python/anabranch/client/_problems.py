@@ -52,7 +52,7 @@ class Unavailable(Problem):
 
 
 class NoAnswer(ApiError):
-    """No answer came, or half of one."""
+    """No answer came, or half of one; or the server, or a proxy, did not wait for it any longer."""
 
     def __init__(self, why: str, *, may_have_happened: bool = True, idempotency_key: Optional[str] = None) -> None:
         #: False if the request was certainly not carried out.
@@ -86,7 +86,9 @@ class CommandRefused(ApiError):
 
 
 _KINDS: Dict[int, Type[Problem]] = {401: NotAuthenticated, 403: NotAllowed, 404: NotFound, 409: Conflict}
-_AWAY = (429, 502, 503, 504)
+_AWAY = (429, 503)
+#: The codes of answers that only say that there is none: the server has run out of time, or a proxy has.
+UNANSWERED = ("request_too_slow", "http_502", "http_504")
 
 
 def problem(status: int, said: Mapping[str, Any], retry_after: Optional[float]) -> Problem:

@@ -2,7 +2,7 @@
 
 import { parse } from "../parse.js";
 import { encode } from "../values.js";
-import { NoAnswer, NotTheApi, Unavailable, problem } from "./problems.js";
+import { NoAnswer, NotTheApi, UNANSWERED, Unavailable, problem } from "./problems.js";
 
 /** @typedef {[string, string | number | null | undefined][]} Parameters */
 
@@ -125,7 +125,10 @@ export class Http {
           throw error;
         }
         deadline = Math.min(deadline, performance.now() + this.#retryFor * 1000);
-        if (!again || performance.now() + wait > deadline) throw error;
+        if (!again || performance.now() + wait > deadline) {
+          if (!happened || error instanceof NoAnswer) throw error;
+          throw new NoAnswer(`${what}: no answer, and then: ${error.message}`, { cause: error });
+        }
         await new Promise((done) => setTimeout(() => done(undefined), wait));
       }
     }
@@ -204,7 +207,10 @@ export function answer(response, body, what) {
   const said = kind === "application/problem+json" ? decoded(body, what) : undefined;
   const detail = `${what} is answered by ${response.status} ${response.statusText}, and not by the API`;
   const after = response.headers.get("retry-after");
-  throw problem(response.status, said ?? { detail }, after !== null && /^\d+$/.test(after) ? Number(after) : null);
+  const error = problem(response.status, said ?? { detail }, after !== null && /^\d+$/.test(after) ? Number(after) : null);
+  // Somebody has waited for the answer as long as it may take, and it may have been done all the same.
+  if (UNANSWERED.includes(error.code)) throw new NoAnswer(`${what}: ${error.message}`, { cause: error });
+  throw error;
 }
 
 /**

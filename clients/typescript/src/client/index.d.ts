@@ -289,7 +289,7 @@ export declare class Conflict extends Problem {}
 /** Not now: the server or its database is away, or has too much to do. */
 export declare class Unavailable extends Problem {}
 
-/** No answer came, or half of one. */
+/** No answer came, or half of one; or the server, or a proxy, did not wait for it any longer. */
 export declare class NoAnswer extends ApiError {
   /** False if the request was certainly not carried out. */
   readonly mayHaveHappened: boolean;

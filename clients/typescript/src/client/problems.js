@@ -45,7 +45,7 @@ export class NotFound extends Problem {}
 export class Conflict extends Problem {}
 export class Unavailable extends Problem {}
 
-/** No answer came, or half of one. */
+/** No answer came, or half of one; or the server, or a proxy, did not wait for it any longer. */
 export class NoAnswer extends ApiError {
   /**
    * @param {string} why
@@ -97,7 +97,9 @@ export class CommandRefused extends ApiError {
 
 /** @type {Map<number, typeof Problem>} */
 const KINDS = new Map([[401, NotAuthenticated], [403, NotAllowed], [404, NotFound], [409, Conflict]]);
-for (const status of [429, 502, 503, 504]) KINDS.set(status, Unavailable);
+for (const status of [429, 503]) KINDS.set(status, Unavailable);
+/** The codes of answers that only say that there is none: the server has run out of time, or a proxy has. */
+export const UNANSWERED = ["request_too_slow", "http_502", "http_504"];
 
 /**
  * The error of an answer.

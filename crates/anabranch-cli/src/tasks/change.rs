@@ -1,17 +1,15 @@
 //! What is done with a task or a key that is there.
 
 use super::look::state;
-use super::many::{Which, stand};
+use super::many::Which;
 use crate::confirm::Confirm;
 use crate::planned::{Planned, operations};
 use crate::refusal::refuse;
 use crate::target::Target;
 use anabranch::operations::Request;
 use anabranch::workpool::{TaskAction, TaskState};
-use anabranch_terminal::output::count;
 use anabranch_terminal::say;
 use clap::Args;
-use std::process::ExitCode;
 use uuid::Uuid;
 
 /// Cancel tasks that have not ended: they are not run, or what they do is not stored
@@ -85,9 +83,15 @@ pub(crate) struct ResumeKey {
 
 impl Cancel {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let Some(id) = self.which.id else { return self.many().await };
-        let log = self.which.target.connect().await?;
-        let task = self.which.find(&log, id).await?;
+        let Self { which, state, confirm, planned } = self;
+        match which.id {
+            Some(id) => Self::one(&which, id, &planned).await,
+            None => which.change_all(TaskAction::Cancel, state, &confirm, &planned).await,
+        }
+    }
+
+    async fn one(which: &Which, id: Uuid, planned: &Planned) -> anyhow::Result<()> {
+        let (log, task) = which.find(id).await?;
         if task.state.is_dead() {
             refuse!(
                 WrongTaskState,
@@ -99,33 +103,29 @@ impl Cancel {
             refuse!(WrongTaskState, "task {id} is {} already", task.state);
         }
         let request = Request::Task { action: TaskAction::Cancel, id, force: false };
-        if self.planned.carry_out(&operations(&log), &request, None).await?.is_some() {
+        if planned.carry_out(&operations(&log), &request, None).await?.is_some() {
             say!("task {id} of `{}` is cancelled", task.key);
-        }
-        Ok(())
-    }
-
-    async fn many(&self) -> anyhow::Result<()> {
-        let (action, confirm, planned) = (TaskAction::Cancel, &self.confirm, &self.planned);
-        if let Some(plan) = self.which.carry_out(action, self.state, confirm, planned).await? {
-            say!("{} cancelled", count(plan.done, &format!("{} task", stand(action, self.state))));
         }
         Ok(())
     }
 }
 
 impl Discard {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        match self.which.id {
-            Some(id) => self.one(id).await?,
-            None => self.many().await?,
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let Self { which, state, confirm, planned } = self;
+        match which.id {
+            Some(id) => Self::one(&which, id, &confirm, &planned).await,
+            None => which.change_all(TaskAction::Discard, state, &confirm, &planned).await,
         }
-        Ok(ExitCode::SUCCESS)
     }
 
-    async fn one(&self, id: Uuid) -> anyhow::Result<()> {
-        let log = self.which.target.connect().await?;
-        let task = self.which.find(&log, id).await?;
+    async fn one(
+        which: &Which,
+        id: Uuid,
+        confirm: &Confirm,
+        planned: &Planned,
+    ) -> anyhow::Result<()> {
+        let (log, task) = which.find(id).await?;
         if task.state.is_open() {
             refuse!(
                 WrongTaskState,
@@ -137,21 +137,12 @@ impl Discard {
             refuse!(WrongTaskState, "task {id} is {} already", task.state);
         }
         let request = Request::Task { action: TaskAction::Discard, id, force: false };
-        let (operations, confirm) = (operations(&log), Some(&self.confirm));
-        if self.planned.carry_out(&operations, &request, confirm).await?.is_none() {
+        if planned.carry_out(&operations(&log), &request, Some(confirm)).await?.is_none() {
             return Ok(());
         }
         match task.state == TaskState::Dead {
             true => say!("task {id} is discarded; what waits of `{}` goes on", task.key),
             false => say!("task {id} is discarded; `{}` had gone on before", task.key),
-        }
-        Ok(())
-    }
-
-    async fn many(&self) -> anyhow::Result<()> {
-        let (action, confirm, planned) = (TaskAction::Discard, &self.confirm, &self.planned);
-        if let Some(plan) = self.which.carry_out(action, self.state, confirm, planned).await? {
-            say!("{} discarded", count(plan.done, &format!("{} task", stand(action, self.state))));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::target::Target;
 use anabranch::Log;
 use anabranch::operations::{Effect, Plan, Request};
 use anabranch::workpool::{TaskAction, TaskCondition, TaskState, TaskStatus, Tasks};
+use anabranch_terminal::output::count;
 use anabranch_terminal::say;
 use clap::{ArgGroup, Args};
 use std::num::NonZeroU32;
@@ -18,7 +19,7 @@ use uuid::Uuid;
 #[command(group(ArgGroup::new("which").required(true).args(["id", "all", "conditions"])))]
 pub(super) struct Which {
     #[command(flatten)]
-    pub(super) target: Target,
+    target: Target,
 
     /// The task, as `tasks list` shows it
     #[arg(value_parser = super::id)]
@@ -33,19 +34,40 @@ pub(super) struct Which {
     #[arg(long = "where", value_name = "CONDITION")]
     conditions: Vec<TaskCondition>,
 
-    /// So many tasks a second at most, so that what they call is not flooded
+    /// At most this many tasks per second, so that what they call is not flooded
     #[arg(long, value_name = "TASKS", conflicts_with = "id")]
     per_second: Option<NonZeroU32>,
 }
 
 impl Which {
-    /// How the task stands that is named.
-    pub(super) async fn find(&self, log: &Log, id: Uuid) -> anyhow::Result<TaskStatus> {
-        Ok(Tasks::new(log, "").status(id).await?.ok_or_else(|| none(id))?)
+    /// The log, and the task that is named.
+    pub(super) async fn find(&self, id: Uuid) -> anyhow::Result<(Log, TaskStatus)> {
+        let log = self.target.connect().await?;
+        let task = Tasks::new(&log, "").status(id).await?.ok_or_else(|| none(id))?;
+        Ok((log, task))
     }
 
-    /// Does something with all tasks that are meant, unless there are none, or it is only planned.
-    pub(super) async fn carry_out(
+    /// Does something with all tasks that are meant, and says with how many.
+    pub(super) async fn change_all(
+        &self,
+        action: TaskAction,
+        state: Option<TaskState>,
+        confirm: &Confirm,
+        planned: &Planned,
+    ) -> anyhow::Result<()> {
+        if let Some(plan) = self.carry_out(action, state, confirm, planned).await? {
+            let done = match action {
+                TaskAction::Retry => "ready again",
+                TaskAction::Discard => "discarded",
+                TaskAction::Cancel => "cancelled",
+            };
+            say!("{} {done}", count(plan.done, &format!("{} task", stand(action, state))));
+        }
+        Ok(())
+    }
+
+    /// The same without a word; none if there are none, or it is only planned.
+    async fn carry_out(
         &self,
         action: TaskAction,
         state: Option<TaskState>,
@@ -84,8 +106,8 @@ impl Which {
     }
 }
 
-/// How the tasks stand that are meant.
-pub(super) fn stand(action: TaskAction, state: Option<TaskState>) -> String {
+/// The state of the tasks that are meant.
+fn stand(action: TaskAction, state: Option<TaskState>) -> String {
     match (state, action) {
         (Some(state), _) => state.to_string(),
         (None, TaskAction::Cancel) => "open".to_owned(),

@@ -60,8 +60,8 @@ impl TasksOf {
             Some(What::Show(show)) => show.run().await?,
             Some(What::Enqueue(enqueue)) => enqueue.run().await?,
             Some(What::Cancel(cancel)) => cancel.run().await?,
-            Some(What::Retry(retry)) => return retry.run().await,
-            Some(What::Discard(discard)) => return discard.run().await,
+            Some(What::Retry(retry)) => retry.run().await?,
+            Some(What::Discard(discard)) => discard.run().await?,
             Some(What::PauseKey(pause)) => pause.run().await?,
             Some(What::ResumeKey(resume)) => resume.run().await?,
         }

@@ -7,10 +7,8 @@ use crate::planned::{Planned, operations};
 use crate::refusal::refuse;
 use anabranch::operations::Request;
 use anabranch::workpool::{TaskAction, TaskState, Tasks};
-use anabranch_terminal::output::count;
 use anabranch_terminal::say;
 use clap::Args;
-use std::process::ExitCode;
 use uuid::Uuid;
 
 /// Try dead tasks again, as if they had never failed; what their keys held back follows
@@ -39,30 +37,10 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        match self.which.id {
-            Some(id) => self.one(id).await?,
-            None => self.many().await?,
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        if let Some(id) = self.which.id {
+            return self.one(id).await;
         }
-        Ok(ExitCode::SUCCESS)
-    }
-
-    async fn one(&self, id: Uuid) -> anyhow::Result<()> {
-        let log = self.which.target.connect().await?;
-        let task = self.which.find(&log, id).await?;
-        let details = Tasks::new(&log, "").details(id).await?;
-        let request = Request::Task { action: TaskAction::Retry, id, force: self.force };
-        if self.planned.carry_out(&operations(&log), &request, None).await?.is_none() {
-            return Ok(());
-        }
-        for instead in details.into_iter().flat_map(|details| details.compensated_by) {
-            say!("not undone: {instead}");
-        }
-        say!("task {id} of `{}` is ready again", task.key);
-        Ok(())
-    }
-
-    async fn many(&self) -> anyhow::Result<()> {
         match self.state {
             TaskState::Compensated if !self.force => refuse!(
                 TaskCompensated,
@@ -75,11 +53,21 @@ impl Retry {
             ),
             _ => {}
         }
-        let (action, state) = (TaskAction::Retry, Some(self.state));
-        let (confirm, planned) = (&self.confirm, &self.planned);
-        if let Some(plan) = self.which.carry_out(action, state, confirm, planned).await? {
-            say!("{} ready again", count(plan.done, &format!("{} task", self.state)));
+        let Self { which, state, confirm, planned, .. } = self;
+        which.change_all(TaskAction::Retry, Some(state), &confirm, &planned).await
+    }
+
+    async fn one(&self, id: Uuid) -> anyhow::Result<()> {
+        let (log, task) = self.which.find(id).await?;
+        let details = Tasks::new(&log, "").details(id).await?;
+        let request = Request::Task { action: TaskAction::Retry, id, force: self.force };
+        if self.planned.carry_out(&operations(&log), &request, None).await?.is_none() {
+            return Ok(());
         }
+        for instead in details.into_iter().flat_map(|details| details.compensated_by) {
+            say!("not undone: {instead}");
+        }
+        say!("task {id} of `{}` is ready again", task.key);
         Ok(())
     }
 }

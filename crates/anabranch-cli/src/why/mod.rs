@@ -18,7 +18,7 @@ use anabranch::operate::{
 };
 use anabranch::partitioning::{SLOTS, Slot};
 use anabranch::workpool::{KeyTasks, Tasks};
-use anabranch::{HashRule, Log, Position};
+use anabranch::{HashRule, Log};
 use anabranch_terminal::{output, say};
 use clap::Args;
 use serde::Serialize;
@@ -71,42 +71,12 @@ struct Answer {
     /// The key, if an event of it has failed.
     parked: Option<Parked>,
     /// The first event that waits: the first of the key if it has failed, else of its slot.
-    next: Option<Next>,
+    next: Option<NextEvent>,
     /// Of a pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<KeyTasks>,
     #[serde(flatten)]
     verdict: Verdict,
-}
-
-/// An event, briefly.
-#[derive(Serialize)]
-struct Next {
-    position: Position,
-    #[serde(rename = "type")]
-    event_type: String,
-    stream: String,
-    version: u64,
-    /// Whether it is known to be of the key's slot.
-    is_of_slot: bool,
-}
-
-impl Next {
-    fn of(NextEvent { event, is_of_slot, .. }: &NextEvent) -> Self {
-        Self {
-            position: event.position(),
-            event_type: event.event_type().to_owned(),
-            stream: event.stream().to_string(),
-            version: event.version(),
-            is_of_slot: *is_of_slot,
-        }
-    }
-
-    fn in_words(&self) -> String {
-        let Self { position, event_type, stream, version, is_of_slot } = self;
-        let slot = if *is_of_slot { "" } else { ", perhaps of another slot" };
-        format!("{event_type} {stream}@{version} at position {position}{slot}")
-    }
 }
 
 /// A log, and what is looked up once for all consumers.
@@ -166,17 +136,11 @@ impl Look<'_> {
             next = match &parked {
                 Some(parked) => {
                     let first = self.consumers.parked_events(name, &parked.key, 1).await?;
-                    first.first().map(|event| Next {
-                        position: event.position(),
-                        event_type: event.event_type().to_owned(),
-                        stream: event.stream().to_string(),
-                        version: event.version(),
-                        is_of_slot: true,
-                    })
+                    first.into_iter().next().map(|event| NextEvent::new(event, true))
                 }
                 // Of another log, what lies behind the cursor says nothing.
                 None if !status.is_lag_known() => None,
-                None => self.consumers.next_of_slot(name, slot).await?.as_ref().map(Next::of),
+                None => self.consumers.next_of_slot(name, slot).await?,
             };
         }
         let verdict = match &tasks {

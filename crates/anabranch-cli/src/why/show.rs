@@ -2,7 +2,7 @@
 
 use super::{Answer, slot_in_words};
 use crate::parked::next_attempt;
-use anabranch::operate::{CursorStatus, Parked};
+use anabranch::operate::{CursorStatus, NextEvent, Parked};
 use anabranch::workpool::KeyTasks;
 use anabranch_terminal::output::{self, count, time};
 
@@ -46,11 +46,18 @@ fn rows(answer: &Answer) -> Vec<(&'static str, String)> {
     rows.extend(answer.tasks.iter().flat_map(tasks));
     let next = answer.next.as_ref();
     rows.extend(
-        next.map(|next| (if answer.parked.is_some() { "event" } else { "next" }, next.in_words())),
+        next.map(|next| (if answer.parked.is_some() { "event" } else { "next" }, waits(next))),
     );
     rows.push(("why", answer.verdict.why.clone()));
     rows.extend(answer.verdict.todo.clone().map(|todo| ("do", todo)));
     rows
+}
+
+fn waits(next: &NextEvent) -> String {
+    let event = &next.event;
+    let slot = if next.is_of_slot { "" } else { ", perhaps of another slot" };
+    let (stream, version, position) = (event.stream(), event.version(), event.position());
+    format!("{} {stream}@{version} at position {position}{slot}", event.event_type())
 }
 
 fn cursor(cursor: &CursorStatus) -> (&'static str, String) {

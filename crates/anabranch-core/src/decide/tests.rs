@@ -37,6 +37,8 @@ impl Model {
                     known.ids.insert(event.id(), stored.clone());
                 }
             }
+            let next = |stored: &&Event| Some(stored.id()) == append.next_id();
+            known.ids.extend(self.0.iter().find(next).map(|event| (event.id(), event.clone())));
             known.matches.push(append.condition().and_then(|condition| {
                 let newer = |event: &&Event| event.position() > condition.after;
                 let hit =
@@ -117,6 +119,42 @@ fn the_same_id_is_one_event_and_another_body_is_an_error() {
 }
 
 /// A backend need not look up every id at first, but a conflict may be an append's own doing.
+/// What is sent under one key is one request: it is there as a whole, and nothing else is taken for it.
+#[test]
+fn a_request_is_stored_once_and_no_other_is_taken_for_it() {
+    let id = |number: u64| Uuid::from_u128(u128::from(number) + 1);
+    let sent = |streams: &[(u8, &[u8])]| {
+        let to = |append: Append, (name, tags): &(u8, &[u8])| {
+            append.to(&stream(*name), Expected::Any, tags.iter().map(|tag| event(*tag)))
+        };
+        streams.iter().fold(Append::new(), to).once(id)
+    };
+    let all: [&[(u8, &[u8])]; 7] = [
+        &[(1, &[1])],
+        &[(1, &[1, 2])],
+        &[(1, &[1, 2, 3])],
+        &[(1, &[2, 1])],
+        &[(2, &[1])],
+        &[(1, &[1]), (2, &[2])],
+        &[(1, &[2])],
+    ];
+    for first in all {
+        for second in all {
+            let (mut apart, mut together) = (Model::default(), Model::default());
+            let (stored, count) = (apart.run(&[sent(first)]), apart.0.len());
+            let again = apart.run(&[sent(second)]);
+            match first == second {
+                true => assert_eq!(stored, again),
+                false => assert!(again[0].contains("is in the log already"), "{again:?}"),
+            }
+            assert_eq!(apart.0.len(), count, "{first:?} {second:?}");
+            // The same within one batch.
+            let both = together.run(&[sent(first), sent(second)]);
+            assert_eq!((both, together.0), ([stored, again].concat(), apart.0));
+        }
+    }
+}
+
 #[test]
 fn the_ids_of_a_refused_append_are_doubtful() {
     let mut model = Model::default();
@@ -159,12 +197,16 @@ fn any_append() -> impl Strategy<Value = Append> {
     ];
     let part = (0..3u8, expected, proptest::collection::vec((0..3u8, 0..12u128), 1..3));
     let condition = proptest::option::of((0..3u8, 0..6u64));
-    (proptest::collection::vec(part, 1..3), condition).prop_map(|(parts, condition)| {
+    let once = proptest::option::of(0..12u64);
+    (proptest::collection::vec(part, 1..3), condition, once).prop_map(|(parts, condition, once)| {
         let mut append = Append::new();
         for (id, expected, events) in parts {
             // Few ids, so that repeated and reused ones come up.
             let event = |(tag, id)| event(tag).with_id(Uuid::from_u128(id));
             append = append.to(&stream(id), expected, events.into_iter().map(event));
+        }
+        if let Some(next) = once {
+            append = append.once(|number| Uuid::from_u128(u128::from(next + number)));
         }
         match condition {
             Some((tag, after)) => {

@@ -46,7 +46,7 @@ impl Operations {
         effect.first = found.first;
         effect.is_final = action != ParkedAction::Retry;
         effect.seconds = seconds(request, found.keys);
-        let bound = Bound::ParkedUpTo(found.at_us);
+        let bound = Bound::ParkedUpTo(found.at_us, found.up_to);
         Ok(Looked {
             basis: Basis { consumers: known, set: None, bound },
             effect,
@@ -150,7 +150,7 @@ impl Operations {
     }
 }
 
-/// Refuses tasks that stand so that this cannot be done with them.
+/// Refuses tasks in a state in which this cannot be done with them.
 fn may_be(action: TaskAction, state: Option<TaskState>) -> Result<(), OperationError> {
     let Some(state) = state else { return Ok(()) };
     let (is_possible, wanted, those) = match action {

@@ -1,4 +1,5 @@
-//! What somebody asks for of a key that is set aside: to try it again, or to leave something out.
+//! What somebody asks for of a key that is set aside: to try it again, or to leave something out, up to the event that they
+//! have seen.
 
 use super::Lane;
 use super::aside::Parked;
@@ -29,12 +30,12 @@ impl Lane {
             // What was to be handled again is not, if something else is wanted by now.
             _ => self.replay = self.replay.take().filter(|replay| !replay.is_of(key)),
         }
-        let mut statements =
-            vec![tables.answered(&name, key, asked), tables.clear_replayed(&name, key)];
+        let mut statements = vec![tables.answered(&name, &wish), tables.clear_replayed(&name, key)];
         let (mut skipped, is_audited) = (None, holder.record.is_some());
+        let up_to = wish.up_to.unwrap_or(Position::END);
         match asked {
             Asked::Retry => statements.push(tables.hold(holder.id, holder.epoch)),
-            Asked::Skip => match tables.parked_positions(&name, key, 1).await {
+            Asked::Skip => match tables.parked_positions(&name, key, up_to, 1).await {
                 Ok(first) => {
                     statements.extend(tables.record_skipped(holder, &first));
                     let skip = |at: &Position| tables.unpark_events(&name, key, *at, 1);
@@ -44,16 +45,16 @@ impl Lane {
                 Err(error) => return self.wait_out(error).await,
             },
             Asked::SkipAll => {
-                // Only this lane changes what is behind the key, so these are all. There may be none.
+                // Only this lane changes what is behind the key, so these are all up to there. There may be none.
                 let all = match is_audited {
-                    true => tables.parked_positions(&name, key, ALL).await,
+                    true => tables.parked_positions(&name, key, up_to, ALL).await,
                     false => Ok(Vec::new()),
                 };
                 match all {
                     Ok(all) => statements.extend(tables.record_skipped(holder, &all)),
                     Err(error) => return self.wait_out(error).await,
                 }
-                statements.push(tables.clear_events(&name, key));
+                statements.push(tables.clear_events(&name, key, up_to));
                 skipped = Some(None);
             }
             Asked::Replay | Asked::Resend => {}

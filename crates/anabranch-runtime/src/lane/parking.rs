@@ -410,7 +410,7 @@ impl Lane {
     async fn parked_events(&mut self, key: &str, limit: usize) -> Result<Behind, StoreError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let (log, mut events) = (self.setup.log.clone(), Vec::new());
-        for position in tables.parked_positions(&name, key, limit).await? {
+        for position in tables.parked_positions(&name, key, Position::END, limit).await? {
             match parked_event(&log, position, self.setup.consumer.settings.scope.query()).await? {
                 Some(event) => events.push(event),
                 None => return Ok(Behind { events, gone: Some(position) }),

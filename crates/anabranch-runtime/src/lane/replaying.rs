@@ -189,7 +189,7 @@ impl Lane {
         if let Some(problem) = self.cannot_repeat(holder) {
             return self.give_up(wish, problem).await;
         }
-        let Wish { key, slot, asked } = wish;
+        let Wish { key, slot, .. } = wish;
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let mut tx = self.begin();
         let undone = AssertUnwindSafe(self.undo(wish, &mut tx)).catch_unwind().await;
@@ -204,7 +204,7 @@ impl Lane {
             }
             (None, Ok(true)) => {
                 let mut fence =
-                    vec![tables.answered(&name, key, *asked), tables.hold(holder.id, holder.epoch)];
+                    vec![tables.answered(&name, wish), tables.hold(holder.id, holder.epoch)];
                 fence.extend(tables.put_behind(&name, key, holder));
                 fence.extend(self.tried_now(wish));
                 self.finish(tx, fence, &[]).await
@@ -233,7 +233,7 @@ impl Lane {
     /// Undoes what was made of a key, if that still is to be done.
     async fn undo(&mut self, wish: &Wish, tx: &mut Tx) -> HandlerResult<bool> {
         let tables = self.setup.tables.clone();
-        let Wish { key, slot, asked } = wish;
+        let Wish { key, slot, asked, .. } = wish;
         let consumer = self.setup.consumer.name.clone();
         let rows = tx.query_own(tables.select_asked(&consumer, key)).await?;
         let now: Option<String> = rows.first().map(|row| row.get("asked")).transpose()?.flatten();
@@ -275,14 +275,14 @@ impl Lane {
     async fn give_up(&mut self, wish: &Wish, why: &str) -> Result<(), RunError> {
         let (tables, name) = (self.setup.tables.clone(), self.setup.consumer.name.clone());
         let Some(holder) = self.parts.holder(wish.slot).cloned() else { return Ok(()) };
-        let Wish { key, slot, asked } = wish;
+        let Wish { key, slot, asked, .. } = wish;
         let problem = format!(
             "the key `{key}` is not handled again ({}): {}",
             asked.name(),
             why.replace("NAME", &name)
         );
         let mut statements = vec![
-            tables.answered(&name, key, *asked),
+            tables.answered(&name, wish),
             tables.hold(holder.id, holder.epoch),
             tables.clear_replayed(&name, key),
             tables.note_problem(&name, &problem),

@@ -2,7 +2,7 @@
 
 use crate::run_error::RunError;
 use crate::tables::parked::Asked;
-use anabranch_core::{Again, Cursor, Slot, StoreError};
+use anabranch_core::{Again, Cursor, Position, Slot, StoreError};
 use anabranch_store::database::Who;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,6 +39,8 @@ pub(crate) struct Wish {
     pub(crate) key: String,
     pub(crate) slot: Slot,
     pub(crate) asked: Asked,
+    /// Up to which event, if that is to skip some.
+    pub(crate) up_to: Option<Position>,
 }
 
 /// What a lane, or the feed of its consumer, says.

@@ -13,6 +13,9 @@ use anabranch_store::migration::since;
 use anabranch_store::params;
 use uuid::Uuid;
 
+/// With what a problem begins that is about a replay.
+const REPLAY_REFUSED: &str = "the last replay was refused";
+
 /// What is kept about a consumer.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
@@ -206,13 +209,20 @@ impl Tables {
     }
 
     /// The statement that pauses or resumes a consumer. One that is resumed tries again what has stopped
-    /// it. Older logs have no such columns.
+    /// it, and nobody wonders any more about a replay that was refused. Older logs have no columns of outages.
     pub(crate) fn pause(&self, consumer: &str, paused: bool) -> Statement {
         let outage = match self.has_outages() && !paused {
             true => format!(", {}", Self::NO_OUTAGE),
             false => String::new(),
         };
-        let update = format!("UPDATE {} SET paused = $2{outage} WHERE name = $1", self.consumers);
+        let replay = match paused {
+            true => String::new(),
+            false => format!(
+                ", problem = CASE WHEN problem LIKE '{REPLAY_REFUSED}%' THEN NULL ELSE problem END"
+            ),
+        };
+        let update =
+            format!("UPDATE {} SET paused = $2{outage}{replay} WHERE name = $1", self.consumers);
         Statement::fence(update, params![consumer, paused], 1)
     }
 
@@ -255,7 +265,10 @@ impl Tables {
             self.no_reset_log()
         );
         vec![
-            Statement::new(update, params![consumer, plain(problem)]),
+            Statement::new(
+                update,
+                params![consumer, format!("{REPLAY_REFUSED}: {}", plain(problem))],
+            ),
             Statement::signal(Topic::Workers),
         ]
     }

@@ -7,6 +7,7 @@
 //! others want of a key they write into `asked`, and the lane does it.
 
 use super::Tables;
+use crate::lane::Wish;
 use anabranch_core::{Position, Slot, SlotSet, StoreError};
 use anabranch_store::database::{InsertRows, Session, Statement};
 use anabranch_store::{Row, Value, params};
@@ -25,6 +26,8 @@ pub(crate) struct ParkedKey {
     pub(crate) retry_in: Option<Duration>,
     /// What somebody asked for.
     pub(crate) asked: Option<Asked>,
+    /// Up to which event, if that is to skip some. All of them, where a program of an earlier version has asked.
+    pub(crate) asked_to: Option<Position>,
     /// How many events wait, where that was counted.
     pub(crate) events: u64,
     /// How many of them every cursor of the consumer has passed. A slower cursor counts the others with the
@@ -95,6 +98,15 @@ impl Asked {
         }
     }
 
+    /// Which of the events behind a key is the last one that it skips: the first of them, or the last.
+    fn skips(self) -> Option<&'static str> {
+        match self {
+            Self::Skip => Some("min"),
+            Self::SkipAll => Some("max"),
+            Self::Retry | Self::Replay | Self::Resend => None,
+        }
+    }
+
     fn of(name: &str) -> Option<Self> {
         let all = [Self::Retry, Self::Skip, Self::SkipAll, Self::Replay, Self::Resend];
         all.into_iter().find(|asked| asked.name() == name)
@@ -161,8 +173,9 @@ impl Tables {
     /// What is kept of keys `k`, with their events up to `$2`, and how many of these are up to `$3`.
     fn select_parked(&self) -> String {
         let (keys, events, now) = (&self.parked_keys, &self.parked_events, self.now);
+        let asked_to = if self.has_key_replays() { "asked_to" } else { "NULL AS asked_to" };
         format!(
-            "SELECT key, slot, attempts, error, since_us, retry_us - {now} AS retry_in, asked, \
+            "SELECT key, slot, attempts, error, since_us, retry_us - {now} AS retry_in, asked, {asked_to}, \
              (SELECT count(*) FROM {events} AS e \
               WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= $2) AS events, \
              (SELECT count(*) FROM {events} AS e \
@@ -196,24 +209,28 @@ impl Tables {
             since_us: self.column(row, "since_us")?,
             retry_in: retry_in.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs())),
             asked: asked.as_deref().and_then(Asked::of),
+            asked_to: self.column(row, "asked_to")?,
             events: self.column(row, "events")?,
             passed: self.column(row, "passed")?,
             first: self.column(row, "first")?,
         })
     }
 
-    /// The first positions that wait behind a key.
+    /// The first positions that wait behind a key, up to one.
     pub(crate) async fn parked_positions(
         &self,
         consumer: &str,
         key: &str,
+        up_to: Position,
         limit: usize,
     ) -> Result<Vec<Position>, StoreError> {
         let select = format!(
-            "SELECT position FROM {} WHERE consumer = $1 AND key = $2 ORDER BY position LIMIT $3",
+            "SELECT position FROM {} WHERE consumer = $1 AND key = $2 AND position <= $3 \
+             ORDER BY position LIMIT $4",
             self.parked_events
         );
-        let rows = self.query(Statement::query(select, params![consumer, key, limit])).await?;
+        let values = params![consumer, key, up_to, limit];
+        let rows = self.query(Statement::query(select, values)).await?;
         rows.iter().map(|row| self.column(row, "position")).collect()
     }
 
@@ -299,19 +316,27 @@ impl Tables {
         Statement::new(delete, params![consumer, key])
     }
 
-    /// Takes away all events behind a key.
-    pub(crate) fn clear_events(&self, consumer: &str, key: &str) -> Statement {
-        let delete = format!("DELETE FROM {} WHERE consumer = $1 AND key = $2", self.parked_events);
-        Statement::new(delete, params![consumer, key])
+    /// Takes away the events behind a key up to a position.
+    pub(crate) fn clear_events(&self, consumer: &str, key: &str, up_to: Position) -> Statement {
+        let delete = format!(
+            "DELETE FROM {} WHERE consumer = $1 AND key = $2 AND position <= $3",
+            self.parked_events
+        );
+        Statement::new(delete, params![consumer, key, up_to])
     }
 
-    /// Notes that what somebody wanted is done, unless they want something else by now.
-    pub(crate) fn answered(&self, consumer: &str, key: &str, asked: Asked) -> Statement {
-        let update = format!(
-            "UPDATE {} SET asked = NULL WHERE consumer = $1 AND key = $2 AND asked = $3",
+    /// Notes that what somebody wanted is done, unless they want something else by now, or more of it.
+    pub(crate) fn answered(&self, consumer: &str, wish: &Wish) -> Statement {
+        let mut update = format!(
+            "UPDATE {} SET asked = NULL, asked_to = NULL WHERE consumer = $1 AND key = $2 AND asked = $3",
             self.parked_keys
         );
-        Statement::fence(update, params![consumer, key, asked.name()], 1)
+        let mut values = params![consumer, wish.key.as_str(), wish.asked.name()];
+        if wish.asked.skips().is_some() {
+            update += " AND coalesce(asked_to, -1) = $4";
+            values.push(wish.up_to.map_or(-1, Position::as_i64).into());
+        }
+        Statement::fence(update, values, 1)
     }
 
     /// Whether a key of these slots is yet to be tried: somebody has asked for something, or it has
@@ -340,16 +365,29 @@ impl Tables {
 
     /// Notes what somebody wants of a key. One whose events are to be handled again is tried with that.
     pub(crate) fn ask(&self, consumer: &str, key: &str, asked: Asked) -> Statement {
-        let update = format!(
-            "UPDATE {} SET asked = {} WHERE consumer = $1 AND key = $2",
-            self.parked_keys,
-            Self::asks()
-        );
-        Statement::fence(update, params![consumer, key, asked.name()], 1)
+        let mut values = params![consumer, key, asked.name()];
+        let asks = self.asks(asked, Position::END, &mut values);
+        let update =
+            format!("UPDATE {} AS k SET {asks} WHERE consumer = $1 AND key = $2", self.parked_keys);
+        Statement::fence(update, values, 1)
     }
 
-    /// What is asked of a key where `$3` is wanted: one whose events are to be handled again is tried with that.
-    pub(super) fn asks() -> String {
-        format!("CASE WHEN asked IN {KEEPING} AND $3 = 'retry' THEN asked ELSE $3 END")
+    /// What sets what is asked of a key `k` where `$3` is wanted: one whose events are to be handled again is tried with
+    /// that. What is skipped is there now, and no later than a position: what comes behind the key until a lane hears of
+    /// it, nobody has seen.
+    pub(super) fn asks(&self, asked: Asked, up_to: Position, values: &mut Vec<Value>) -> String {
+        let asks =
+            format!("asked = CASE WHEN asked IN {KEEPING} AND $3 = 'retry' THEN asked ELSE $3 END");
+        if !self.has_key_replays() {
+            return asks;
+        }
+        let Some(which) = asked.skips() else { return format!("{asks}, asked_to = NULL") };
+        values.push(up_to.into());
+        format!(
+            "{asks}, asked_to = coalesce((SELECT {which}(e.position) FROM {} AS e \
+             WHERE e.consumer = k.consumer AND e.key = k.key AND e.position <= ${}), 0)",
+            self.parked_events,
+            values.len()
+        )
     }
 }

@@ -4,16 +4,17 @@ use super::Tables;
 use super::parked::Asked;
 use crate::consumers::KeyState;
 use crate::parked_page::ParkedFilter;
-use anabranch_core::StoreError;
+use anabranch_core::{Position, StoreError};
 use anabranch_store::database::{Session, Statement};
 use anabranch_store::{Row, Value, params};
 
-/// Keys of a consumer that were set aside up to a time, in microseconds since 1970.
+/// Keys of a consumer that were set aside up to a time, in microseconds since 1970, with their events up to a position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meant<'a> {
     pub(crate) consumer: &'a str,
     pub(crate) filter: &'a ParkedFilter,
     pub(crate) up_to_us: i64,
+    pub(crate) up_to: Position,
 }
 
 impl Tables {
@@ -25,19 +26,23 @@ impl Tables {
         self.column(row, "now_us")
     }
 
-    /// How many keys are meant, and how many events wait behind them.
-    pub(crate) async fn count_parked(&self, of: Meant<'_>) -> Result<(u64, u64), StoreError> {
+    /// How many keys are meant, how many events wait behind them, and the last of these.
+    pub(crate) async fn count_parked(
+        &self,
+        of: Meant<'_>,
+    ) -> Result<(u64, u64, Position), StoreError> {
         let mut values = params![of.consumer, of.up_to_us];
         let (keys, events) = (&self.parked_keys, &self.parked_events);
         let meant = self.is_meant(of.filter, &mut values);
         let select = format!(
             "SELECT (SELECT count(*) FROM {keys} AS k WHERE {meant}) AS keys, \
-             (SELECT count(*) FROM {keys} AS k JOIN {events} AS e \
-              ON e.consumer = k.consumer AND e.key = k.key WHERE {meant}) AS events"
+             count(*) AS events, coalesce(max(e.position), 0) AS last FROM {keys} AS k JOIN {events} AS e \
+             ON e.consumer = k.consumer AND e.key = k.key WHERE {meant}"
         );
         let rows = self.query(Statement::query(select, values)).await?;
         let row = rows.first().ok_or_else(|| self.corrupt("a count without a row".to_owned()))?;
-        Ok((self.column(row, "keys")?, self.column(row, "events")?))
+        let (keys, events) = (self.column(row, "keys")?, self.column(row, "events")?);
+        Ok((keys, events, self.column(row, "last")?))
     }
 
     /// The next keys that are meant, after one.
@@ -74,10 +79,10 @@ impl Tables {
         values.push(keys.iter().map(|key| Value::from(key.as_str())).collect());
         let meant = self.is_meant(of.filter, &mut values);
         let is_one = self.database.dialect().is_any("k.key", 4);
+        let asks = self.asks(asked, of.up_to, &mut values);
         let update = format!(
-            "UPDATE {} AS k SET asked = {} WHERE {meant} AND {is_one} RETURNING key",
-            self.parked_keys,
-            Self::asks()
+            "UPDATE {} AS k SET {asks} WHERE {meant} AND {is_one} RETURNING key",
+            self.parked_keys
         );
         let rows: Vec<Row> = self.query_in(session, Statement::query(update, values)).await?;
         Ok(rows.len() as u64)

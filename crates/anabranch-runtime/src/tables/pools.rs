@@ -71,6 +71,7 @@ impl Tables {
             since_us: self.column(row, "since_us")?,
             retry_in: retry_in.map(|micros| Duration::from_micros(micros.max(0).unsigned_abs())),
             asked: None,
+            asked_to: None,
             events: self.column(row, "tasks")?,
             passed: self.column(row, "tasks")?,
             first: None,

@@ -125,7 +125,8 @@ impl Tables {
         if let Some(next) = locked.next() {
             let name = locked.name(worker);
             let change = match unable {
-                Some(why) => format!("{name} cannot run `{consumer}` for now: {why}"),
+                // Not why: what handlers say may quote events. It stands with the worker.
+                Some(_) => format!("{name} cannot run `{consumer}` for now"),
                 None => format!("{name} can run `{consumer}` again"),
             };
             let reason = locked.reason(&next, Some(change));

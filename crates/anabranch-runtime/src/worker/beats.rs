@@ -103,7 +103,7 @@ impl Keeper {
                 let error = withdrawn(error);
                 running.claim = true;
                 self.notice_of(&consumer.name, Notice::CannotReplay, &error);
-                let withdraw = self.tables.withdraw_reset(&consumer.name, &error.to_string());
+                let withdraw = self.tables.withdraw_reset(&consumer.name, &said(&error));
                 if let Err(away) = self.tables.commit(withdraw).await {
                     self.notice_of(&consumer.name, Notice::CannotWithdrawReplay, &away);
                 }
@@ -127,7 +127,8 @@ impl Keeper {
         for key in parked {
             let Some(asked) = key.asked else { continue };
             if let Some(lane) = running.lane_of(key.slot) {
-                of_lanes[lane].push(Wish { key: key.key, slot: key.slot, asked });
+                let up_to = key.asked_to;
+                of_lanes[lane].push(Wish { key: key.key, slot: key.slot, asked, up_to });
             }
         }
         for (lane, keys) in running.lanes.iter_mut().zip(of_lanes) {
@@ -150,6 +151,14 @@ fn withdrawn(error: RunError) -> RunError {
             RunError::Refused { consumer, problem }
         }
         error => error,
+    }
+}
+
+/// What `status` says of the replay, and not of the consumer, which goes on.
+fn said(error: &RunError) -> String {
+    match error {
+        RunError::Refused { problem, .. } => problem.clone(),
+        error => error.to_string(),
     }
 }
 

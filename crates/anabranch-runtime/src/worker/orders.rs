@@ -71,7 +71,7 @@ mod tests {
     }
 
     fn wish() -> Wish {
-        Wish { key: "ord-1".to_owned(), slot: Slot::ZERO, asked: Asked::Retry }
+        Wish { key: "ord-1".to_owned(), slot: Slot::ZERO, asked: Asked::Retry, up_to: None }
     }
 
     fn heard(orders: &mut mpsc::UnboundedReceiver<Order>) -> usize {

@@ -1,13 +1,15 @@
-//! Who a token or a cookie belongs to, without asking the database at each request.
+//! Who a token or a cookie belongs to, without asking the database for each request.
 //!
-//! What was found is trusted for a second: so long may a revoked token be used after that. What is known to be good is
-//! never held up by the tries of others.
+//! An answer is trusted for a second, so a revoked token can be used for that long. A token that is known to be good is
+//! never held up by wrong tries of others.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `tries` | how often somebody may be wrong |
+//! | `tries` | how many wrong tries are allowed |
+//! | `turns` | who asks the database at the same time |
 
 mod tries;
+mod turns;
 
 use crate::caller::{Caller, Known};
 use crate::problem::Problem;
@@ -20,8 +22,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tries::Tries;
+use turns::Turns;
 
-/// For how long what was found is trusted.
+/// For how long an answer is trusted.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// How many are remembered.
 const REMEMBERED: usize = 4096;
@@ -35,8 +38,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) struct Access {
     pub(crate) tables: Tables,
     found: Mutex<HashMap<Hash, Found>>,
-    /// One at a time asks the database, and the others may find what it found.
-    asking: tokio::sync::Mutex<()>,
+    turns: Turns,
     any: Mutex<Any>,
     noted: Mutex<HashMap<String, Instant>>,
     tries: Tries,
@@ -65,7 +67,7 @@ impl Access {
         Self {
             tables: Tables::of(log),
             found: Mutex::default(),
-            asking: tokio::sync::Mutex::default(),
+            turns: Turns::new(),
             any: Mutex::new(Any::Unknown),
             noted: Mutex::default(),
             tries: Tries::default(),
@@ -84,7 +86,7 @@ impl Access {
         Ok(any)
     }
 
-    /// Who has a secret, wherever that comes from.
+    /// The caller with a secret, be it a token or a cookie.
     pub(crate) async fn caller(
         &self,
         secret: Option<Secret>,
@@ -95,7 +97,7 @@ impl Access {
             return Err(unknown(kind));
         }
         let Some(hash) = secret.map(|secret| secret.hash(kind)) else {
-            // What cannot be a secret is not looked up, and is a try all the same.
+            // What cannot be a secret is not looked up, but counts as a try.
             self.tries.may(source)?;
             self.tries.failed(source);
             return Err(unknown(kind));
@@ -107,16 +109,27 @@ impl Access {
             self.note_use(caller);
             return Ok(caller.clone());
         }
-        // Who was good a moment ago is not held up by others at the same address.
-        if before.is_none_or(|found| found.caller.is_none()) {
-            self.tries.may(source)?;
-        }
-        let asking = self.asking.lock().await;
+        // Callers who were good a moment ago are not held up by others at the same address.
+        let is_stranger = before.is_none_or(|found| found.caller.is_none());
+        let _place = match is_stranger {
+            true => {
+                self.tries.may(source)?;
+                self.turns.of_stranger(source).await
+            }
+            false => None,
+        };
+        let turn = self.turns.of_secret(&hash).await;
         let found = match self.remembered(&hash) {
             Some(found) if Instant::now() < found.until => found,
-            _ => self.ask(&hash, kind).await?,
+            _ => {
+                if is_stranger {
+                    // Others of this address may have been wrong too often meanwhile.
+                    self.tries.may(source)?;
+                }
+                self.ask(&hash, kind).await?
+            }
         };
-        drop(asking);
+        drop(turn);
         match found.caller {
             Some(caller) => {
                 self.note_use(&caller);
@@ -127,6 +140,22 @@ impl Access {
                 Err(unknown(kind))
             }
         }
+    }
+
+    /// The same for somebody who was let in with it and is still being answered. That is no try: nobody's tries keep it
+    /// from being looked up, and it counts as none.
+    pub(crate) async fn caller_again(
+        &self,
+        secret: Option<Secret>,
+        kind: Kind,
+    ) -> Result<Caller, Problem> {
+        let Some(hash) = secret.map(|secret| secret.hash(kind)) else { return Err(unknown(kind)) };
+        let _turn = self.turns.of_secret(&hash).await;
+        let found = match self.remembered(&hash) {
+            Some(found) if Instant::now() < found.until => found,
+            _ => self.ask(&hash, kind).await?,
+        };
+        found.caller.inspect(|caller| self.note_use(caller)).ok_or_else(|| unknown(kind))
     }
 
     fn remembered(&self, hash: &Hash) -> Option<Found> {
@@ -149,7 +178,7 @@ impl Access {
             let now = Instant::now();
             all.retain(|_, found| now < found.until);
         }
-        // Full of what is fresh: it is asked for again next time.
+        // If all of them are fresh, this one is looked up again next time.
         if all.len() < REMEMBERED {
             all.insert(*hash, found.clone());
         }
@@ -172,16 +201,16 @@ impl Access {
         Ok(self.tables.end_session(&hash).await?)
     }
 
-    /// What was found is found anew: a token was made or revoked here.
+    /// Looks everything up again: a token was made or revoked here.
     pub(crate) fn forget(&self) {
         let now = Instant::now();
-        // That somebody was good a moment ago is remembered.
+        // It is still remembered who was good a moment ago.
         lock(&self.found).values_mut().for_each(|found| found.until = now);
         *lock(&self.any) = Any::Unknown;
     }
 
-    /// Notes that a token is used, once a minute and behind the request's back: nobody waits for it, and if it fails the
-    /// next minute does it.
+    /// Notes that a token is used, once a minute and in the background: no request waits for it, and if it fails, the next
+    /// minute does it.
     fn note_use(&self, caller: &Caller) {
         let Some(token) = &caller.0.token else { return };
         {
@@ -211,16 +240,17 @@ fn caller_of(granted: Granted) -> Caller {
         scopes: token.scopes,
         consumers: token.consumers,
         tenants: token.tenants,
+        until: token.expires_at,
     }))
 }
 
-/// The database does not say who asks. Who that is is not known, so they are not told where it is and what it said.
+/// The database does not answer. The caller is not known yet, so they are not told where it is and what it said.
 fn away(error: &StoreError) -> Problem {
     tracing::warn!(target: "anabranch::server", "a token cannot be looked up: {error}");
-    Problem::new(error.code(), "the token cannot be looked up just now; try again")
+    Problem::new(error.code(), "the token cannot be looked up at the moment; try again")
 }
 
-/// The same words for all that is not good: what is wrong with it is nobody's business.
+/// The same words for all that is not good: the reason is not disclosed.
 fn unknown(kind: Kind) -> Problem {
     let said = match kind {
         Kind::Token => "the token is unknown, expired or revoked",

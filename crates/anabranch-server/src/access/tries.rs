@@ -1,6 +1,6 @@
-//! How often somebody may be wrong about a token, from one address and in all.
+//! How many wrong tokens are allowed, from one address and in all.
 //!
-//! A token cannot be guessed; this keeps the database from being asked by those who try.
+//! A token cannot be guessed; this protects the database from those who try.
 
 use crate::problem::Problem;
 use anabranch::errors::ErrorCode;
@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many tries may fail in a minute, from one address.
+/// How many tries from one address may fail in a minute.
 const FROM_ONE: u32 = 20;
-/// And from all together.
+/// How many tries from all addresses together.
 const FROM_ALL: u32 = 500;
 /// How many addresses are told apart; further ones count as one.
 const ADDRESSES: usize = 4096;
@@ -30,7 +30,7 @@ struct Failed {
 }
 
 impl Tries {
-    /// Refuses who has failed too often.
+    /// Refuses an address that has failed too often.
     pub(super) fn may(&self, source: Option<IpAddr>) -> Result<(), Problem> {
         self.may_at(source, Instant::now())
     }
@@ -48,7 +48,7 @@ impl Tries {
             return Ok(());
         }
         let over = failed.since.map_or(Duration::ZERO, |since| since + WINDOW - now);
-        let said = "too many tokens were wrong in the last minute";
+        let said = "there were too many wrong tokens in the last minute";
         Err(Problem::new(ErrorCode::TooManyRequests, said).after_seconds(over.as_secs() + 1))
     }
 
@@ -79,8 +79,8 @@ impl Failed {
     }
 }
 
-/// One host may have a whole network of the newer addresses.
-fn network(address: IpAddr) -> IpAddr {
+/// A single host may own a whole network of IPv6 addresses.
+pub(super) fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V6(address) => match address.to_ipv4_mapped() {
             Some(address) => IpAddr::V4(address),

@@ -3,9 +3,10 @@
 //! They go through the log's one queue, so requests at the same moment share a commit.
 
 use super::asked::AskedQuery;
+use super::beyond;
 use super::given::{Given, Wants};
 use super::idempotency::IdempotencyKey;
-use crate::body::Body;
+use crate::body::{Body, object, objects};
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::scope::Scope;
@@ -24,6 +25,7 @@ use uuid::Uuid;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToStream {
+    #[serde(deserialize_with = "objects")]
     events: Vec<Given>,
     #[serde(default)]
     expected: Wants,
@@ -33,6 +35,7 @@ pub(crate) struct ToStream {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ToStreams {
+    #[serde(deserialize_with = "objects")]
     streams: Vec<OneOfThem>,
     unless: Option<Unless>,
 }
@@ -41,6 +44,7 @@ pub(crate) struct ToStreams {
 #[serde(deny_unknown_fields)]
 struct OneOfThem {
     stream: StreamId,
+    #[serde(deserialize_with = "objects")]
     events: Vec<Given>,
     #[serde(default)]
     expected: Wants,
@@ -50,6 +54,7 @@ struct OneOfThem {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unless {
+    #[serde(deserialize_with = "object")]
     query: AskedQuery,
     after: u64,
 }
@@ -123,13 +128,15 @@ async fn store(
     headers: &HeaderMap,
     append: Append,
 ) -> Result<Json<Stored>, Problem> {
+    must_not_expect_by_header(headers)?;
     let append = match IdempotencyKey::of(headers)? {
         None => append,
-        Some(key) => {
-            let mut number = 0..;
-            append.with_ids(|| key.id(number.next().unwrap_or_default()))
-        }
+        Some(key) => append.once(|number| key.id(number)),
     };
+    if let Some(condition) = append.condition() {
+        let remedy = "Read again what the decision rests on";
+        beyond::must_not_be(&state.log, condition.after.get(), remedy).await?;
+    }
     let appending = state.log.append_all(append);
     let appended = match context(headers) {
         Some(context) => trace::within(context, appending).await,
@@ -145,12 +152,25 @@ async fn store(
     Ok(Json(Stored { events, position: appended.position() }))
 }
 
-/// Where the request stands in a trace. A header that is no context is none, as the standard wants it.
+/// Headers that mean something to other stores are refused rather than silently ignored.
+fn must_not_expect_by_header(headers: &HeaderMap) -> Result<(), Problem> {
+    let known = ["if-match", "if-none-match", "es-expectedversion"];
+    let Some(name) = known.into_iter().find(|name| headers.contains_key(*name)) else {
+        return Ok(());
+    };
+    let said = format!(
+        "the header `{name}` says nothing here; what is expected of a stream is in the body: `expected` is \"any\", \
+         \"none\" or the version of its last event"
+    );
+    Err(Problem::invalid(said))
+}
+
+/// The place of the request in a trace. A malformed header is ignored, as the standard requires.
 fn context(headers: &HeaderMap) -> Option<TraceContext> {
     headers.get("traceparent")?.to_str().ok()?.parse().ok()
 }
 
-/// Why it was not stored, with what a caller needs to decide anew, and no more than they may see.
+/// Why it was not stored, with what a caller needs to decide again, and no more than they may see.
 fn refused(error: &AppendError, caller: &Caller) -> Problem {
     let sees_all = caller.may(Scope::Read) && caller.tenants().is_none();
     match error {
@@ -165,7 +185,7 @@ fn refused(error: &AppendError, caller: &Caller) -> Problem {
             let problem = Problem::of(error).with("id", id);
             problem.with("stream", stream.to_string()).with("version", version)
         }
-        // What the other event says is not for them.
+        // They may not see the other event.
         AppendError::IdReused { id, .. } => {
             let said = format!(
                 "event id {id} is in the log already, with another body; give the new event an id of its own, or \

@@ -1,6 +1,7 @@
 //! Which events a request asks for, by its parameters or by its body.
 
 use super::wanted::Wanted;
+use crate::body::objects;
 use crate::caller::Caller;
 use crate::page::Params;
 use crate::problem::Problem;
@@ -13,7 +14,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskedQuery {
     /// Events match one of them; all match if there are none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "objects")]
     items: Vec<AskedItem>,
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn wanted(params: &Params, caller: &Caller) -> Result<Wanted, Problem
     })
 }
 
-/// Which way a list goes.
+/// The direction of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
@@ -72,14 +73,12 @@ impl Direction {
         match params.one("direction")? {
             None | Some("forwards") => Ok(Self::Forwards),
             Some("backwards") => Ok(Self::Backwards),
-            Some(_) => Err(Problem::invalid(
-                "`direction` is none that there is; use forwards or backwards",
-            )),
+            Some(_) => Err(Problem::invalid("`direction` is unknown; use forwards or backwards")),
         }
     }
 }
 
-/// Where a list of events goes on: after a position, or before it if it goes backwards.
+/// Where a list of events goes on: after a position, or before it when going backwards.
 pub(crate) fn after(params: &Params) -> Result<Option<Position>, Problem> {
     let after = params.parsed("after", "a position: a whole number, or the `next` of a list")?;
     Ok(after.map(Position::new))

@@ -6,13 +6,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-/// An event that is to be appended.
+/// An event to be appended.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Given {
     #[serde(rename = "type")]
     event_type: String,
-    /// As it is written: it is stored byte for byte.
+    /// It is stored byte for byte.
     data: Option<Box<RawValue>>,
     id: Option<Uuid>,
     schema_version: Option<u32>,

@@ -1,4 +1,4 @@
-//! The header `idempotency-key`: a request that is sent again does nothing again.
+//! The header `idempotency-key`: a request that is sent again does nothing twice.
 
 use crate::problem::Problem;
 use axum::http::HeaderMap;
@@ -7,10 +7,10 @@ use uuid::Uuid;
 const HEADER: &str = "idempotency-key";
 /// How long a key may be.
 const MOST: usize = 255;
-/// What ids of keys are made of: drawn once, and never changed.
+/// The namespace of ids that are derived from keys: drawn once, and never changed.
 const NAMESPACE: Uuid = Uuid::from_u128(0x6d1f_0a5e_93c4_4b7b_a2d8_55c1_7e0b_4f36);
 
-/// The key of a request, from which ids follow.
+/// The key of a request, from which ids are derived.
 #[derive(Clone, Debug)]
 pub(crate) struct IdempotencyKey(Uuid);
 
@@ -34,9 +34,9 @@ impl IdempotencyKey {
         Ok(Some(Self(Uuid::new_v5(&NAMESPACE, key))))
     }
 
-    /// The id of the n-th thing that the request makes.
-    pub(crate) fn id(&self, number: usize) -> Uuid {
-        Uuid::new_v5(&self.0, &(number as u64).to_be_bytes())
+    /// The id of the n-th event that the request stores.
+    pub(crate) fn id(&self, number: u64) -> Uuid {
+        Uuid::new_v5(&self.0, &number.to_be_bytes())
     }
 
     /// The id of the one thing that it makes there.

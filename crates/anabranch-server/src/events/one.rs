@@ -16,7 +16,7 @@ use uuid::Uuid;
 #[derive(Debug, Serialize)]
 pub(crate) struct One {
     event: Box<RawValue>,
-    /// The event whose id is its causation, if that is an event of this log.
+    /// The event that its causation id names, if it is in this log.
     cause: Option<Box<RawValue>>,
 }
 

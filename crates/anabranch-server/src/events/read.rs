@@ -3,7 +3,7 @@
 use super::asked::{self, AskedQuery, Direction};
 use super::seen;
 use super::wanted::Wanted;
-use crate::body::Body;
+use crate::body::{Body, object};
 use crate::caller::Caller;
 use crate::page::{List, MOST, Params, USUAL};
 use crate::problem::Problem;
@@ -14,9 +14,9 @@ use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// How many events one request looks at to find those that are asked for.
+/// How many events one request looks at to find the ones that are asked for.
 const LOOKS_AT: usize = 10_000;
-/// How much text a list has, before its last event.
+/// How much text a list may have before its last event.
 const BYTES: usize = 4 << 20;
 
 type Events = Json<List<Box<RawValue>>>;
@@ -35,7 +35,7 @@ pub(crate) async fn events(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     query: AskedQuery,
     #[serde(default)]
     categories: Vec<String>,

@@ -12,7 +12,7 @@ pub(crate) fn json(event: &Event, masked: bool) -> Result<Box<RawValue>, serde_j
     }
 }
 
-/// An event for those who may not see bodies: the envelope with nothing in it.
+/// An event for callers who may not see bodies: an empty envelope.
 #[derive(Serialize)]
 struct Masked<'a> {
     position: anabranch::Position,

@@ -1,4 +1,4 @@
-//! Which events somebody asks for, and which of them they may see.
+//! Which events are asked for, and which of these the caller may see.
 
 use crate::caller::Caller;
 use anabranch::{Event, Query};
@@ -14,7 +14,7 @@ pub(crate) struct Wanted {
     pub(crate) causation: Option<String>,
     /// Only events with this correlation.
     pub(crate) correlation: Option<String>,
-    /// Who asks: who is limited to tenants sees no other events.
+    /// The caller, who may be limited to tenants.
     pub(crate) caller: Caller,
 }
 

@@ -1,4 +1,4 @@
-//! What every answer has, and what a panic becomes.
+//! The headers of every answer, and what becomes of a panic.
 
 use crate::problem::Problem;
 use anabranch::errors::ErrorCode;
@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
 
-/// What an answer has unless its handler has set it otherwise: nothing in it is run, framed, guessed at or kept.
+/// The headers of an answer unless its handler sets them otherwise: nothing in it may be run, framed, sniffed or stored.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -28,13 +28,13 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 /// Around everything else.
 pub(crate) async fn finish(request: Request, next: Next) -> Response {
-    // What a panic has left behind is dropped with the request; what requests share is in locks that survive it.
+    // What a panic leaves behind is dropped with the request; what requests share is in locks that survive it.
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
         let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         tracing::error!(target: "anabranch::server", "a request made the server panic: {said}");
-        let said = "a mistake in the server; its log has more";
+        let said = "a bug in the server; its log has more";
         Problem::new(ErrorCode::ServerPanicked, said).into_response()
     });
     protect(response.headers_mut());

@@ -1,8 +1,8 @@
-//! What each request passes before its handler: who asks, whether they may, what they ask for, how long it takes.
+//! What each request passes before its handler: identity, rights, parameters, and a time limit.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `site` | that a request does not come from another web site |
+//! | `site` | requests from other web sites are refused |
 //! | `finish` | what every answer has, and what a panic becomes |
 //! | `cookie` | the cookie of a browser |
 
@@ -12,7 +12,7 @@ mod site;
 
 use crate::caller::Caller;
 use crate::page::Params;
-use crate::problem::Problem;
+use crate::problem::{Problem, without_places};
 use crate::routes::{Needs, Rules};
 use crate::scope::Scope;
 use crate::secret::{Kind, Secret};
@@ -27,10 +27,10 @@ use axum::response::{IntoResponse, Response};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// How long a request may take that waits for something, until its answer begins.
+/// How long a request that waits for something may take until its answer begins.
 const LONG: Duration = Duration::from_secs(90);
 
-/// How somebody has said who they are.
+/// How the caller was identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
     Token,
@@ -51,16 +51,20 @@ pub(crate) async fn gate(
     next: Next,
 ) -> Response {
     let time = if rules.is_long { LONG } else { state.settings.time };
-    let passed = async {
+    let places = [state.log.at(), state.access.tables.at()].map(str::to_owned);
+    let passed = without_places(places, async {
         match pass(&state, rules, request).await {
             Ok(request) => next.run(request).await,
             Err(problem) => problem.into_response(),
         }
-    };
+    });
     match tokio::time::timeout(time, passed).await {
         Ok(response) => response,
         Err(_) => {
-            let said = format!("it took longer than {} s, and was given up", time.as_secs());
+            // What has begun is not taken back: a queued append, a plan that is being applied.
+            let seconds = time.as_secs_f64();
+            let said =
+                format!("it did not finish in {seconds} s; what it was to do may still be done");
             Problem::new(ErrorCode::RequestTooSlow, said).into_response()
         }
     }
@@ -74,7 +78,10 @@ async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request,
         parts.extensions.insert(caller);
         return with_params(parts, rules).map(|parts| Request::from_parts(parts, body));
     }
-    // Where metrics and reasons are open to this machine, a page must not get at them by a name that leads here.
+    if parts.uri.path().contains("%00") {
+        return Err(Problem::invalid("there is a NUL in the address; no name has one"));
+    }
+    // Where metrics and reasons are open to this machine, a web page must not get at them by DNS rebinding.
     if !rules.is_probe || state.settings.shows_metrics {
         site::check_host(&parts, &state.settings)?;
         site::check_origin(&parts)?;
@@ -96,18 +103,18 @@ fn with_params(mut parts: Parts, rules: Rules) -> Result<Parts, Problem> {
     Ok(parts)
 }
 
-/// Who asked before and is still being answered: whether they may go on, and as whom.
+/// Identifies again a caller who is still being answered, and checks whether they may go on.
 pub(crate) async fn ask_again(
     state: &ServerState,
     parts: &Parts,
     needed: Scope,
 ) -> Result<Caller, Problem> {
-    let (caller, _) = identify(state, parts).await?;
+    let (caller, _) = identify(state, parts, Time::Again).await?;
     caller.require(needed)?;
     Ok(caller)
 }
 
-/// Finds out who asks, and refuses who may not.
+/// Identifies the caller, and refuses those who may not.
 async fn admit(
     state: &ServerState,
     needs: Needs,
@@ -118,7 +125,7 @@ async fn admit(
         Needs::Metrics if state.settings.shows_metrics => return Ok(None),
         _ => {}
     }
-    let (caller, via) = identify(state, parts).await?;
+    let (caller, via) = identify(state, parts, Time::First).await?;
     require(&caller, needs)?;
     Ok(Some((caller, via)))
 }
@@ -132,18 +139,30 @@ fn require(caller: &Caller, needs: Needs) -> Result<(), Problem> {
     }
 }
 
-/// Who asks.
-async fn identify(state: &ServerState, parts: &Parts) -> Result<(Caller, Via), Problem> {
-    let source = source(parts);
+/// Whether somebody asks, or was let in before and is asked about again.
+#[derive(Clone, Copy)]
+enum Time {
+    First,
+    Again,
+}
+
+/// The caller, and how they were identified.
+async fn identify(
+    state: &ServerState,
+    parts: &Parts,
+    time: Time,
+) -> Result<(Caller, Via), Problem> {
+    let caller = async |secret, kind| match time {
+        Time::First => state.access.caller(secret, kind, source(parts)).await,
+        Time::Again => state.access.caller_again(secret, kind).await,
+    };
     if let Some(given) = bearer(&parts.headers) {
-        let caller = state.access.caller(Secret::of_token(given), Kind::Token, source).await?;
-        return Ok((caller, Via::Token));
+        return Ok((caller(Secret::of_token(given), Kind::Token).await?, Via::Token));
     }
     if let Some(secret) = cookie::of(&parts.headers) {
-        let caller = state.access.caller(Some(secret), Kind::Session, source).await;
-        match caller {
+        match caller(Some(secret), Kind::Session).await {
             Ok(caller) => return Ok((caller, Via::Session)),
-            // A cookie of earlier days is no reason to keep out whom no token keeps out.
+            // An old cookie does not keep anybody out of an open server.
             Err(problem) if problem.code() != ErrorCode::NotAuthenticated => return Err(problem),
             Err(problem) if !state.settings.is_open => return Err(problem),
             Err(problem) if state.access.any_token().await? => return Err(problem),
@@ -153,11 +172,11 @@ async fn identify(state: &ServerState, parts: &Parts) -> Result<(Caller, Via), P
     if state.settings.is_open && !state.access.any_token().await? {
         return Ok((Caller::anybody(), Via::Open));
     }
-    let said = "who are you? Send a token as `authorization: Bearer anb_…`; `anabranch token make` makes one";
+    let said = "no credentials; send a token as `authorization: Bearer anb_…`; `anabranch token make` makes one";
     Err(Problem::new(ErrorCode::NotAuthenticated, said))
 }
 
-/// Refuses a token with limits where nobody would keep it to them.
+/// Refuses a limited token where its limits would not be enforced.
 fn keep(caller: &Caller, rules: Rules) -> Result<(), Problem> {
     let refuse = |to: &str| {
         let said = format!("the token is limited to {to}, and this is about more than these");
@@ -173,7 +192,7 @@ fn keep(caller: &Caller, rules: Rules) -> Result<(), Problem> {
 }
 
 /// Refuses what a page of another site could make a browser send: a request that changes something needs a header
-/// that no form has, and that no script adds without being allowed to. A token is one.
+/// that forms cannot send, and that scripts of other sites may not add. A token is such a header.
 fn must_be_meant(parts: &Parts) -> Result<(), Problem> {
     let is_safe = matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let is_meant = parts.headers.get("x-anabranch").is_some_and(|value| value == "1");
@@ -185,10 +204,10 @@ fn must_be_meant(parts: &Parts) -> Result<(), Problem> {
     Err(Problem::new(ErrorCode::CrossSite, said))
 }
 
-/// What stands behind `Bearer`.
+/// What follows `Bearer`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let given = headers.get(AUTHORIZATION)?;
-    // What is no text is a wrong token, not none.
+    // A header that is not text is a wrong token, not a missing one.
     let given = given.to_str().unwrap_or_default();
     match given.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim()),

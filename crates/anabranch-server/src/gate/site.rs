@@ -1,4 +1,4 @@
-//! That a request does not come from another web site, through the browser of somebody who may.
+//! Refuses requests that come from another web site through the browser of an authorised user.
 
 use crate::problem::Problem;
 use crate::state::Settings;
@@ -8,8 +8,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Refuses a name that the server does not answer for: a name can be made to lead here after a page has been loaded
-/// by it (DNS rebinding), and that page would be of our own origin. An address in numbers cannot.
+/// Refuses host names that are not ours. A page can be loaded by a name that is then made to lead here (DNS rebinding), and
+/// would be of our own origin. This cannot happen with an IP address.
 pub(super) fn check_host(parts: &Parts, settings: &Settings) -> Result<(), Problem> {
     let Some(host) = host(parts) else {
         return Err(Problem::new(ErrorCode::WrongHost, "the request names no host, or several"));
@@ -30,17 +30,20 @@ pub(super) fn check_host(parts: &Parts, settings: &Settings) -> Result<(), Probl
     Err(Problem::new(ErrorCode::WrongHost, said))
 }
 
-/// Refuses what a browser says to come from another site. What is no browser says nothing.
+/// Refuses what a browser says comes from another site. Clients that are not browsers send neither header.
 pub(super) fn check_origin(parts: &Parts) -> Result<(), Problem> {
     let said = |name: &str| {
-        parts.headers.get(name).map(|value| value.to_str().unwrap_or("what is no text"))
+        let mut all = parts.headers.get_all(name).iter();
+        let first = all.next()?.to_str().unwrap_or("not text");
+        // No browser sends two, and others may read the other one.
+        Some(if all.next().is_none() { first } else { "said twice" })
     };
     let refuse = |from: &str| {
         let from: String = from.chars().take(100).collect();
         let said = format!("a request from another site ({}) is refused", from.escape_debug());
         Err(Problem::new(ErrorCode::CrossSite, said))
     };
-    // A link may lead here; what it shows, the other site cannot read, and no cookie goes along with it.
+    // A link may lead here: the other site cannot read what it shows, and no cookie is sent with it.
     let is_link = parts.method == Method::GET && said("sec-fetch-mode") == Some("navigate");
     match said("sec-fetch-site") {
         None | Some("same-origin" | "none") => {}
@@ -56,7 +59,7 @@ pub(super) fn check_origin(parts: &Parts) -> Result<(), Problem> {
     }
 }
 
-/// The host that a request is for. Two of them are none.
+/// The host that a request is for; none if it names two.
 fn host(parts: &Parts) -> Option<&str> {
     // A request line with a whole address counts for more than the header (RFC 9112).
     if let Some(authority) = parts.uri.authority() {
@@ -165,6 +168,24 @@ mod tests {
         }
         for site in ["cross-site", "same-site", "nonsense"] {
             assert!(!takes(&[host, ("sec-fetch-site", site)]), "{site}");
+        }
+        // One of two could be read here, and the other one elsewhere.
+        let ours = ("origin", "http://127.0.0.1:7070");
+        for (name, first, second) in [
+            ("origin", "http://127.0.0.1:7070", "https://evil.example"),
+            ("origin", "http://127.0.0.1:7070", "http://127.0.0.1:7070"),
+            ("sec-fetch-site", "same-origin", "cross-site"),
+            ("sec-fetch-mode", "navigate", "cors"),
+        ] {
+            let cross =
+                ("sec-fetch-site", if name == "sec-fetch-mode" { "cross-site" } else { "none" });
+            let (cross, origin) = match name {
+                "origin" => (vec![], vec![]),
+                "sec-fetch-site" => (vec![], vec![ours]),
+                _ => (vec![cross], vec![]),
+            };
+            let two = [vec![host, (name, first), (name, second)], cross, origin].concat();
+            assert!(!takes(&two), "{two:?}");
         }
     }
 }

@@ -47,6 +47,7 @@ impl Sight {
             scopes: vec![if self.masked { Scope::ReadMasked } else { Scope::Read }],
             consumers: self.consumers.clone(),
             tenants: self.tenants.clone(),
+            until: None,
         }))
     }
 

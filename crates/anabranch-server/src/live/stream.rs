@@ -8,7 +8,7 @@ use super::lookout::{Lookout, Place, Seen};
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::sse::{STILL_HERE, frame};
-use crate::tail::Warrant;
+use crate::tail::{Standing, Warrant};
 use axum::body::Bytes;
 use futures_util::Stream;
 use futures_util::future::select_all;
@@ -85,9 +85,14 @@ impl Live {
             if self.is_over {
                 return None;
             }
-            if !self.warrant.holds(&self.caller).await {
+            let over = match self.warrant.standing(&self.caller).await {
+                Standing::Holds => None,
+                Standing::Gone => Some("not_allowed"),
+                Standing::Unknown(_) => Some("log_failed"),
+            };
+            if let Some(reason) = over {
                 self.is_over = true;
-                return Some(ended("not_allowed"));
+                return Some(ended(reason));
             }
             if self.lookout.tails.is_closed() {
                 self.is_over = true;

@@ -5,6 +5,7 @@ use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see};
 use anabranch::Timestamp;
 use anabranch::operate::{KeyState, Parked};
 use axum::Json;
@@ -60,7 +61,7 @@ async fn groups(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<Groups>, Problem> {
-    narrow::must_see(&caller, &name)?;
+    must_see(&caller, Kind::Consumer, &name)?;
     let mut groups: HashMap<String, Group> = HashMap::new();
     let (mut looked_at, mut after, mut is_all) = (0, None::<String>, false);
     while looked_at < LOOKS_AT {

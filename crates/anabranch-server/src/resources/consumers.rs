@@ -1,4 +1,4 @@
-//! `/v1/consumers`: how consumers stand, slot by slot.
+//! `/v1/consumers`: the state of consumers, slot by slot.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -6,6 +6,7 @@ use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see};
 use anabranch::Position;
 use anabranch::errors::ErrorCode;
 use anabranch::operate::{AuditStatus, CursorStatus, Owner, Reason};
@@ -48,7 +49,7 @@ async fn one(
     Ok(Json(narrow::shown(&caller, &status)?))
 }
 
-/// All slots of a consumer: who has them, how far they are, and why they do not go on.
+/// All slots of a consumer: who owns them, how far they are, and why they are not moving.
 #[derive(Serialize)]
 struct Map {
     consumer: String,
@@ -65,7 +66,7 @@ struct Part {
     lag: u64,
     epoch: i64,
     owner: Option<OwnerOf>,
-    /// Why it does not go on, by name, with all that is known.
+    /// Why it is not moving: named reasons, with all that is known.
     reasons: Vec<Reason>,
     /// The same in words.
     why: Vec<String>,
@@ -74,13 +75,13 @@ struct Part {
 #[derive(Serialize)]
 struct OwnerOf {
     worker: String,
-    /// Host and process; none of a worker that is dead and forgotten.
+    /// Host and process; none if the worker is dead and forgotten.
     place: Option<String>,
     replica_set: Option<String>,
     is_alive: bool,
 }
 
-/// Slots from one to another, each so many behind the last one.
+/// Slots from one to another, `step` apart.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Run {
     from: u16,
@@ -95,12 +96,12 @@ async fn slots(
     Path(name): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let status = narrow::status(&state, &caller, &name).await?;
-    let cursors = status.cursors.iter().map(part).collect();
+    let cursors = status.cursors.iter().map(|cursor| part(&caller, cursor)).collect();
     let map = Map { consumer: status.name, head: status.head, cursors };
     Ok(Json(narrow::shown(&caller, &map)?))
 }
 
-fn part(cursor: &CursorStatus) -> Part {
+fn part(caller: &Caller, cursor: &CursorStatus) -> Part {
     let owner = match &cursor.owner {
         Owner::Unassigned => None,
         Owner::Worker(worker) => Some(OwnerOf {
@@ -121,11 +122,11 @@ fn part(cursor: &CursorStatus) -> Part {
         epoch: cursor.epoch,
         owner,
         reasons: cursor.reasons.clone(),
-        why: cursor.reasons.iter().map(ToString::to_string).collect(),
+        why: narrow::in_words(caller, &cursor.reasons),
     }
 }
 
-/// Slots as runs: as one with a step if they are a partition, else neighbours together.
+/// Slots as runs: one with a step if they are a partition, else a run for each group of neighbours.
 fn runs(set: &SlotSet) -> Vec<Run> {
     let slots: Vec<u16> = set.iter().map(|slot| slot.get()).collect();
     if let [first, second, .., last] = slots[..] {
@@ -145,19 +146,19 @@ fn runs(set: &SlotSet) -> Vec<Run> {
     runs
 }
 
-/// Whether a consumer is audited, and when all was proven last. Nothing is proven here.
+/// Whether a consumer is audited, and when everything was last proven. Nothing is proven here.
 async fn audit(
     State(state): State<Shared>,
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Json<AuditStatus>, Problem> {
-    narrow::must_see(&caller, &name)?;
+    must_see(&caller, Kind::Consumer, &name)?;
     let audits = state.consumers.audits().await?;
     if let Some(audit) = audits.into_iter().find(|audit| audit.consumer == name) {
         return Ok(Json(audit));
     }
     let status = narrow::status(&state, &caller, &name).await?;
-    let said = format!("`{}` is not audited; `anabranch audit` begins that", status.name);
+    let said = format!("`{}` is not audited; `anabranch audit` starts an audit", status.name);
     Err(Problem::new(ErrorCode::NotAudited, said))
 }
 

@@ -15,7 +15,7 @@ pub(super) fn routes() -> Vec<Route> {
     vec![list.takes(&["consumer", "state", "key", "limit"]).keeps_consumers().watched()]
 }
 
-/// The newest first.
+/// Newest first.
 async fn list(
     State(state): State<Shared>,
     caller: Caller,
@@ -39,7 +39,7 @@ async fn list(
     };
     let mut found = Deliveries::new(&state.log).list(&filter).await?;
     if caller.is_masked() {
-        // Who was sent something often repeats it.
+        // Receivers often repeat what they were sent.
         for delivery in &mut found {
             delivery.answer = None;
             delivery.failures.iter_mut().for_each(|failure| failure.answer.clear());

@@ -1,4 +1,4 @@
-//! `/v1/consumers/{name}/explain`: from a key to its slot, who owns that, how far it is, and what waits.
+//! `/v1/consumers/{name}/explain`: from a key to its slot, the owner of the slot, how far it is, and what waits.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -6,10 +6,10 @@ use crate::page::Params;
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
-use anabranch::operate::{CursorStatus, Parked};
+use anabranch::operate::{NextEvent, Parked};
 use anabranch::partitioning::{Slot, Strategy};
 use anabranch::workpool::Tasks;
-use anabranch::{Event, HashRule, Position, StreamId};
+use anabranch::{HashRule, StreamId};
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::Serialize;
@@ -31,40 +31,16 @@ struct Explained {
     kind: String,
     strategy: String,
     slot: Slot,
-    /// The cursor that holds the slot, with its owner and why it does not go on.
+    /// The cursor that holds the slot, with its owner and why it is not moving.
     cursor: Value,
     /// The same in words.
     why: Vec<String>,
     /// The key, if an event of it has failed.
     parked: Option<Parked>,
     /// The first event that waits.
-    next: Option<Next>,
-    /// Of a pool: what of the key has not ended.
+    next: Option<NextEvent>,
+    /// For a pool: the open tasks of the key.
     tasks: Option<Value>,
-}
-
-/// An event, without its body.
-#[derive(Serialize)]
-struct Next {
-    position: Position,
-    #[serde(rename = "type")]
-    event_type: String,
-    stream: String,
-    version: u64,
-    /// Whether it is known to be of the key's slot.
-    is_of_slot: bool,
-}
-
-impl Next {
-    fn of(event: &Event, is_of_slot: bool) -> Self {
-        Self {
-            position: event.position(),
-            event_type: event.event_type().to_owned(),
-            stream: event.stream().to_string(),
-            version: event.version(),
-            is_of_slot,
-        }
-    }
 }
 
 async fn explain(
@@ -95,18 +71,14 @@ async fn explain(
         next = match &parked {
             Some(parked) => {
                 let first = state.consumers.parked_events(&name, &parked.key, 1).await?;
-                first.first().map(|event| Next::of(event, true))
+                first.into_iter().next().map(|event| NextEvent::new(event, true))
             }
-            // Of another log, what lies behind the cursor says nothing.
+            // In another log, the events behind the cursor mean nothing.
             None if !status.is_lag_known() => None,
-            None => {
-                let next = state.consumers.next_of_slot(&name, slot).await?;
-                next.map(|next| Next::of(&next.event, next.is_of_slot))
-            }
+            None => state.consumers.next_of_slot(&name, slot).await?,
         };
     }
     parked.iter_mut().for_each(|parked| super::parked::mask(&caller, parked));
-    let in_words = |cursor: &CursorStatus| cursor.reasons.iter().map(ToString::to_string).collect();
     Ok(Json(Explained {
         key,
         consumer: status.name.clone(),
@@ -114,7 +86,7 @@ async fn explain(
         strategy: status.strategy.clone(),
         slot,
         cursor: found.map_or(Ok(Value::Null), |cursor| narrow::shown(&caller, cursor))?,
-        why: found.filter(|_| !caller.is_masked()).map(in_words).unwrap_or_default(),
+        why: found.map(|cursor| narrow::in_words(&caller, &cursor.reasons)).unwrap_or_default(),
         parked,
         next,
         tasks,

@@ -1,4 +1,4 @@
-//! `/v1/workers`, `/v1/replica-sets`, `/v1/generations`: who runs what, and why slots were assigned anew.
+//! `/v1/workers`, `/v1/replica-sets`, `/v1/generations`: who runs what, and why slots were reassigned.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -49,17 +49,17 @@ async fn workers(
     Ok(Json(List::whole(shown.collect::<Result<_, _>>()?)))
 }
 
-/// A replica set, and who is of it.
+/// A replica set and its workers.
 #[derive(Serialize)]
 struct ReplicaSet {
     name: String,
-    /// The number of the assignment that holds.
+    /// The number of the current assignment.
     generation: i64,
     /// How slots change hands: cooperative or recreate.
     rollout: String,
     /// The ids of its living workers.
     workers: Vec<String>,
-    /// What these run.
+    /// The consumers that these run.
     consumers: BTreeSet<String>,
 }
 
@@ -83,14 +83,26 @@ async fn replica_sets(State(state): State<Shared>) -> Result<Json<List<ReplicaSe
 
 async fn generations(
     State(state): State<Shared>,
+    caller: Caller,
     params: Params,
 ) -> Result<Json<List<Generation>>, Problem> {
     let (set, limit) = (params.one("replica_set")?, params.limit()?);
-    let found = state.consumers.generations(set, limit).await?;
+    let mut found = state.consumers.generations(set, limit).await?;
+    if caller.is_masked() {
+        found.iter_mut().for_each(|generation| leave_out_error(&mut generation.reason));
+    }
     if let Some(set) = set.filter(|_| found.is_empty()) {
         let set: String = set.chars().take(200).collect();
         let said = format!("there is no replica set `{}`", set.escape_debug());
         return Err(Problem::new(ErrorCode::NoSuchReplicaSet, said));
     }
     Ok(Json(List::whole(found)))
+}
+
+/// A worker that could not run a consumer said why, which often quotes an event. Those of this version leave it out.
+fn leave_out_error(reason: &mut String) {
+    const UNABLE: &str = " for now";
+    if let Some(at) = reason.find(" for now: ") {
+        reason.truncate(at + UNABLE.len());
+    }
 }

@@ -1,19 +1,19 @@
-//! What there is beside events, to look at: consumers, slots, workers, tasks, deliveries, workflows.
+//! What there is to look at besides events: consumers, slots, workers, tasks, deliveries, workflows.
 //!
 //! Nothing here changes anything. Counts come from cursors and counters.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `consumers` | how consumers stand, slot by slot |
-//! | `narrow` | what a token that is limited to consumers sees of them |
-//! | `explain` | why a key does not go on |
-//! | `parked` | keys that are set aside |
+//! | `consumers` | the state of consumers, slot by slot |
+//! | `narrow` | what masked and limited tokens see of consumers |
+//! | `explain` | why a key is not moving |
+//! | `parked` | keys that have been set aside |
 //! | `alike` | the same, grouped by what their errors have in common |
 //! | `rebuild` | how the new version of a projection differs from the old one |
 //! | `fleet` | workers, replica sets, generations |
 //! | `tasks` | pools and tasks |
 //! | `deliveries` | what webhooks have sent |
-//! | `workflows` | states of workflows as they were kept last |
+//! | `workflows` | states of workflows: folded where the code is, and as they were kept last |
 
 mod alike;
 mod consumers;
@@ -26,12 +26,12 @@ mod rebuild;
 mod tasks;
 mod workflows;
 
-pub(crate) use workflows::Snapshot;
+pub(crate) use workflows::InstanceState;
 
 use crate::routes::{Needs, Route};
 use crate::scope::Scope;
 
-/// Who may look.
+/// Who may look at them.
 const READ: Needs = Needs::Scope(Scope::ReadMasked);
 
 pub(crate) fn routes() -> Vec<Route> {

@@ -1,4 +1,4 @@
-//! `/v1/consumers/{name}/parked`: keys that are set aside since an event of them failed.
+//! `/v1/consumers/{name}/parked`: keys that have been set aside because one of their events failed.
 
 use super::{READ, narrow};
 use crate::caller::Caller;
@@ -7,6 +7,7 @@ use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see};
 use anabranch::errors::ErrorCode;
 use anabranch::operate::Parked;
 use axum::Json;
@@ -14,7 +15,7 @@ use axum::extract::{Path, State};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// How many events of a key are shown unless another number is asked for.
+/// How many events of a key are shown by default.
 const EVENTS: usize = 10;
 
 pub(super) fn routes() -> Vec<Route> {
@@ -32,7 +33,7 @@ async fn list(
     params: Params,
 ) -> Result<Json<List<Parked>>, Problem> {
     let (limit, after) = (params.limit()?, params.one("after")?);
-    narrow::must_see(&caller, &name)?;
+    must_see(&caller, Kind::Consumer, &name)?;
     let found = state.consumers.parked_page(&name, after, limit + 1).await;
     let mut found = found.map_err(|error| narrow::refused(&caller, &name, error))?;
     found.iter_mut().for_each(|parked| mask(&caller, parked));
@@ -54,7 +55,7 @@ async fn one(
     params: Params,
 ) -> Result<Json<WithEvents>, Problem> {
     let limit = if params.one("limit")?.is_some() { params.limit()? } else { EVENTS };
-    narrow::must_see(&caller, &name)?;
+    must_see(&caller, Kind::Consumer, &name)?;
     let found = state.consumers.parked_key(&name, &key).await;
     let Some(mut parked) = found.map_err(|error| narrow::refused(&caller, &name, error))? else {
         let key: String = key.chars().take(200).collect();
@@ -68,7 +69,7 @@ async fn one(
     Ok(Json(WithEvents { parked, next_events: events.collect::<Result<_, _>>()? }))
 }
 
-/// What a handler says often quotes what it was given.
+/// Errors of handlers often quote what they were given.
 pub(super) fn mask(caller: &Caller, parked: &mut Parked) {
     if caller.is_masked() {
         parked.error.clear();

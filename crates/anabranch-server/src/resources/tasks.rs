@@ -6,6 +6,7 @@ use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
+use crate::unseen::{Kind, must_see, no_such};
 use anabranch::errors::ErrorCode;
 use anabranch::workpool::{TaskState, TaskStatus, Tasks};
 use axum::Json;
@@ -24,7 +25,7 @@ pub(super) fn routes() -> Vec<Route> {
     routes.into_iter().map(|route| route.keeps_consumers().watched()).collect()
 }
 
-/// A pool, with how many of its tasks stand how.
+/// A pool, with the number of its tasks in each state.
 #[derive(Serialize)]
 struct Pool {
     pool: String,
@@ -32,7 +33,7 @@ struct Pool {
 }
 
 async fn pools(State(state): State<Shared>, caller: Caller) -> Result<Json<List<Pool>>, Problem> {
-    // Of those that have not ended: how many have ended is counted for metrics, and by going through all of them here.
+    // Open tasks only. The number of ended ones is in the metrics; counting them here would mean reading all of them.
     let counts = Tasks::open_counts(&state.log).await?;
     let seen = counts.into_iter().filter(|pool| caller.sees_consumer(&pool.pool));
     let pools = seen.map(|pool| {
@@ -54,14 +55,14 @@ async fn list(
         None => TaskState::Ready,
         Some(name) => named(name)?,
     };
-    must_see(&caller, pool)?;
+    must_see(&caller, Kind::Pool, pool)?;
     let tasks = Tasks::new(&state.log, pool);
     let found = tasks.page(wanted, params.one("key")?, after, limit + 1).await?;
     if found.is_empty()
         && after.is_none()
         && !Tasks::pools(&state.log).await?.contains(&pool.to_owned())
     {
-        return Err(unknown(pool));
+        return Err(no_such(Kind::Pool, pool));
     }
     let page = List::page(found, limit, |task| task.id.to_string());
     let items = page.items.into_iter().map(|task| shown(&caller, task));
@@ -84,11 +85,10 @@ async fn one(
     let id: Uuid = id.parse().map_err(|_| Problem::invalid("the id of a task is a UUID"))?;
     let found = Tasks::new(&state.log, "").details(id).await?;
     let found = found.filter(|task| caller.sees_consumer(&task.status.pool));
-    let none =
-        || Problem::new(ErrorCode::NoSuchTask, format!("task {id}: there is none with this id"));
+    let none = || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
     let details = found.ok_or_else(none)?;
     Ok(match caller.is_masked() {
-        // Its payload goes out digit for digit.
+        // Its payload passes through digit for digit.
         false => Json(details).into_response(),
         true => Json(masked(serde_json::to_value(details)?)).into_response(),
     })
@@ -99,7 +99,7 @@ fn shown(caller: &Caller, task: TaskStatus) -> Result<Value, Problem> {
     Ok(if caller.is_masked() { masked(shown) } else { shown })
 }
 
-/// What a task was given and what it said, taken out.
+/// A task without what it was given and what it said.
 fn masked(mut task: Value) -> Value {
     if let Value::Object(members) = &mut task {
         for name in ["payload", "result", "error", "checkpoint"] {
@@ -113,14 +113,4 @@ fn masked(mut task: Value) -> Value {
         members.insert("masked".to_owned(), true.into());
     }
     task
-}
-
-fn must_see(caller: &Caller, pool: &str) -> Result<(), Problem> {
-    if caller.sees_consumer(pool) { Ok(()) } else { Err(unknown(pool)) }
-}
-
-fn unknown(pool: &str) -> Problem {
-    let pool: String = pool.chars().take(200).collect();
-    let said = format!("there is no pool `{}`", pool.escape_debug());
-    Problem::new(ErrorCode::NoSuchPool, said)
 }

@@ -1,11 +1,11 @@
 //! A server on a socket: what `anabranch serve` runs.
 //!
-//! Nothing of a client is waited for without an end, and nothing of it is kept without a bound: how many connections
-//! there are, how long and large the head of a request is, how long an answer may go unread.
+//! There is no waiting for a client without an end, and nothing is kept for one without a bound: the number of connections,
+//! the time and size of the head of a request, and how long an answer may go unread are limited.
 //!
 //! | module | subject |
 //! |---|---|
-//! | `stalls` | a socket whose other side does not read is given up |
+//! | `stalls` | gives up a socket whose other side does not read |
 //! | `tls` | encrypted connections |
 
 mod stalls;
@@ -43,18 +43,17 @@ const HEADERS: usize = 100;
 /// After an error of the listener, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server takes from its clients.
+/// The limits that a server sets for its clients.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
-    /// How many connections there are at the same time; further ones wait. 512 unless said otherwise.
+    /// How many connections there are at the same time; further ones wait. 512 by default. Tell
+    /// [`Api::connections`](crate::Api::connections) the same number.
     pub connections: usize,
-    /// How long the head of a request may take to arrive, and how long a connection may be idle; 10 seconds unless said
-    /// otherwise.
+    /// How long the head of a request may take to arrive, and how long a connection may be idle; 10 seconds by default.
     pub head: Duration,
-    /// How long a client may leave what it was sent unread, and how long TLS may take to begin; 30 seconds unless said
-    /// otherwise.
+    /// How long a client may leave an answer unread, and how long TLS may take to begin; 30 seconds by default.
     pub stall: Duration,
-    /// How long what is under way may take once the server stops; 10 seconds unless said otherwise.
+    /// How long requests that are under way may take once the server stops; 10 seconds by default.
     pub grace: Duration,
 }
 
@@ -69,7 +68,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// Serves a router until a future resolves, and then what is under way to its end; streams of events end at once.
+/// Serves a router until a future resolves, then finishes what is under way; streams of events end at once.
 ///
 /// ```no_run
 /// # async fn f(log: anabranch::Log) -> std::io::Result<()> {
@@ -96,7 +95,7 @@ pub async fn serve(
     drop(listener);
     let _ = stopping.send(true);
     let all = u32::try_from(server.limits.connections).unwrap_or(u32::MAX);
-    // Whoever has not ended by then is cut off, with the runtime or by their own limits.
+    // Connections that have not ended by then are cut off, with the runtime or by their own limits.
     let _ = tokio::time::timeout(server.limits.grace, room.acquire_many(all)).await;
 }
 
@@ -158,7 +157,7 @@ impl Server {
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let mut stopped = self.stopped.clone();
-        // A client that goes away, or sends nonsense, concerns nobody.
+        // A client that goes away, or sends nonsense, is not an error of the server.
         tokio::select! {
             _ = connection.as_mut() => return,
             _ = stopped.wait_for(|stopped| *stopped) => {}
@@ -168,7 +167,7 @@ impl Server {
     }
 }
 
-/// An endless answer ends when the server does, with a word for its reader, who resumes at the next one.
+/// An endless answer ends when the server stops, with a last word for its reader, who resumes at the next server.
 fn ending(response: Response<Body>, mut stopped: watch::Receiver<bool>) -> Response<Body> {
     let kind = response.headers().get(CONTENT_TYPE);
     if kind.is_none_or(|kind| kind != "text/event-stream") {

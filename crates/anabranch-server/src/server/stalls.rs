@@ -1,4 +1,4 @@
-//! A socket whose other side does not read what it is sent: given up after a time.
+//! Gives up a socket whose other side does not read what it is sent.
 
 use std::io;
 use std::pin::Pin;

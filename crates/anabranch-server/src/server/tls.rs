@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What a server shows to its clients, and proves. Read once, when the server starts.
+/// The certificate of a server and its key. They are read once, when the server starts.
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
@@ -26,7 +26,7 @@ pub struct TlsError {
 }
 
 impl Tls {
-    /// A certificate with those that vouch for it, and its key, both as PEM.
+    /// A certificate with its chain, and its key, both as PEM.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
         let at = |path: &Path, why: &dyn fmt::Display| TlsError {
             path: path.to_owned(),
@@ -39,7 +39,7 @@ impl Tls {
         if chain.is_empty() {
             return Err(at(certificate, &"it holds no certificate (-----BEGIN CERTIFICATE-----)"));
         }
-        // What is wrong with a key is said without any of it.
+        // The error must not quote the key.
         let private = PrivateKeyDer::from_pem_file(key)
             .map_err(|_| at(key, &"it cannot be read as a private key (PEM)"))?;
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

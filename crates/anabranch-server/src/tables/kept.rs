@@ -1,7 +1,7 @@
-//! Rows that have no reader of their own in the library: replica sets, and states of workflows that were kept.
+//! Rows that the library has no reader for: replica sets, and snapshots of workflows.
 
 use super::Tables;
-use crate::resources::Snapshot;
+use crate::resources::InstanceState;
 use anabranch::backend::database::Statement;
 use anabranch::{StoreError, params};
 use serde_json::value::RawValue;
@@ -26,7 +26,7 @@ impl Tables {
         rows.iter().map(set).collect()
     }
 
-    /// The workflows of which states are kept. It goes from one name to the next in the index, past all their instances.
+    /// The workflows that have snapshots. It goes from one name to the next in the index, past all their instances.
     pub(crate) async fn workflows(&self) -> Result<Vec<String>, StoreError> {
         let table = self.database.dialect().table("workflow_snapshots");
         let select = format!(
@@ -38,12 +38,12 @@ impl Tables {
         rows.iter().map(|row| self.column(row, "name")).collect()
     }
 
-    /// The state of an instance that was kept last.
+    /// The last snapshot of an instance.
     pub(crate) async fn snapshot(
         &self,
         workflow: &str,
         id: &str,
-    ) -> Result<Option<Snapshot>, StoreError> {
+    ) -> Result<Option<InstanceState>, StoreError> {
         let table = self.database.dialect().table("workflow_snapshots");
         let select = format!(
             "SELECT version, mode, state FROM {table} WHERE workflow = $1 AND id = $2 \
@@ -57,6 +57,6 @@ impl Tables {
             what: format!("the state of `{workflow}` {id}: {error}"),
         })?;
         let (version, mode) = (self.column(row, "version")?, self.column(row, "mode")?);
-        Ok(Some(Snapshot { version, mode, state: Some(state), masked: false }))
+        Ok(Some(InstanceState { version, mode, state: Some(state), masked: false }))
     }
 }

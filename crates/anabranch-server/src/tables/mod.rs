@@ -1,10 +1,9 @@
-//! The statements of the API: rows of tokens and sessions, and what has no reader of its own in the library. They run
-//! on every database.
+//! The statements of the API: tokens, sessions, and rows that the library has no reader for. They run on every database.
 //!
 //! | module | subject |
 //! |---|---|
 //! | `tokens` | tokens and the sessions of browsers |
-//! | `kept` | replica sets, and states of workflows |
+//! | `kept` | replica sets, and snapshots of workflows |
 
 mod kept;
 mod tokens;
@@ -32,6 +31,11 @@ impl Tables {
         let (tokens, sessions) = (dialect.table("tokens"), dialect.table("sessions"));
         let now = dialect.now_us();
         Self { database, tokens, sessions, now }
+    }
+
+    /// Where they are, as errors name it.
+    pub(crate) fn at(&self) -> &str {
+        self.database.at()
     }
 
     /// The rows of a query.

@@ -1,4 +1,4 @@
-//! The rows of tokens, and of the sessions of browsers that have logged in with one.
+//! The rows of tokens, and of the sessions that browsers have begun with one.
 
 use super::Tables;
 use crate::scope::Scope;
@@ -6,17 +6,19 @@ use crate::secret::Hash;
 use crate::token::Token;
 use anabranch::backend::database::Statement;
 use anabranch::migration::since;
-use anabranch::{Row, StoreError, Timestamp, params};
+use anabranch::{Row, StoreError, Timestamp, Value, params};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 const COLUMNS: &str = "t.id, t.name, t.scopes, t.consumers, t.tenants, t.made_us, t.made_by, t.expires_us, \
                        t.used_us, t.revoked_us";
 
-/// How many tokens are read, the newest first.
+/// How many tokens are read. There are never more usable ones.
 const READ: i64 = 1000;
+/// For how long a token is kept after it has ended.
+const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// A token that may be used now, and what it was found by.
+/// A usable token, and what it was found by.
 pub(crate) struct Granted {
     pub(crate) token: Token,
     /// What was stored, to be compared with what was shown.
@@ -39,7 +41,7 @@ impl Tables {
         }
     }
 
-    /// Whether a token was ever made; one that was revoked counts, or the last one to go would open the doors.
+    /// Whether a token was ever made. Revoked ones count, or revoking the last one would open the server.
     pub(crate) async fn any_token(&self) -> Result<bool, StoreError> {
         if !self.has_tokens() {
             return Ok(false);
@@ -48,22 +50,35 @@ impl Tables {
         Ok(!self.rows(Statement::query(select, vec![])).await?.is_empty())
     }
 
-    /// How many tokens are not revoked.
+    /// How many tokens are usable.
     pub(crate) async fn live_tokens(&self) -> Result<i64, StoreError> {
-        let select =
-            format!("SELECT count(*) AS live FROM {} WHERE revoked_us IS NULL", self.tokens);
+        let (tokens, is_live) = (&self.tokens, self.is_live());
+        let select = format!("SELECT count(*) AS live FROM {tokens} t WHERE {is_live}");
         let rows = self.rows(Statement::query(select, vec![])).await?;
         Ok(rows.first().map(|row| self.column(row, "live")).transpose()?.unwrap_or(0))
     }
 
-    /// Adds a token. The times are the database's.
+    /// The condition that a token is usable.
+    fn is_live(&self) -> String {
+        let now = self.now;
+        format!("t.revoked_us IS NULL AND (t.expires_us IS NULL OR t.expires_us > {now})")
+    }
+
+    /// Adds a token, and deletes those that ended long ago: with the new one in the table, it stays known that tokens were
+    /// made. The times are the database's.
     pub(crate) async fn add_token(
         &self,
         token: &Token,
         hash: &Hash,
         lasts: Option<Duration>,
+        until: Option<Timestamp>,
     ) -> Result<(), StoreError> {
         let (tokens, now) = (&self.tokens, self.now);
+        // Without a lifetime of its own the comparison is not true, and the given time holds.
+        let expires = match until {
+            None => format!("{now} + $8"),
+            Some(_) => format!("CASE WHEN {now} + $8 < $9 THEN {now} + $8 ELSE $9 END"),
+        };
         let list = |of: &Option<BTreeSet<String>>| {
             of.as_ref().map(|names| serde_json::to_string(names).unwrap_or_default())
         };
@@ -71,9 +86,9 @@ impl Tables {
         let lasts_us = lasts.map(|lasts| i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX / 2));
         let insert = format!(
             "INSERT INTO {tokens} (id, name, hash, scopes, consumers, tenants, made_us, made_by, expires_us) \
-             VALUES ($1, $2, $3, $4, $5, $6, {now}, $7, {now} + $8)"
+             VALUES ($1, $2, $3, $4, $5, $6, {now}, $7, {expires})"
         );
-        let values = params![
+        let mut values = params![
             &token.id,
             &token.name,
             hash.bytes(),
@@ -83,14 +98,22 @@ impl Tables {
             &token.made_by,
             lasts_us
         ];
-        self.run(vec![Statement::new(insert, values)]).await.map(drop)
+        values.extend(until.map(|until| Value::from(until.as_microsecond())));
+        let long_ago = format!("{now} - {}", KEPT.as_micros());
+        let forget = format!(
+            "DELETE FROM {tokens} WHERE revoked_us < {long_ago} OR expires_us < {long_ago}"
+        );
+        self.run(vec![Statement::new(forget, vec![]), Statement::new(insert, values)])
+            .await
+            .map(drop)
     }
 
-    /// The tokens, the newest first.
+    /// The usable tokens, then the others, each newest first.
     pub(crate) async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         let select = format!(
-            "SELECT {COLUMNS} FROM {} t ORDER BY t.made_us DESC, t.id DESC LIMIT $1",
-            self.tokens
+            "SELECT {COLUMNS} FROM {} t ORDER BY CASE WHEN {} THEN 0 ELSE 1 END, t.made_us DESC, t.id DESC LIMIT $1",
+            self.tokens,
+            self.is_live()
         );
         let rows = self.rows(Statement::query(select, params![READ])).await?;
         rows.iter().map(|row| self.token(row)).collect()
@@ -119,10 +142,10 @@ impl Tables {
         &self,
         hash: &Hash,
     ) -> Result<Option<Granted>, StoreError> {
-        let (tokens, now) = (&self.tokens, self.now);
+        let (tokens, now, is_live) = (&self.tokens, self.now, self.is_live());
         let select = format!(
             "SELECT {COLUMNS}, t.hash AS hash, t.expires_us - {now} AS left_us FROM {tokens} t \
-             WHERE t.hash = $1 AND t.revoked_us IS NULL AND (t.expires_us IS NULL OR t.expires_us > {now})"
+             WHERE t.hash = $1 AND {is_live}"
         );
         let rows = self.rows(Statement::query(select, params![hash.bytes()])).await?;
         rows.first().map(|row| self.granted(row)).transpose()
@@ -133,18 +156,18 @@ impl Tables {
         &self,
         hash: &Hash,
     ) -> Result<Option<Granted>, StoreError> {
-        let (tokens, sessions, now) = (&self.tokens, &self.sessions, self.now);
+        let (tokens, sessions, now, is_live) =
+            (&self.tokens, &self.sessions, self.now, self.is_live());
         let select = format!(
             "SELECT {COLUMNS}, s.hash AS hash, CASE WHEN t.expires_us < s.expires_us THEN t.expires_us \
              ELSE s.expires_us END - {now} AS left_us FROM {sessions} s JOIN {tokens} t ON t.id = s.token \
-             WHERE s.hash = $1 AND s.expires_us > {now} AND t.revoked_us IS NULL \
-             AND (t.expires_us IS NULL OR t.expires_us > {now})"
+             WHERE s.hash = $1 AND s.expires_us > {now} AND {is_live}"
         );
         let rows = self.rows(Statement::query(select, params![hash.bytes()])).await?;
         rows.first().map(|row| self.granted(row)).transpose()
     }
 
-    /// Begins a session, and forgets those that are over and those of this token that are too many.
+    /// Begins a session, and deletes those that are over, and the oldest ones of this token if there are too many.
     pub(crate) async fn begin_session(
         &self,
         hash: &Hash,
@@ -209,7 +232,7 @@ impl Tables {
             read.map_err(|_| corrupt("the limits"))
         };
         let scopes: String = self.column(row, "scopes")?;
-        // A scope of a later version gives nothing here, rather than making the token useless.
+        // An unknown scope, of a later version, is ignored rather than making the token useless.
         let scopes: Vec<Scope> = scopes.split(' ').filter_map(|name| name.parse().ok()).collect();
         Ok(Token {
             id: self.column(row, "id")?,

@@ -19,7 +19,7 @@ pub(crate) struct Page {
     pub(crate) text: Vec<u8>,
     /// How many events that are.
     pub(crate) events: usize,
-    /// Up to where nothing more is to be sent.
+    /// Up to this position everything has been sent.
     pub(crate) cursor: u64,
 }
 
@@ -31,8 +31,8 @@ pub(crate) enum NoPage {
 
 /// The next page after a position.
 ///
-/// Where the ring stands is asked *before* the log is read. What the ring has seen was decided by then, so a read that comes
-/// to its end has seen all of it, too: its tail stands where the ring stood, or beyond, and goes on there without a gap.
+/// The top of the ring is read *before* the log. What the ring had seen was decided by then, so a read that comes to its end
+/// has seen all of it, too: its tail is then where the ring was, or beyond, and goes on there without a gap.
 pub(crate) async fn page(
     hub: &Hub,
     run: &Run,
@@ -50,13 +50,18 @@ pub(crate) async fn page(
     let (mut looked_at, mut bytes) = (0, 0);
     while let Some(event) = events.next().await {
         let event = event.map_err(NoPage::Store)?;
+        if wanted.passes_beside_query(&event) {
+            match written(&event, masked) {
+                Ok(text) => page.text.extend(text),
+                // First what stands before it.
+                Err(_) if page.events > 0 => return Ok(page),
+                Err(why) => return Err(NoPage::Unwritable(why)),
+            }
+            page.events += 1;
+        }
         page.cursor = event.position().get();
         looked_at += 1;
         bytes += event.text_bytes();
-        if wanted.passes_beside_query(&event) {
-            page.text.extend(written(&event, masked).map_err(NoPage::Unwritable)?);
-            page.events += 1;
-        }
         if looked_at == LOOKS_AT || bytes >= LOOKS_AT_BYTES || page.text.len() >= SENDS {
             return Ok(page);
         }

@@ -1,4 +1,4 @@
-//! The handle of all tails and live streams of a server: what they have cost and done, and their end.
+//! The handle to all tails and live streams of a server: what they have cost and done, and how they end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ impl Tails {
         self.counts.figures()
     }
 
-    /// Ends them all with a word of farewell, and lets nobody in any more.
+    /// Ends them all with a last word, and lets nobody in any more.
     pub fn close(&self) {
         self.closed.send_replace(true);
     }
@@ -52,7 +52,7 @@ impl Tails {
 pub struct TailFigures {
     /// How many are open.
     pub open: u64,
-    /// How often the log was subscribed to: once for all tails that are open at the same time.
+    /// How many subscriptions to the log there were: one for all tails that are open at the same time.
     pub subscriptions: u64,
     /// How many events those subscriptions have read.
     pub events_read: u64,
@@ -60,7 +60,7 @@ pub struct TailFigures {
     pub events_written: u64,
     /// How many events were sent, to all tails together.
     pub events_sent: u64,
-    /// How many pages were read of the log for tails that were behind.
+    /// How many pages of the log were read for tails that were behind.
     pub pages_read: u64,
     /// How many tails were dropped because they were too slow.
     pub dropped: u64,

@@ -35,7 +35,7 @@ impl Entry {
         3 * self.event.text_bytes() + OVERHEAD
     }
 
-    /// What is sent of it. The first who wants it writes it, and others who want it at that moment wait for that.
+    /// What is sent of it. The first tail that wants it writes it; others that want it at that moment wait for that.
     pub(crate) fn frame(&self, masked: bool, counts: &Counts) -> Result<Bytes, String> {
         let place = if masked { &self.masked } else { &self.whole };
         place

@@ -1,4 +1,4 @@
-//! The place where tails meet: one subscription of the log for all of them, and none if there are none.
+//! Where tails meet: one subscription to the log for all of them, and none without tails.
 
 use super::counts::Tails;
 use super::ring::Room;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 
-/// How tails and live streams are bounded.
+/// The limits of tails and live streams.
 ///
 /// ```
 /// use anabranch_server::TailLimits;
@@ -19,16 +19,17 @@ use tokio::sync::{Mutex, Semaphore};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TailLimits {
-    /// How many may be open at the same time. Default 2,000.
+    /// How many may be open at the same time. Default 2,000, and fewer where the server has fewer connections
+    /// ([`Api::connections`](crate::Api::connections)).
     pub tails: usize,
-    /// How many of the newest events are kept for all of them together. A tail that is further behind than that reads the
-    /// log by itself; one that has fallen behind by being slow is dropped. Default 8,192.
+    /// How many of the newest events are kept for all of them together. A tail that starts further back reads the log by
+    /// itself; a tail that falls behind because it is slow is dropped. Default 8,192.
     pub ring_events: usize,
-    /// How much memory those may take. Default 32 MiB.
+    /// How much memory these may take. Default 32 MiB.
     pub ring_bytes: usize,
-    /// How many tails that are behind may read the log at the same time; the others wait. Default 4.
+    /// How many tails may read the log by themselves at the same time; others wait. Default 4.
     pub catch_ups: usize,
-    /// After which silence a tail says that it is alive, and where it stands; a live stream, too. Default 15 seconds.
+    /// After how long a silence a tail says that it is alive, and how far it is; a live stream, too. Default 15 seconds.
     pub heartbeat: Duration,
     /// How many live streams (`/v1/live`) may be open at the same time. Default 1,000.
     pub live: usize,
@@ -53,7 +54,7 @@ pub(crate) struct Hub {
     pub(crate) limits: TailLimits,
     run: Mutex<Option<Arc<Run>>>,
     places: Arc<Semaphore>,
-    /// Turns at reading the log for who is behind.
+    /// Turns at reading the log, for tails that are behind.
     pub(crate) turns: Semaphore,
     tails: Tails,
 }
@@ -74,13 +75,17 @@ impl Hub {
         &self.log
     }
 
-    /// A place at the subscription; the first one begins it.
+    /// A place at the subscription, which the first tail begins.
     pub(crate) async fn join(&self) -> Result<Place, Problem> {
-        let closed =
-            || Problem::new(ErrorCode::LogClosed, "the server stops; ask another one, or again");
+        let closed = || {
+            Problem::new(
+                ErrorCode::LogClosed,
+                "the server is stopping; ask another one, or try again",
+            )
+        };
         let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() else {
             let said = format!(
-                "{} tails are open, and there are no more places; close one, or raise the limit",
+                "{} tails are open, which is the limit; close one, or raise the limit",
                 self.limits.tails
             );
             return Err(
@@ -104,7 +109,7 @@ impl Hub {
     }
 }
 
-/// A place at the subscription, and one of those that there are.
+/// A place at the subscription, out of a limited number.
 pub(crate) struct Place {
     pub(crate) seat: Seat,
     _permit: tokio::sync::OwnedSemaphorePermit,

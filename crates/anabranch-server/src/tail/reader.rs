@@ -1,13 +1,14 @@
-//! One tail: behind the ring it reads the log by itself, then it goes on with the ring.
+//! One tail: it reads the log by itself until it reaches the ring, then it goes on with the ring.
 //!
-//! Nothing waits for it: the connection asks for the next piece when it has sent the one before. So a slow reader costs the
+//! Nothing waits for it: the connection asks for the next piece when it has sent the last one. So a slow reader costs the
 //! memory of one piece, and is dropped when the ring has passed it.
 
 use super::catch_up::{self, NoPage};
 use super::hub::{Hub, Place};
 use super::run::{Ended, News};
-use super::warrant::Warrant;
+use super::warrant::{Standing, Warrant};
 use crate::events::wanted::Wanted;
+use crate::problem::leave_out;
 use crate::sse::{frame, heartbeat};
 use anabranch::errors::ErrorCode;
 use axum::body::Bytes;
@@ -19,11 +20,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How many events of the ring are looked at in one go.
+/// How many events of the ring are looked at in one turn.
 const LOOKS_AT: usize = 256;
 /// How much is sent in one piece, before the last event of it.
 const PIECE: usize = 32 * 1024;
-/// How long one that is behind waits for a database that is away.
+/// How long a tail that is behind waits for a database that is away.
 const AWAY: Duration = Duration::from_secs(1);
 
 /// A tail.
@@ -34,10 +35,10 @@ pub(crate) struct Tail {
     wanted: Wanted,
     masked: bool,
     warrant: Warrant,
-    /// Up to here everything was sent.
+    /// Everything up to here was sent.
     cursor: u64,
     stage: Stage,
-    /// Whether it was said that it has caught up.
+    /// Whether its reader was told that it has caught up.
     has_said: bool,
     spoke: Instant,
 }
@@ -77,9 +78,18 @@ impl Tail {
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if self.stage != Stage::Over && !self.warrant.holds(&self.wanted.caller).await {
-                let why = "the token may not be used for this any more";
-                return Some(self.dropped("not_allowed", Some(ErrorCode::NotAllowed), why));
+            if self.stage != Stage::Over {
+                match self.warrant.standing(&self.wanted.caller).await {
+                    Standing::Holds => {}
+                    Standing::Gone => {
+                        let why = "the token may not be used for this any more";
+                        return Some(self.dropped("not_allowed", Some(ErrorCode::NotAllowed), why));
+                    }
+                    Standing::Unknown(code) => {
+                        let why = "nobody could say for a while whether the token may still be used; go on after its last id";
+                        return Some(self.dropped("log_failed", Some(code), why));
+                    }
+                }
             }
             let piece = match self.stage {
                 Stage::Over => return None,
@@ -141,6 +151,8 @@ impl Tail {
             if self.wanted.passes(entry.event()) {
                 let frame = match entry.frame(self.masked, &run.counts) {
                     Ok(frame) => frame,
+                    // First what stands before it, since that is what the last word says to have been sent.
+                    Err(_) if sent > 0 => break,
                     Err(why) => return Some(self.unwritable(&why)),
                 };
                 sent += 1;
@@ -174,12 +186,17 @@ impl Tail {
             let data = json!({ "position": self.cursor }).to_string();
             return Some(frame(Some(self.cursor), "caught_up", &data));
         }
+        if let Some(alive) = self.alive() {
+            return Some(alive);
+        }
         let silence = self.spoke + self.hub.limits.heartbeat;
+        // Whatever comes of it, its token is looked at before the next word.
         tokio::select! {
             // The sender is in the place that this one has.
-            _ = self.news.changed() => None,
-            () = tokio::time::sleep_until(silence) => Some(heartbeat(self.cursor)),
+            _ = self.news.changed() => {}
+            () = tokio::time::sleep_until(silence) => {}
         }
+        None
     }
 
     /// A word, if it was silent for long.
@@ -197,7 +214,10 @@ impl Tail {
             Ended::Closed => {
                 self.dropped("server_stops", None, "the server stops; go on after its last id")
             }
-            Ended::Failed { code, detail } => self.dropped("log_failed", Some(*code), detail),
+            Ended::Failed { code, detail } => {
+                let detail = leave_out(detail, self.hub.log().at());
+                self.dropped("log_failed", Some(*code), &detail)
+            }
         }
     }
 

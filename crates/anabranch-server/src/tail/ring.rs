@@ -1,7 +1,7 @@
 //! The newest events of the log, as many as there is room for: what all tails read from.
 //!
-//! It knows up to which position it has let go of events (`floor`) and up to which it has seen the log (`top`). Between the
-//! two it has every event, so a tail that stands there misses nothing by reading here.
+//! It knows up to which position it has dropped events (`floor`) and up to which it has seen the log (`top`). Between the
+//! two it has every event, so a tail at such a position misses nothing by reading here.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) struct Room {
     pub(crate) bytes: usize,
 }
 
-/// Where somebody stands that the ring has passed.
+/// The position is one that the ring has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
     /// The ring has no events up to here any more.
@@ -36,7 +36,7 @@ pub(crate) struct Ring<T> {
 }
 
 impl<T> Ring<T> {
-    /// One that begins to look at the log behind this position.
+    /// A ring that begins to follow the log after this position.
     pub(crate) fn new(room: Room, at: u64) -> Self {
         Self { room, held: VecDeque::new(), bytes: 0, floor: at, top: at }
     }
@@ -46,7 +46,7 @@ impl<T> Ring<T> {
         self.top
     }
 
-    /// Whether who stands there misses nothing by going on here.
+    /// Whether a tail at this position misses nothing by going on here.
     pub(crate) fn reaches_back_to(&self, cursor: u64) -> bool {
         cursor >= self.floor
     }
@@ -67,12 +67,12 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Lets go of all events.
+    /// Drops all events.
     pub(crate) fn clear(&mut self) {
         (self.held, self.bytes, self.floor) = (VecDeque::new(), 0, self.top);
     }
 
-    /// The events after a position, so many at the most.
+    /// The events after a position, up to a number.
     pub(crate) fn after(&self, cursor: u64, most: usize) -> Result<Vec<Arc<T>>, Passed> {
         if !self.reaches_back_to(cursor) {
             return Err(Passed { floor: self.floor });

@@ -1,4 +1,4 @@
-//! One subscription of the log, for as long as somebody listens: what it reads goes into the ring, and all tails are told.
+//! One subscription to the log, for as long as somebody listens: what it reads goes into the ring, and all tails are told.
 
 use super::counts::{Counts, Tails};
 use super::entry::Entry;
@@ -17,7 +17,7 @@ const BATCH: usize = 1024;
 /// then sends what has come meanwhile in one piece. A few are told at once.
 const REST_OF_EACH: Duration = Duration::from_micros(20);
 const REST_AT_MOST: Duration = Duration::from_millis(50);
-/// What is not worth a timer.
+/// A rest that is too short for a timer.
 const REST_AT_LEAST: Duration = Duration::from_millis(1);
 
 /// Why a run has ended.
@@ -25,7 +25,7 @@ const REST_AT_LEAST: Duration = Duration::from_millis(1);
 pub(crate) enum Ended {
     /// The server stops.
     Closed,
-    /// The log cannot be read on.
+    /// The log can no longer be read.
     Failed { code: ErrorCode, detail: String },
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Run {
 #[derive(Default)]
 struct Listeners {
     count: usize,
-    /// Nobody can come any more.
+    /// Nobody can join any more.
     is_over: bool,
 }
 
-/// A place among those who listen. The last one who gives it up ends the run.
+/// A place among the listeners. The run ends when the last one is given up.
 pub(crate) struct Seat(Arc<Run>);
 
 impl Seat {
@@ -116,7 +116,7 @@ impl Run {
         self.ring().top()
     }
 
-    /// Whether who stands there misses nothing by going on with the ring.
+    /// Whether a tail at this position misses nothing by going on with the ring.
     pub(crate) fn reaches_back_to(&self, cursor: u64) -> bool {
         self.ring().reaches_back_to(cursor)
     }
@@ -187,12 +187,12 @@ impl Run {
     /// Whether it is over, since all have left or somebody ended it.
     fn is_left(&self) -> bool {
         let mut listeners = self.listeners();
-        // In one look, so that nobody comes in between.
+        // In one step, so that nobody joins in between.
         listeners.is_over |= listeners.count == 0;
         listeners.is_over
     }
 
-    /// Nobody can come in any more, and who is in is told why.
+    /// Nobody can join any more, and the listeners are told why.
     fn end(&self, why: Ended) {
         self.listeners().is_over = true;
         self.news.send_modify(|news| {
@@ -201,7 +201,7 @@ impl Run {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring<Entry>> {
-        // Whoever panicked left a ring in which every event is whole.
+        // Even after a panic every event in the ring is whole.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

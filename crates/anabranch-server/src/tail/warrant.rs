@@ -1,4 +1,4 @@
-//! Whether who opened a tail or a live stream may still see what it sends: a token can be revoked, and expires.
+//! Whether the reader of a tail or a live stream may still see what it sends: tokens are revoked, and expire.
 
 use crate::caller::Caller;
 use crate::gate::ask_again;
@@ -9,40 +9,84 @@ use axum::http::request::Parts;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long an answer is good. What is known of tokens is kept for as long, so that a thousand tails ask the database once.
+/// How long an answer is good. Tokens are remembered for as long, so that a thousand tails ask the database once.
 const GOOD_FOR: Duration = Duration::from_secs(1);
+/// How long one goes on while the database does not say. Little comes from there meanwhile.
+const UNSURE_FOR: Duration = Duration::from_secs(30);
 
-/// With what somebody has shown who they are.
+/// The credentials of a reader.
 pub(crate) struct Warrant {
     state: Shared,
     parts: Parts,
     asked: Instant,
+    unsure: Unsure,
+}
+
+/// What is known of somebody who was let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// They are who they were.
+    Holds,
+    /// They may not go on.
+    Gone,
+    /// The database has not said for too long, and this is why.
+    Unknown(ErrorCode),
+}
+
+/// Since when the database does not say.
+#[derive(Default)]
+struct Unsure(Option<Instant>);
+
+impl Unsure {
+    /// It has not said now: whether that lasts for too long.
+    fn lasts(&mut self, now: Instant) -> bool {
+        now.saturating_duration_since(*self.0.get_or_insert(now)) >= UNSURE_FOR
+    }
 }
 
 impl Warrant {
-    /// That of a request which was let in just now.
+    /// Those of a request that was just let in.
     pub(crate) fn new(state: &Shared, parts: Parts) -> Self {
-        Self { state: Shared::clone(state), parts, asked: Instant::now() }
+        let (asked, unsure) = (Instant::now(), Unsure::default());
+        Self { state: Shared::clone(state), parts, asked, unsure }
     }
 
     /// Whether they are who they were, with the same rights. It is asked before each piece, so nothing is sent that was
-    /// read later than a second after the token was revoked. While the database is away there is nothing to send.
-    pub(crate) async fn holds(&mut self, was: &Caller) -> bool {
+    /// read later than a second after the token was revoked.
+    pub(crate) async fn standing(&mut self, was: &Caller) -> Standing {
         if self.asked.elapsed() < GOOD_FOR {
-            return true;
+            return Standing::Holds;
         }
         self.asked = Instant::now();
         match ask_again(&self.state, &self.parts, Scope::ReadMasked).await {
             Ok(now) => {
-                now.is_masked() == was.is_masked()
+                self.unsure = Unsure::default();
+                let is_same = now.is_masked() == was.is_masked()
                     && now.tenants() == was.tenants()
-                    && now.consumers() == was.consumers()
+                    && now.consumers() == was.consumers();
+                if is_same { Standing::Holds } else { Standing::Gone }
             }
-            Err(problem) => !is_refusal(problem.code()),
+            Err(problem) => match problem.code() {
+                ErrorCode::NotAuthenticated | ErrorCode::NotAllowed => Standing::Gone,
+                code if self.unsure.lasts(self.asked) => Standing::Unknown(code),
+                _ => Standing::Holds,
+            },
         }
     }
 }
 
-fn is_refusal(code: ErrorCode) -> bool {
-    matches!(code, ErrorCode::NotAuthenticated | ErrorCode::NotAllowed)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_is_away_holds_no_door_open_for_long() {
+        let (mut unsure, now) = (Unsure::default(), Instant::now());
+        assert!(!unsure.lasts(now));
+        assert!(!unsure.lasts(now + UNSURE_FOR - Duration::from_millis(1)));
+        assert!(unsure.lasts(now + UNSURE_FOR));
+        // It has said something in between.
+        unsure = Unsure::default();
+        assert!(!unsure.lasts(now + UNSURE_FOR));
+    }
 }

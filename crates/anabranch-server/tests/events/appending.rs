@@ -10,6 +10,7 @@ on_both!(
     bodies_pass_through_byte_for_byte,
     every_field_of_an_event_is_stored,
     an_append_that_is_sent_again_stores_nothing_again,
+    a_key_belongs_to_one_request,
     appends_at_the_same_moment_share_commits,
     several_streams_are_stored_all_or_none,
     what_is_wrong_is_refused_by_name,
@@ -101,6 +102,41 @@ async fn an_append_that_is_sent_again_stores_nothing_again(db: Db) {
     }
 }
 
+async fn a_key_belongs_to_one_request(db: Db) {
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let client = server.anybody();
+    let one = |stream: &str, data: &[u64]| {
+        let events: Vec<_> = data.iter().map(|n| json!({"type": "A", "data": n})).collect();
+        json!({"stream": stream, "events": events})
+    };
+    let requests = [
+        vec![one("Order:1", &[1])],
+        vec![one("Order:1", &[1, 2])],
+        vec![one("Order:1", &[1, 2, 3])],
+        vec![one("Order:1", &[2, 1])],
+        vec![one("Order:2", &[1])],
+        vec![one("Order:1", &[1]), one("Order:2", &[2])],
+    ];
+    for (number, first) in requests.iter().enumerate() {
+        let key = [("idempotency-key", format!("request-{number}"))];
+        let key = [(key[0].0, key[0].1.as_str())];
+        let send = async |streams: &Vec<Value>| {
+            let body = json!({"streams": streams}).to_string();
+            client.post_with("/v1/append", &key, body).await
+        };
+        let stored = send(first).await.good();
+        for other in &requests {
+            match other == first {
+                true => assert_eq!(send(other).await.good(), stored),
+                false => drop(send(other).await.problem(409, "id_reused")),
+            }
+        }
+    }
+    let all = log.read(Query::all()).collect().await.unwrap();
+    assert_eq!(all.len(), 1 + 2 + 3 + 2 + 1 + 2);
+}
+
 async fn appends_at_the_same_moment_share_commits(db: Db) {
     let log = db.log().await;
     let server = Server::start(&log).await;
@@ -153,11 +189,20 @@ async fn what_is_wrong_is_refused_by_name(db: Db) {
         (r#"{"events": [{"type": "A"}], "expected": "some"}"#, 400, "invalid_json", "a version"),
         (r#"{"events": [{"type": "A"}], "expected": -1}"#, 400, "invalid_json", "a version"),
         (r#"{"event": [{"type": "A"}]}"#, 400, "invalid_json", "unknown field `event`"),
+        (r#"[[{"type": "A"}], "none"]"#, 400, "invalid_json", "an object, with its fields by name"),
+        (r#"[{"type": "A"}]"#, 400, "invalid_json", "an object, with its fields by name"),
+        (r#"{"events": [["A", 1]]}"#, 400, "invalid_json", "an object, with its fields by name"),
     ];
     for (body, status, code, said) in cases {
         let problem = client.post("/v1/streams/Order/1", body).await.problem(status, code);
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(said), "{body}: {detail}");
+    }
+    for header in ["if-match", "ES-ExpectedVersion"] {
+        let event = r#"{"events": [{"type": "A"}]}"#;
+        let problem = client.post_with("/v1/streams/Order/1", &[(header, "5")], event).await;
+        let problem = problem.problem(400, "invalid_input");
+        assert!(problem["detail"].as_str().unwrap().contains("`expected` is"), "{problem}");
     }
     let wrong = client.post("/v1/streams/Or:der/1", r#"{"events": [{"type": "A"}]}"#).await;
     wrong.problem(400, "invalid_input");

@@ -70,6 +70,11 @@ impl Server {
         Client { address: self.address, token: None }
     }
 
+    /// Somebody with this token, whether there is one or not.
+    pub fn with_token(&self, token: &str) -> Client {
+        Client { address: self.address, token: Some(token.to_owned()) }
+    }
+
     /// Somebody with a token of these scopes.
     pub async fn with_scopes(&self, scopes: &[Scope]) -> Client {
         self.holder(NewToken::new("test", scopes.iter().copied())).await

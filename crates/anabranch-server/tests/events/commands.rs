@@ -76,6 +76,14 @@ async fn a_command_is_carried_out_once_and_answered(db: Db) {
     }
     let other = client.post_with(path, &key, r#"{"command": {"Add": 2}}"#).await;
     other.problem(409, "id_reused");
+    // A key is of a request, and a request is of an instance: no two commands have one id.
+    let elsewhere = "/v1/workflows/counters/b/commands";
+    let mut ids = Vec::new();
+    for path in [path, elsewhere] {
+        let keyed = client.post_with(path, &key, r#"{"command": {"Add": 1}}"#).await.good();
+        ids.push(keyed["command_id"].clone());
+    }
+    assert_ne!(ids[0], ids[1]);
     let counters = Workflows::new(&log, Counters);
     let worker = start(&log, ReplicaSet::new("s").workflow(&counters).lanes(1));
     let wait = async |sent: &serde_json::Value| {

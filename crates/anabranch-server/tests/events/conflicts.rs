@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 on_both!(
     a_conflict_says_what_was_expected_and_where_the_stream_stands,
     a_condition_holds_and_says_what_has_broken_it,
+    a_condition_that_could_never_fail_is_refused,
     who_may_not_read_learns_nothing_of_other_events,
 );
 
@@ -52,6 +53,28 @@ async fn a_condition_holds_and_says_what_has_broken_it(db: Db) {
     let empty = r#"{"streams": [{"stream": "A:1", "events": [{"type": "A"}]}],
         "unless": {"query": {"items": [{}]}, "after": 0}}"#;
     client.post("/v1/append", empty).await.problem(400, "invalid_input");
+}
+
+async fn a_condition_that_could_never_fail_is_refused(db: Db) {
+    let server = Server::start(&db.log().await).await;
+    let client = server.anybody();
+    let unless = |after: u64| {
+        json!({
+            "streams": [{"stream": "Seat:3", "events": [{"type": "A", "tags": ["seat:1"]}]}],
+            "unless": {"query": {"items": [{"types": ["B"], "tags": ["seat:1"]}]}, "after": after},
+        })
+        .to_string()
+    };
+    client.post("/v1/append", unless(1)).await.problem(409, "log_fell_back");
+    let first = client.post("/v1/append", unless(0)).await.good()["position"].as_u64().unwrap();
+    // Where a log that was restored from a backup has never been.
+    for beyond in [first + 1, 999_999, (1 << 62) - 1] {
+        let refused = client.post("/v1/append", unless(beyond)).await;
+        let problem = refused.problem(409, "log_fell_back");
+        assert_eq!((&problem["after"], &problem["newest"]), (&beyond.into(), &first.into()));
+    }
+    client.post("/v1/append", unless(first)).await.good();
+    assert_eq!(client.get("/v1/streams/Seat/3").await.good()["items"].as_array().unwrap().len(), 2);
 }
 
 async fn who_may_not_read_learns_nothing_of_other_events(db: Db) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 on_both!(
     a_task_is_run_and_waited_for,
     a_task_that_is_sent_again_is_enqueued_once,
+    what_no_program_can_read_is_compared_byte_for_byte,
     payloads_pass_through_byte_for_byte,
     a_wait_ends_by_itself,
     what_is_wrong_with_a_task_is_said,
@@ -79,6 +80,27 @@ async fn a_task_that_is_sent_again_is_enqueued_once(db: Db) {
     let other = client.post_with("/v1/pools/q/tasks", &key, plain).await.good();
     assert_eq!(other["is_new"], true);
     assert_eq!(Tasks::new(&log, "p").list(TaskState::Ready, 10).await.unwrap().len(), 3);
+}
+
+/// A number that is too large for every type is JSON all the same, but no value that could be compared.
+async fn what_no_program_can_read_is_compared_byte_for_byte(db: Db) {
+    let server = Server::start(&db.log().await).await;
+    let client = server.anybody();
+    let key = [("idempotency-key", "k1")];
+    for (path, name) in
+        [("/v1/pools/p/tasks", "payload"), ("/v1/workflows/w/i/commands", "command")]
+    {
+        let body = |b: u8| format!(r#"{{"{name}": {{"a": 1e999, "b": {b}}}}}"#);
+        let body = |b: u8| match name {
+            "payload" => body(b).replacen('{', r#"{"key": "k", "#, 1),
+            _ => body(b),
+        };
+        assert_eq!(client.post_with(path, &key, body(1)).await.good()["is_new"], true);
+        assert_eq!(client.post_with(path, &key, body(1)).await.good()["is_new"], false);
+        client.post_with(path, &key, body(2)).await.problem(409, "id_reused");
+        let readable = body(1).replace("1e999", "1");
+        client.post_with(path, &key, readable).await.problem(409, "id_reused");
+    }
 }
 
 async fn payloads_pass_through_byte_for_byte(db: Db) {

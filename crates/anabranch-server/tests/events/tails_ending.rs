@@ -17,6 +17,8 @@ on_both!(
     bodies_are_kept_from_those_who_may_not_see_them,
     text_of_several_lines_stays_one_event,
     a_tail_ends_with_its_token,
+    wrong_tokens_keep_no_revoked_one_alive,
+    a_silent_tail_ends_with_its_token,
     a_server_that_stops_says_so_behind_a_whole_event,
 );
 
@@ -190,6 +192,82 @@ async fn a_tail_ends_with_its_token(db: Db) {
     assert_eq!(goes.next().await, None);
     for wanted in 1..=number {
         assert_eq!(stays.event().await["data"], wanted);
+    }
+}
+
+async fn wrong_tokens_keep_no_revoked_one_alive(db: Db) {
+    let log = db.log().await;
+    let server = Server::with(&log, tails_of(8192), |api| api).await;
+    let goes = server.holder(NewToken::new("goes", [Scope::Read])).await;
+    let (mut tail, mut second) = (goes.tail("").await, goes.tail("").await);
+    tail.until("caught_up").await;
+    second.until("caught_up").await;
+    let tokens = Tokens::new(&log);
+    let goes_by = tokens.list().await.unwrap().remove(0);
+    tokens.revoke(&goes_by.id).await.unwrap();
+    until("it is known to be revoked", async || {
+        (goes.get("/v1/events").await.status == 401).then_some(())
+    })
+    .await;
+    // Whoever wants to hold the door open tries so many wrong ones that nobody is let in from there.
+    let wrong = server.with_token("anb_wrong");
+    until("no more tries", async || (wrong.get("/v1/events").await.status == 429).then_some(()))
+        .await;
+    for tail in [&mut tail, &mut second] {
+        let dropped = loop {
+            log.append(&order(), Expected::Any, [NewEvent::new("A", "secret")]).await.unwrap();
+            let frame = tail.next().await.expect("it ended without a word");
+            if frame.name == "dropped" {
+                break frame;
+            }
+            let all = log.read(Query::all()).collect().await.unwrap().len();
+            assert!(all < 200, "it still gets events");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(dropped.json()["reason"], "not_allowed");
+    }
+}
+
+async fn a_silent_tail_ends_with_its_token(db: Db) {
+    let log = db.log().await;
+    let heartbeat = Duration::from_millis(2_500);
+    let limits = TailLimits { heartbeat, ..TailLimits::default() };
+    let server = Server::with(&log, limits, |api| api).await;
+    let mut tail = server.holder(NewToken::new("goes", [Scope::Read])).await.tail("").await;
+    tail.until("caught_up").await;
+    let tokens = Tokens::new(&log);
+    let goes = tokens.list().await.unwrap().remove(0);
+    tokens.revoke(&goes.id).await.unwrap();
+    // Not even that it is alive is said any more.
+    let next = tail.next().await.unwrap();
+    assert_eq!((next.name.as_str(), &next.json()["reason"]), ("dropped", &"not_allowed".into()));
+}
+
+/// An event that was changed by hand into what is no JSON. PostgreSQL's type refuses that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_stands_before_an_event_that_cannot_be_written_is_sent() {
+    use anabranch::backend::database::{End, Statement};
+    let db = Db::sqlite();
+    let log = db.log().await;
+    let server = Server::start(&log).await;
+    let mut tail = server.anybody().tail("").await;
+    tail.until("caught_up").await;
+    let event = |name: &str| NewEvent::new(name, 1);
+    let events = [event("Good"), event("Good"), event("Broken"), event("Good")];
+    let append = Append::new().to(&order(), Expected::Any, events);
+    let table = log.database().dialect().table("events");
+    let broken = format!("UPDATE {table} SET data = '{{' WHERE type = 'Broken'");
+    let statements = vec![Statement::appends(vec![append]), Statement::new(broken, vec![])];
+    log.database().control().run(statements, End::Commit).await.unwrap();
+    let mut late = server.anybody().tail("after=0").await;
+    for tail in [&mut tail, &mut late] {
+        for position in [1, 2] {
+            let frame = tail.next().await.unwrap();
+            assert_eq!((frame.name.as_str(), frame.id), ("event", Some(position)), "{frame:?}");
+        }
+        let dropped = tail.next().await.unwrap();
+        assert_eq!((dropped.name.as_str(), dropped.id), ("dropped", Some(2)), "{dropped:?}");
+        assert_eq!(dropped.json()["reason"], "unwritable");
     }
 }
 

@@ -13,6 +13,8 @@ on_both!(
     a_revoked_token_is_refused_within_moments,
     an_expired_token_is_refused,
     a_token_makes_none_that_may_more,
+    a_token_makes_none_that_outlives_it,
+    tokens_that_have_ended_are_in_nobodys_way,
     only_hashes_are_stored,
     the_last_use_is_noted_to_the_minute,
 );
@@ -158,6 +160,65 @@ async fn a_token_makes_none_that_may_more(db: Db) {
     ] {
         server.post("/v1/tokens", &operate, wrong).await.problem(400, "invalid_json");
     }
+}
+
+async fn a_token_makes_none_that_outlives_it(db: Db) {
+    let server = Server::start(&db.log().await).await;
+    let mut new = NewToken::new("an hour", [Scope::Operate]);
+    new.expires_in_seconds = Some(3600);
+    let (_, hour) = server.make(new).await;
+    let (_, always) = server.make(NewToken::new("always", [Scope::Operate])).await;
+    let until = async |token: &str, more: &str| {
+        let body = format!(r#"{{"name": "made", "scopes": ["read-masked"]{more}}}"#);
+        let made = server.post("/v1/tokens", token, &body).await.good();
+        made["expires_at"].as_str().map(|at| at.parse::<jiff::Timestamp>().unwrap())
+    };
+    let tokens = server.tokens().list().await.unwrap();
+    let own = tokens.iter().find(|token| token.name == "an hour").unwrap().expires_at;
+    assert_eq!(until(&hour, "").await, own);
+    assert_eq!(until(&hour, r#", "expires_in_seconds": 1000000"#).await, own);
+    let sooner = until(&hour, r#", "expires_in_seconds": 60"#).await;
+    assert!(sooner.is_some() && sooner < own, "{sooner:?}");
+    assert_eq!(until(&always, "").await, None);
+    assert!(until(&always, r#", "expires_in_seconds": 1000000"#).await > own);
+}
+
+/// Adds a thousand tokens that were made by now, and ended so many days ago.
+async fn ended(log: &anabranch::Log, name: &str, column: &str, days: i64) {
+    use anabranch::backend::database::{End, Statement};
+    let database = log.database();
+    let (table, now) = (database.dialect().table("tokens"), database.dialect().now_us());
+    let micros = days * 24 * 3600 * 1_000_000;
+    let insert = format!(
+        "INSERT INTO {table} (id, name, hash, scopes, made_us, made_by, {column}) \
+         VALUES ($1, $2, $3, 'read', {now} + 1000000, 'test', {now} - {micros})"
+    );
+    let one = |number: usize| {
+        let id = format!("{name}-{number}");
+        let hash = id.clone().into_bytes();
+        Statement::new(insert.clone(), anabranch::params![id, name, hash])
+    };
+    database.control().run((0..1000).map(one).collect(), End::Commit).await.unwrap();
+}
+
+async fn tokens_that_have_ended_are_in_nobodys_way(db: Db) {
+    let server = Server::start(&db.log().await).await;
+    let (id, _) = server.make(NewToken::new("live", [Scope::Read])).await;
+    ended(&server.log, "revoked", "revoked_us", 1).await;
+    ended(&server.log, "expired", "expires_us", 1).await;
+    // They do not count among those that there may be, and hide none that can be used.
+    server.make(NewToken::new("another", [Scope::Read])).await;
+    let listed = server.tokens().list().await.unwrap();
+    assert_eq!(listed.len(), 1000);
+    assert_eq!((listed[0].name.as_str(), listed[1].id.as_str()), ("another", id.as_str()));
+    // In the end they are forgotten, and that there was a token is not.
+    ended(&server.log, "long ago", "revoked_us", 91).await;
+    server.make(NewToken::new("last", [Scope::Read])).await;
+    let table = server.log.database().dialect().table("tokens");
+    let sql = format!("SELECT count(*) AS there FROM {table} WHERE name = 'long ago'");
+    let rows = crate::support::query(&server.log, &sql, vec![]).await;
+    assert_eq!(rows[0].get::<i64>(0).unwrap(), 0);
+    server.ask("GET", "/v1/consumers", &[], "").await.problem(401, "not_authenticated");
 }
 
 async fn only_hashes_are_stored(db: Db) {

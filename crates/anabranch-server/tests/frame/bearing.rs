@@ -92,6 +92,53 @@ async fn more_connections_than_there_is_room_for_wait_and_are_answered() {
     assert_eq!(live.expect("its turn never came").status, 200);
 }
 
+/// Opens what is not answered to its end, and says with which status it began.
+async fn hold(server: &Server, path: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut status = [0; 12];
+    let read = tokio::time::timeout(LONG, stream.read_exact(&mut status)).await;
+    read.expect("there is no connection left for it").unwrap();
+    (stream, String::from_utf8_lossy(&status[9..]).into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tails_and_waits_leave_connections_for_others() {
+    use anabranch::workpool::{NewTask, Tasks};
+    let limits = ServerLimits { connections: 8, ..ServerLimits::default() };
+    let (_db, server) = server(limits, |api| api.connections(8)).await;
+    let task = Tasks::new(&server.log, "mails").enqueue(NewTask::new("k", &1)).await.unwrap().id;
+    let mut held = Vec::new();
+    for (path, most) in [("/v1/tail", 4), ("/v1/live?watch=%2Fv1%2Fworkers", 2)] {
+        let mut streams = 0;
+        while let (stream, status) = hold(&server, path).await
+            && status == "200"
+        {
+            held.push(stream);
+            streams += 1;
+        }
+        assert_eq!(streams, most, "{path}");
+    }
+    // One may wait, which is answered in a minute; the next one is told at once that it may not.
+    let mut waits = TcpStream::connect(server.address).await.unwrap();
+    let wait = format!("/v1/tasks/{task}/wait?seconds=60");
+    let head = format!("GET {wait} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    waits.write_all(head.as_bytes()).await.unwrap();
+    let began = Instant::now();
+    loop {
+        let other = format!("/v1/tasks/{task}/wait?seconds=1");
+        let answer = tokio::time::timeout(LONG, server.ask("GET", &other, &[], "")).await;
+        let answer = answer.expect("there is no connection left for it");
+        if answer.status == 429 {
+            break;
+        }
+        assert!(began.elapsed() < LONG, "{}", answer.text);
+    }
+    let live = tokio::time::timeout(LONG, server.ask("GET", "/livez", &[], "")).await;
+    assert_eq!(live.expect("a probe is not answered").status, 200);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stops_ends_tails_at_once_and_finishes_what_is_under_way() {
     let (_db, server) = server(ServerLimits::default(), |api| api).await;

@@ -1,22 +1,62 @@
-//! Random requests: no panic, no 500, no hang, and nothing that is not HTTP.
+//! Random requests to all routes of the description: no panic, no 500, no hang, and nothing that is not HTTP.
 
 use crate::client::Server;
 use crate::filled::filled;
+use crate::on_both;
 use crate::support::Db;
 use anabranch_server::{Api, Scope, ServerLimits};
+use serde_json::Value;
+use std::net::SocketAddr;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+on_both!(no_request_breaks_the_server);
 
 /// How many requests are made up.
 const REQUESTS: usize = 3000;
 
+/// How many are sent at the same time.
+const TOGETHER: usize = 48;
+/// How long an answer may take. The server gives up much sooner.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// A line of the description.
+#[derive(Clone)]
+struct Route {
+    method: String,
+    path: String,
+    params: Vec<String>,
+}
+
+impl Route {
+    fn all(document: &Value) -> Vec<Self> {
+        let paths = document["paths"].as_object().unwrap().iter();
+        let routes = paths.flat_map(|(path, methods)| {
+            methods.as_object().unwrap().iter().map(|(method, operation)| {
+                let params = operation["parameters"].as_array().into_iter().flatten();
+                let params = params.filter(|param| param["in"] == "query");
+                let params = params.map(|param| param["name"].as_str().unwrap().to_owned());
+                Self { method: method.to_uppercase(), path: path.clone(), params: params.collect() }
+            })
+        });
+        routes.collect()
+    }
+}
+
 /// What requests are made of.
-struct Dice(u64);
+struct Dice {
+    state: u64,
+    routes: Vec<Route>,
+    /// The id of a plan.
+    plan: String,
+}
 
 impl Dice {
     /// SplitMix64.
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
@@ -31,7 +71,10 @@ impl Dice {
 
     fn text(&mut self) -> String {
         if self.below(2) == 0 {
-            return self.one(&["orders", "mails", "Order", "1", "2", "seats", "12a"]).to_owned();
+            let plan = self.plan.clone();
+            return self
+                .one(&["orders", "mails", "Order", "1", "2", "seats", "12a", &plan])
+                .to_owned();
         }
         let known = [
             "orders",
@@ -68,94 +111,50 @@ impl Dice {
         self.one(&known).to_owned()
     }
 
-    fn path(&mut self) -> String {
-        let paths = [
-            "/v1/consumers",
-            "/v1/consumers/{}",
-            "/v1/consumers/{}/slots",
-            "/v1/consumers/{}/explain",
-            "/v1/consumers/{}/parked",
-            "/v1/consumers/{}/parked/{}",
-            "/v1/consumers/{}/parked/groups",
-            "/v1/consumers/{}/rebuild",
-            "/console/{}",
-            "/v1/consumers/{}/audit",
-            "/v1/replica-sets",
-            "/v1/workers",
-            "/v1/generations",
-            "/v1/pools",
-            "/v1/tasks",
-            "/v1/tasks/{}",
-            "/v1/deliveries",
-            "/v1/workflows",
-            "/v1/workflows/{}/{}",
-            "/v1/tokens",
-            "/v1/tokens/{}",
-            "/v1/session",
-            "/v1/streams/{}/{}",
-            "/v1/append",
-            "/v1/events",
-            "/v1/events/{}",
-            "/v1/query",
-            "/v1/pools/{}/tasks",
-            "/v1/tasks/{}/wait",
-            "/v1/workflows/{}/{}/commands",
-            "/v1/openapi.json",
-            "/metrics",
-            "/livez",
-            "/readyz",
-            "/",
-            "//",
-            "/{}",
-            "/v1/{}",
-            "*",
-            "",
-        ];
-        let mut path = self.one(&paths).to_owned();
-        while let Some(place) = path.find("{}") {
-            let text = self.text();
-            path.replace_range(place..place + 2, &text);
+    /// A method and a path: of a route most of the time, with what belongs into it or with something else.
+    fn place(&mut self) -> (String, String) {
+        let route = self.below(self.routes.len());
+        let Route { method, path, params } = self.routes[route].clone();
+        let method = match self.below(6) {
+            0 => self.one(&[
+                "GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH", "get", "TRACE", "X",
+            ]),
+            _ => method.as_str(),
+        };
+        let mut path = match self.below(12) {
+            0 => self.one(&["/", "//", "/{}", "/v1/{}", "/v1/{}/{}/{}", "*", ""]).to_owned(),
+            _ => path,
+        };
+        while let Some((before, rest)) = path.clone().split_once('{') {
+            let rest = rest.split_once('}').map_or("", |(_, rest)| rest);
+            path = format!("{before}{}{rest}", self.text());
         }
-        let params = [
-            "limit",
-            "after",
-            "key",
-            "pool",
-            "state",
-            "types",
-            "tags",
-            "category",
-            "tenant",
-            "direction",
-            "from",
-            "seconds",
-            "consumer",
-            "replica_set",
-            "table",
-            "causation",
-            "correlation",
-            "nonsense",
-        ];
         let count = self.below(6).saturating_sub(3);
         for number in 0..count {
             path.push(if number == 0 { '?' } else { '&' });
-            path.push_str(self.one(&params));
+            let name = match (self.below(4), params.len()) {
+                (0, _) | (_, 0) => self.one(&["nonsense", "limit", "after", "", "%00"]).to_owned(),
+                (_, some) => params[self.below(some)].clone(),
+            };
+            path += &name;
             if self.below(5) > 0 {
                 path.push('=');
                 path += &self.text();
             }
         }
-        path
+        (method.to_owned(), path)
     }
 
     fn body(&mut self) -> Vec<u8> {
-        let known: [&[u8]; 18] = [
+        let known: [&[u8]; 22] = [
             b"", b"{", b"{}", b"[]", b"null", b"\xff\xfe", b"\"x\"", br#"{"events": []}"#, br#"{"events": [{"type": "A", "data": 1}]}"#,
             br#"{"events": [{"type": "", "data": 1}]}"#, br#"{"events": [{"type": "A\u0000", "data": "\u0000"}], "expected": 7}"#,
             br#"{"streams": [{"stream": "A:1", "events": [{"type": "A"}]}], "unless": {"query": {"items": []}, "after": 1}}"#,
             br#"{"query": {"items": [{"types": [], "tags": ["x"]}]}}"#, br#"{"key": "k", "payload": {"a": 1e999}}"#,
             br#"{"key": "", "payload": 1, "delay_ms": 99999999999999999999}"#, br#"{"command": {}, "id": "x"}"#,
-            br#"{"token": "anb_x"}"#, br#"{"name": "f", "scopes": ["read"], "expires_in_seconds": 18446744073709551615}"#,
+            br#"{"do": "pause", "consumer": "orders"}"#, br#"{"do": "parked", "consumer": "orders", "action": "retry", "per_second": 0}"#,
+            br#"{"do": "replay", "consumer": "others", "from": {"last": 18446744073709551615}}"#,
+            br#"{"do": "tasks", "conditions": ["\u0000=1"], "action": "cancel"}"#, br#"{"token": "anb_x"}"#, br#"{"name": "f", "scopes": ["read"], "expires_in_seconds": 18446744073709551615}"#,
         ];
         let mut body = known[self.below(known.len())].to_vec();
         match self.below(12) {
@@ -169,12 +168,7 @@ impl Dice {
     }
 
     fn request(&mut self, tokens: &[String]) -> Vec<u8> {
-        let method = self.one(&[
-            "GET", "GET", "GET", "POST", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "PATCH",
-            "get", "TRACE", "X",
-        ]);
-        let (path, body) = (self.path(), self.body());
-        // A tail has no end, and is not asked for.
+        let ((method, path), body) = (self.place(), self.body());
         let mut head = format!("{method} {path} HTTP/1.1\r\n");
         if self.below(20) > 0 {
             head += "host: localhost\r\n";
@@ -221,9 +215,33 @@ impl Dice {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_breaks_the_server() {
-    let db = Db::sqlite();
+/// What came back, and whether that was all.
+struct Exchange {
+    answer: String,
+    is_over: bool,
+}
+
+/// Sends bytes, and reads until the server closes. A tail has no end: of it the head is read.
+async fn exchange(server: SocketAddr, bytes: &[u8]) -> Exchange {
+    let mut stream = TcpStream::connect(server).await.unwrap();
+    // It may have answered and gone before all of it was sent.
+    let _ = stream.write_all(bytes).await;
+    let (mut read, mut part) = (Vec::new(), [0; 8192]);
+    let is_over = loop {
+        match tokio::time::timeout(PATIENCE, stream.read(&mut part)).await {
+            Err(_) => break false,
+            Ok(Ok(0) | Err(_)) => break true,
+            Ok(Ok(length)) => read.extend_from_slice(&part[..length]),
+        }
+        let head = String::from_utf8_lossy(&read);
+        if head.contains("\r\n\r\n") && head.contains("text/event-stream") {
+            break true;
+        }
+    };
+    Exchange { answer: String::from_utf8_lossy(&read).into_owned(), is_over }
+}
+
+async fn no_request_breaks_the_server(db: Db) {
     let filled = filled(&db).await;
     let limits = ServerLimits { head: Duration::from_millis(500), ..ServerLimits::default() };
     let set = |api: Api| api.time_limit(Duration::from_millis(1500));
@@ -241,15 +259,22 @@ async fn no_request_breaks_the_server() {
     // The last one, again and again: most of what is made up should get past the gate.
     let whole = tokens.last().unwrap().clone();
     tokens.extend(std::iter::repeat_n(whole.clone(), 10));
+    let routes = Route::all(&server.get("/v1/openapi.json", &whole).await.good());
+    assert!(routes.len() > 40, "{} routes", routes.len());
+    let pause = r#"{"do": "pause", "consumer": "others"}"#;
+    let plan =
+        server.post("/v1/plans", &whole, pause).await.good()["id"].as_str().unwrap().to_owned();
     let seed: u64 =
         std::env::var("ANABRANCH_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7);
-    let mut dice = Dice(seed);
+    let mut dice = Dice { state: seed, routes, plan };
     let (mut answered, mut good) = (0, 0);
     let requests: Vec<Vec<u8>> = (0..REQUESTS).map(|_| dice.request(&tokens)).collect();
-    for some in requests.chunks(16) {
-        let asks = some.iter().map(|request| server.raw(request, Duration::from_secs(90)));
-        for (request, answer) in some.iter().zip(futures_util::future::join_all(asks).await) {
+    for some in requests.chunks(TOGETHER) {
+        let asks = some.iter().map(|request| exchange(server.address, request));
+        for (request, exchange) in some.iter().zip(futures_util::future::join_all(asks).await) {
             let shown = String::from_utf8_lossy(&request[..request.len().min(1500)]);
+            let Exchange { answer, is_over } = exchange;
+            assert!(is_over, "no end after {PATIENCE:?}: {answer}\nto {shown}");
             let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
             let Some(status) = status else {
                 assert!(answer.is_empty(), "no HTTP: {answer}\nto {shown}");

@@ -218,6 +218,26 @@ async fn a_mask_hides_payloads_results_and_what_was_said(db: Db) {
     assert_eq!(server.get(parked, &read).await.good()["next_events"][0]["data"], 3);
     let hidden = server.get(parked, &masked).await.good();
     assert_eq!((&hidden["next_events"][0]["data"], &hidden["error"]), (&Value::Null, &json!("")));
+    // What a consumer says of itself: the error of its outage and of its parked key, in fields and in words.
+    let dialect = filled.log.database();
+    let consumers = dialect.dialect().table("consumers");
+    let outage = format!(
+        "UPDATE {consumers} SET outage = 'poison', outage_since_us = 1700000000000000 WHERE name = 'orders'"
+    );
+    let outage = anabranch::backend::database::Statement::new(outage, vec![]);
+    let end = anabranch::backend::database::End::Commit;
+    filled.log.database().control().run(vec![outage], end).await.unwrap();
+    for path in [
+        "/v1/consumers",
+        "/v1/consumers/orders",
+        "/v1/consumers/orders/slots",
+        "/v1/consumers/orders/explain?key=Order:2",
+        "/v1/consumers/orders/explain?key=Order:1",
+    ] {
+        assert!(server.get(path, &read).await.text.contains("poison"), "{path}");
+        let hidden = server.get(path, &masked).await;
+        assert!(hidden.status == 200 && !hidden.text.contains("poison"), "{path}: {}", hidden.text);
+    }
     assert_eq!(hidden["next_events"][0]["masked"], true);
 }
 

@@ -5,6 +5,7 @@
 
 mod access;
 mod bearing;
+mod carrying;
 mod claims;
 mod client;
 mod console;
@@ -21,3 +22,5 @@ mod sessions;
 mod site;
 #[path = "../../../anabranch/tests/consumers/support.rs"]
 mod support;
+mod untold;
+mod workflows;

@@ -191,6 +191,47 @@ pub async fn the_same_id_is_one_event(harness: &Harness) {
     assert_eq!(log.read(Query::all()).collect().await.unwrap().len(), 7);
 }
 
+/// Of requests under one key one is stored, as a whole, and the others are refused: longer, shorter, or with something
+/// else in them, also if all come at the same moment.
+pub async fn a_request_is_stored_once(harness: &Harness) {
+    let log = harness.log().await;
+    let other = harness.again(&log).await;
+    for key in 1..=6_u128 {
+        let request = |count: u64| {
+            let events = (0..count).map(numbered);
+            let append = Append::new().to(&order(format!("once-{key}")), Expected::Any, events);
+            append.once(|number| uuid::Uuid::from_u128(key << 64 | u128::from(number)))
+        };
+        let sent = (0..24_u64).map(|n| {
+            let log = if n % 2 == 0 { log.clone() } else { other.clone() };
+            // Not always the same one first.
+            let count = 1 + (n + key as u64) % 3;
+            let append = request(count);
+            tokio::spawn(async move { (count, log.append_all(append).await) })
+        });
+        let answers = soon(join_all(sent)).await;
+        let mut stored = HashSet::new();
+        for answer in answers {
+            match answer.unwrap() {
+                (count, Ok(appended)) => {
+                    assert_eq!(appended.events().len() as u64, count);
+                    stored.insert(count);
+                }
+                (_, Err(AppendError::IdReused { .. })) => {}
+                (_, Err(error)) => panic!("{error}"),
+            }
+        }
+        let there = log.read_stream(&order(format!("once-{key}"))).collect().await.unwrap();
+        assert_eq!(stored, HashSet::from([there.len() as u64]));
+        // The same again, when the stream has moved on.
+        log.append(&order(format!("once-{key}")), Expected::Any, [numbered(9)]).await.unwrap();
+        for count in 1..=3 {
+            let again = other.append_all(request(count)).await;
+            assert_eq!(again.is_ok(), stored.contains(&count), "{count}: {again:?}");
+        }
+    }
+}
+
 /// The error names the id, where it is, and what differs; the log is as it was.
 pub async fn an_id_with_another_body_is_refused(harness: &Harness) {
     let log = harness.log().await;

@@ -87,6 +87,7 @@ macro_rules! contract {
             append::concurrent_appends_to_one_stream_lose_and_double_nothing,
             append::a_conflict_never_fails_its_neighbours,
             append::the_same_id_is_one_event,
+            append::a_request_is_stored_once,
             append::an_id_with_another_body_is_refused,
             append::an_append_goes_on_when_its_caller_gives_up,
             dcb::queries_select_by_type_and_tag,

@@ -175,8 +175,15 @@ async fn a_replay_that_its_hook_refuses_fails_a_catch_up(db: Db) {
     for part in ["an empty one", "withdrawn"] {
         assert!(error.contains(part), "{error}");
     }
-    assert!(status(&log, "literal").await.problem.unwrap().contains("no `reset` hook"));
+    let problem = status(&log, "literal").await.problem.unwrap();
+    assert!(problem.starts_with("the last replay was refused: "), "{problem}");
+    assert!(problem.contains("no `reset` hook"), "{problem}");
+    // It goes on, and what was refused is said until somebody says that it is to go on.
     literal().catch_up(&log).await.unwrap();
+    Consumers::new(&log).pause("literal").await.unwrap();
+    assert!(status(&log, "literal").await.problem.is_some());
+    Consumers::new(&log).resume("literal").await.unwrap();
+    assert_eq!(status(&log, "literal").await.problem, None);
 }
 
 async fn cursors_that_are_gone_are_no_lag_of_zero(db: Db) {

@@ -1,11 +1,16 @@
-//! Operations on both databases: planned, refused if the plan is not true any more, written in the journal with the change.
+//! Operations on both databases: planned, refused if the plan is out of date, written in the journal with the change.
 
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
+mod answers;
+mod aside;
 mod journal;
+mod left;
 mod many;
+mod meddled;
 mod plans;
 mod skips;
+mod stored;
 #[path = "../consumers/support.rs"]
 mod support;
 
@@ -19,6 +24,7 @@ pub fn operations(log: &Log) -> Operations {
     Operations::new(log, By::new("mary", "library"))
 }
 
+/// That a consumer is paused.
 pub fn pause(consumer: &str) -> Request {
     Request::Pause { consumer: consumer.to_owned() }
 }
@@ -36,6 +42,7 @@ pub async fn handled(db: &Db, log: &Log, orders: u64, refuses: fn(&str) -> bool)
     recorder
 }
 
+/// A table of the log, as statements name it.
 pub fn table(log: &Log, name: &str) -> String {
     log.database().dialect().table(name)
 }

@@ -1,4 +1,4 @@
-//! Operations on many: by filter, up to where they were planned, at a rate, cancelled, and taken up again.
+//! Operations on many: by filter, up to where they were planned, at a rate, and cancelled.
 
 use crate::on_both;
 use crate::support::*;
@@ -16,22 +16,21 @@ on_both! {
     keys_are_meant_by_filter,
     what_comes_later_is_left_out_and_what_is_gone_is_counted,
     a_rate_is_kept_and_it_can_be_cancelled,
-    what_was_left_is_taken_up_where_it_was,
     tasks_are_meant_by_filter_up_to_the_plan,
     several_pages_are_each_done_once,
 }
 
-fn parked(action: ParkedAction, filter: ParkedFilter, per_second: Option<u32>) -> Request {
+pub fn parked(action: ParkedAction, filter: ParkedFilter, per_second: Option<u32>) -> Request {
     let per_second = per_second.and_then(NonZeroU32::new);
     Request::Parked { consumer: "orders".to_owned(), action, filter, per_second }
 }
 
 /// Where all fail it is the consumer that stops, and no key is to blame.
-fn is_odd(id: &str) -> bool {
+pub fn is_odd(id: &str) -> bool {
     id.ends_with(['1', '3', '5', '7', '9'])
 }
 
-async fn stages(log: &Log) -> Vec<Stage> {
+pub async fn stages(log: &Log) -> Vec<Stage> {
     let all = operations(log).journal(&JournalFilter::default()).await.unwrap();
     all.iter().rev().map(|entry| entry.stage).collect()
 }
@@ -122,36 +121,6 @@ async fn a_rate_is_kept_and_it_can_be_cancelled(db: Db) {
     assert_eq!(stages(&log).await, [Stage::Began, Stage::Cancelled]);
     let error = operations(&log).apply(plan.id, |_| {}).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::PlanUsed);
-}
-
-async fn what_was_left_is_taken_up_where_it_was(db: Db) {
-    let log = db.log().await;
-    handled(&db, &log, 80, is_odd).await;
-    let request = parked(ParkedAction::Retry, Default::default(), Some(40));
-    let plan = operations(&log).plan(&request).await.unwrap();
-    let applying = {
-        let (operations, id) = (operations(&log), plan.id);
-        tokio::spawn(async move { operations.apply(id, |_| {}).await })
-    };
-    until("a step", async || (operations(&log).get(plan.id).await.unwrap().done > 0).then_some(()))
-        .await;
-    applying.abort();
-    let _ = applying.await;
-    // Its turn is over.
-    let plans = table(&log, "plans");
-    query(&log, &format!("UPDATE {plans} SET runner_until_us = 0"), vec![]).await;
-    let before = asked(&log).await;
-    assert!((1..40).contains(&before), "{before}");
-    let mut first = None;
-    let done = operations(&log)
-        .apply(plan.id, |plan| {
-            first.get_or_insert(plan.done);
-        })
-        .await
-        .unwrap();
-    assert_eq!(first, Some(before as u64), "it goes on where it was");
-    assert_eq!((done.done, done.gone, asked(&log).await), (40, 0, 40));
-    assert_eq!(stages(&log).await, [Stage::Began, Stage::Done]);
 }
 
 /// Tasks that are dead already, by hand: what becomes of them is what is tested here.

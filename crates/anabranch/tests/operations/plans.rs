@@ -1,18 +1,21 @@
-//! Plans: they change nothing, are applied once, and are refused when they are not true any more.
+//! Plans: they change nothing, are applied once, and are refused when they are out of date.
 
+use crate::many::{is_odd, parked};
+use crate::meddled::Meddling;
 use crate::on_both;
 use crate::support::*;
-use crate::{handled, operations, pause, table};
+use crate::{asked, handled, operations, pause, table};
 use anabranch::Options;
 use anabranch::errors::ErrorCode;
-use anabranch::operate::Consumers;
+use anabranch::operate::{Consumers, ParkedAction};
 use anabranch::operations::{Begin, JournalFilter, OperationError, PlanState, Request};
 use anabranch::prelude::*;
+use anabranch::workpool::{NewTask, Tasks};
 
 on_both! {
     a_plan_changes_nothing_until_it_is_applied,
     a_plan_is_applied_once,
-    a_plan_that_is_not_true_any_more_is_refused,
+    a_plan_that_is_out_of_date_is_refused,
     what_changes_while_it_is_applied_is_found_in_the_transaction,
     a_plan_expires,
     a_plan_of_what_is_not_there_is_refused,
@@ -36,10 +39,12 @@ async fn a_plan_changes_nothing_until_it_is_applied(db: Db) {
     assert!(status(&log, "orders").await.paused);
 }
 
+/// Of a key: nothing that it was made on is changed by it, so only that it is applied refuses the others.
 async fn a_plan_is_applied_once(db: Db) {
     let log = db.log().await;
-    handled(&db, &log, 2, |_| false).await;
-    let plan = operations(&log).plan(&pause("orders")).await.unwrap();
+    Tasks::new(&log, "mails").enqueue(NewTask::new("k", &1)).await.unwrap();
+    let key = Request::PauseKey { pool: "mails".to_owned(), key: "k".to_owned() };
+    let plan = operations(&log).plan(&key).await.unwrap();
     let all: Vec<_> = (0..8)
         .map(|_| {
             let (operations, id) = (operations(&log), plan.id);
@@ -50,17 +55,14 @@ async fn a_plan_is_applied_once(db: Db) {
     for one in all {
         match one.await.unwrap() {
             Ok(_) => applied += 1,
-            Err(error) => assert!(
-                [ErrorCode::PlanUsed, ErrorCode::PlanOutdated].contains(&error.code()),
-                "{error}"
-            ),
+            Err(error) => assert_eq!(error.code(), ErrorCode::PlanUsed, "{error}"),
         }
     }
     assert_eq!(applied, 1);
     assert_eq!(operations(&log).journal(&JournalFilter::default()).await.unwrap().len(), 1);
 }
 
-async fn a_plan_that_is_not_true_any_more_is_refused(db: Db) {
+async fn a_plan_that_is_out_of_date_is_refused(db: Db) {
     let log = db.log().await;
     handled(&db, &log, 2, |_| false).await;
     let plan = operations(&log).plan(&pause("orders")).await.unwrap();
@@ -96,13 +98,32 @@ async fn a_plan_that_is_not_true_any_more_is_refused(db: Db) {
 /// The look before it is not what holds: the statement in the transaction is.
 async fn what_changes_while_it_is_applied_is_found_in_the_transaction(db: Db) {
     let log = db.log().await;
-    handled(&db, &log, 2, |_| false).await;
-    let known = Consumers::new(&log).fingerprint("orders").await.unwrap();
-    let consumers = Consumers::new(&log);
-    let guarded = consumers.in_transaction_with(vec![consumers.unchanged(&known)], vec![]);
-    consumers.pause("orders").await.unwrap();
-    assert!(guarded.resume("orders").await.is_err(), "it was not paused when that was decided");
-    assert!(status(&log, "orders").await.paused);
+    handled(&db, &log, 9, is_odd).await;
+    let retry = parked(ParkedAction::Retry, Default::default(), None);
+    // One change, and the beginning of many.
+    for (version, request, text) in [
+        (7, pause("orders"), "SET state = 'done', began_us"),
+        (8, retry, "SET state = 'running', began_us"),
+    ] {
+        let plan = operations(&log).plan(&request).await.unwrap();
+        let (others, consumers) = (log.clone(), table(&log, "consumers"));
+        let change = Meddling::first(text, move || {
+            let (others, consumers) = (others.clone(), consumers.clone());
+            Box::pin(async move {
+                let update = format!("UPDATE {consumers} SET version = $1 WHERE name = 'orders'");
+                query(&others, &update, params![version]).await;
+            })
+        });
+        let error = operations(&change.with(&log)).apply(plan.id, |_| {}).await.unwrap_err();
+        assert!(change.is_over());
+        assert_eq!(error.code(), ErrorCode::PlanOutdated, "{error}");
+        let said = format!("and is {version}");
+        assert!(error.to_string().contains(&said), "{error}");
+        assert_eq!(operations(&log).get(plan.id).await.unwrap().state, PlanState::Open);
+    }
+    assert!(!status(&log, "orders").await.paused);
+    assert_eq!(asked(&log).await, 0);
+    assert!(operations(&log).journal(&JournalFilter::default()).await.unwrap().is_empty());
 }
 
 async fn a_plan_expires(db: Db) {
@@ -171,6 +192,11 @@ async fn a_replay_of_the_last_events_begins_before_them(db: Db) {
     assert_eq!(after(1_000).await, 0, "there are not as many");
     let error = operations(&log).plan(&replay(1_000_000_000)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidInput);
+    // Its hook may be able to undo everything only, and nobody but its workers knows.
+    for (last, is_open) in [(3, true), (20, false)] {
+        let notes = operations(&log).plan(&replay(last)).await.unwrap().effect.notes;
+        assert_eq!(notes.iter().any(|note| note.contains("only its workers know")), is_open);
+    }
 }
 
 async fn what_is_run_is_not_forgotten(db: Db) {
@@ -206,7 +232,7 @@ async fn a_log_that_is_older_is_operated_without_a_journal(db: Db) {
     assert!(status(&old, "orders").await.paused);
     let retry = r#"{"do": "parked", "consumer": "orders", "action": "retry"}"#;
     let done = operations.carry_out(&serde_json::from_str(retry).unwrap(), |_| {}).await.unwrap();
-    assert_eq!((done.done, crate::asked(&old).await), (1, 1));
+    assert_eq!((done.done, asked(&old).await), (1, 1));
     let error = operations.plan(&pause("orders")).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SchemaTooOld, "{error}");
 }

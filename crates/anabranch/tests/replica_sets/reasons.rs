@@ -14,6 +14,7 @@ on_both! {
     an_unassigned_slot,
     a_parked_key,
     a_failing_handler,
+    a_handler_whose_only_failure_is_parked_is_not_failing,
     a_paused_consumer,
     a_batch_that_takes_long,
     nothing_to_say_when_all_is_well,
@@ -93,6 +94,31 @@ async fn a_failing_handler(db: Db) {
     assert!(error.contains("the bank is closed"), "{error}");
     assert!(reason.to_string().starts_with("handler failing for "), "{reason}");
     running.crash();
+}
+
+async fn a_handler_whose_only_failure_is_parked_is_not_failing(db: Db) {
+    let log = db.log().await;
+    let park = Settings::default().retry(Retry::never().then(Failure::Park));
+    let recorder = db.recorder("orders").settings(park);
+    let bad = recorder.hook(|_| Err(HandlerError::new("not this one")));
+    let running = start(&db.log().await, ReplicaSet::new("s").projection(bad).tuning(quick()));
+    fill(&log, 0..1, 1..=1).await;
+    // Its lane has said that it fails, and nothing has worked since.
+    let consumers = Consumers::new(&log);
+    until("the report of the lane", async || {
+        let workers = serde_json::to_value(consumers.workers().await.unwrap()).unwrap();
+        workers.to_string().contains("\"failing\"").then_some(())
+    })
+    .await;
+    let status = until("the key is parked", async || {
+        let status = consumers.status("orders").await.unwrap();
+        (status.parked_keys == 1).then_some(status)
+    })
+    .await;
+    let reasons: Vec<Reason> = status.cursors.into_iter().flat_map(|one| one.reasons).collect();
+    assert!(reasons.contains(&Reason::ParkedKeys { keys: 1 }), "{reasons:?}");
+    assert!(!reasons.iter().any(|one| matches!(one, Reason::Failing { .. })), "{reasons:?}");
+    running.stop().await;
 }
 
 async fn a_paused_consumer(db: Db) {
