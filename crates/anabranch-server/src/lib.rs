@@ -35,6 +35,7 @@
 //! | `tail` | events as they are stored, for many readers at once |
 //! | `enqueue` | tasks and commands for workers |
 //! | `operations` | plans, and the journal |
+//! | `meant` | operations as somebody asks for them |
 //! | `openapi` | the description |
 
 mod access;
@@ -46,6 +47,7 @@ mod events;
 mod folds;
 mod gate;
 mod health;
+mod meant;
 mod openapi;
 mod operations;
 mod page;
