@@ -1,7 +1,8 @@
 //! Settings of the API, and the router that is made of them.
 
 use crate::access::Access;
-use crate::enqueue::WAITS;
+use crate::body::BodyLimit;
+use crate::enqueue::{RunPools, WAITS};
 use crate::folds::Folds;
 use crate::gate::finish::finish;
 use crate::gate::gate;
@@ -15,10 +16,10 @@ use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::watch::Watch;
 use anabranch::workflow::{Workflow, Workflows};
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::{Extension, Router};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -179,6 +180,7 @@ impl Api {
             hub,
             waits,
             applying,
+            run_pools: RunPools::default(),
             folds,
         });
         tokio::spawn(take_up(Arc::downgrade(&state)));
@@ -189,7 +191,8 @@ impl Api {
                 Room::Append => state.settings.append_bytes,
             };
             let pass = from_fn_with_state((Arc::clone(&state), route.rules), gate);
-            let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes)).route_layer(pass);
+            let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes));
+            let handler = handler.route_layer(Extension(BodyLimit(bytes))).route_layer(pass);
             router = router.route(route.path, handler);
         }
         let router = router.fallback(no_such_route).method_not_allowed_fallback(no_such_method);

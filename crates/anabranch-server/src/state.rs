@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use crate::access::Access;
+use crate::enqueue::RunPools;
 use crate::folds::Folds;
 use crate::operations::Applying;
 use crate::tail::Hub;
@@ -27,6 +28,8 @@ pub(crate) struct State {
     pub(crate) waits: Semaphore,
     /// Plans that are carried out here step by step.
     pub(crate) applying: Arc<Applying>,
+    /// Pools that workers have run.
+    pub(crate) run_pools: RunPools,
     /// Workflows whose code is here.
     pub(crate) folds: Folds,
 }
