@@ -91,7 +91,8 @@ pub(crate) struct Retry {
 
 /// Ask for the first event of keys that have failed to be left out, and the others to be tried
 ///
-/// One key, or all that --all or the filters find; several need --yes.
+/// One key, or all that --all or the filters find. Those that a filter finds need --yes; a key that is named does not,
+/// though this cannot be taken back.
 #[derive(Args)]
 pub(crate) struct Skip {
     #[command(flatten)]
@@ -286,7 +287,9 @@ impl Skip {
 fn gone(plan: &Plan) -> String {
     match plan.gone {
         0 => String::new(),
-        gone => format!(" ({gone} of {} had gone on meanwhile)", plan.total),
+        gone => {
+            format!(" ({gone} of {} had gone on meanwhile, or were set aside anew)", plan.total)
+        }
     }
 }
 

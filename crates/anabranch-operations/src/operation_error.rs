@@ -59,8 +59,8 @@ pub enum OperationError {
     },
     /// The plan is being carried out by somebody else.
     #[error(
-        "plan {id} is being carried out just now; if the process that does it is gone, it can be applied again in \
-         some seconds, and goes on where it was"
+        "plan {id} is being carried out just now; if the process that does it is gone, it can be applied again after \
+         ten seconds, and goes on where it was"
     )]
     Running {
         /// Its id.

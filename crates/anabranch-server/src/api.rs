@@ -1,8 +1,9 @@
 //! Settings of the API, and the router that is made of them.
 
 use crate::access::Access;
+use crate::body::BodyLimit;
 use crate::console::Console;
-use crate::enqueue::WAITS;
+use crate::enqueue::{RunPools, WAITS};
 use crate::folds::Folds;
 use crate::gate::finish::finish;
 use crate::gate::gate;
@@ -17,11 +18,10 @@ use anabranch::errors::ErrorCode;
 use anabranch::operate::Consumers;
 use anabranch::watch::Watch;
 use anabranch::workflow::{Workflow, Workflows};
-use axum::Extension;
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::{Extension, Router};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -192,6 +192,7 @@ impl Api {
             hub,
             waits,
             applying,
+            run_pools: RunPools::default(),
             folds,
             comparing: Arc::new(Semaphore::new(1)),
             console,
@@ -225,7 +226,8 @@ fn with_gates(routes: Vec<Route>, state: &Shared) -> Router<Shared> {
             Room::Append => state.settings.append_bytes,
         };
         let pass = from_fn_with_state((Arc::clone(state), route.rules), gate);
-        let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes)).route_layer(pass);
+        let handler = route.handler.route_layer(DefaultBodyLimit::max(bytes));
+        let handler = handler.route_layer(Extension(BodyLimit(bytes))).route_layer(pass);
         router.route(route.path, handler)
     })
 }

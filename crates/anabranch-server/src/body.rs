@@ -1,13 +1,14 @@
 //! Bodies of requests as JSON.
 
 use crate::problem::Problem;
+use anabranch::Timestamp;
 use anabranch::errors::ErrorCode;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request};
 use axum::http::header::CONTENT_TYPE;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,7 +23,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         must_be_json(&request)?;
-        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        let limit = request.extensions().get::<BodyLimit>().copied();
+        let bytes = Bytes::from_request(request, state).await;
+        let bytes = bytes.map_err(|rejection| unread(&rejection, limit))?;
         if holds_nul(&bytes) {
             let said = "there is a NUL in the body (`\\u0000`), which no text that is stored may hold; leave it out, or \
                         encode it (base64)";
@@ -35,6 +38,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         })?;
         Ok(Self(read))
     }
+}
+
+/// How many bytes a body may have at an address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimit(pub(crate) usize);
+
+/// A field that is a time, or null.
+pub(crate) fn run_at<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+    let given: Option<String> = Option::deserialize(from)?;
+    given.map(|text| time("run_at", &text).map_err(D::Error::custom)).transpose()
+}
+
+/// A time, or what is wrong with the field that has it.
+pub(crate) fn time(field: &str, text: &str) -> Result<Timestamp, String> {
+    text.parse()
+        .map_err(|_| format!("`{field}`: write the time with its zone, as in 2026-11-15T09:16:47Z"))
 }
 
 /// What is written as an object. Fields in a list, told apart by their places alone, are refused: serde would take them.
@@ -95,9 +114,11 @@ fn must_be_json(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(ErrorCode::UnsupportedMediaType, said))
 }
 
-fn unread(rejection: BytesRejection) -> Problem {
+fn unread(rejection: &BytesRejection, limit: Option<BodyLimit>) -> Problem {
     if rejection.status().as_u16() == 413 {
-        return Problem::new(ErrorCode::BodyTooLarge, "the body is over the limit of this address");
+        let of = limit.map_or_else(String::new, |BodyLimit(bytes)| format!(", {bytes} bytes"));
+        let said = format!("the body is over the limit of this address{of}");
+        return Problem::new(ErrorCode::BodyTooLarge, said);
     }
     Problem::invalid(format!("the body did not arrive whole: {}", rejection.body_text()))
 }

@@ -2,7 +2,7 @@
 //!
 //! A server does not have the code that handles them. It stores them for the workers that do.
 
-use crate::body::Body;
+use crate::body::{Body, run_at};
 use crate::caller::Caller;
 use crate::events::idempotency::IdempotencyKey;
 use crate::page::Params;
@@ -13,6 +13,7 @@ use crate::state::Shared;
 use crate::unseen::{Kind, must_see, no_such};
 use anabranch::Timestamp;
 use anabranch::errors::ErrorCode;
+use anabranch::operate::{Consumers, OperateError};
 use anabranch::workflow::CommandQueue;
 use anabranch::workpool::{NewTask, TaskStatus, Tasks};
 use axum::Json;
@@ -21,6 +22,8 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -49,6 +52,7 @@ pub(crate) struct GivenTask {
     payload: Box<RawValue>,
     id: Option<Uuid>,
     delay_ms: Option<u64>,
+    #[serde(default, deserialize_with = "run_at")]
     run_at: Option<Timestamp>,
     unique: Option<String>,
 }
@@ -60,11 +64,14 @@ pub(crate) struct Enqueued {
     is_new: bool,
     /// Where to wait for it, below the place where this API is mounted.
     wait: String,
+    /// What else to know: that nobody has run the pool yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 impl Enqueued {
     fn new(id: Uuid, is_new: bool) -> Self {
-        Self { id, is_new, wait: format!("/v1/tasks/{id}/wait") }
+        Self { id, is_new, wait: format!("/v1/tasks/{id}/wait"), note: None }
     }
 }
 
@@ -103,7 +110,44 @@ async fn task(
     if !enqueued.is_new && id == Some(enqueued.id) {
         must_be_same(&tasks, enqueued.id, &given.key, &given.payload).await?;
     }
-    Ok((StatusCode::ACCEPTED, Json(Enqueued::new(enqueued.id, enqueued.is_new))))
+    let mut answer = Enqueued::new(enqueued.id, enqueued.is_new);
+    if !state.run_pools.has(&state.consumers, tasks.pool()).await {
+        answer.note = Some(format!(
+            "no worker has run the pool `{}` yet; the task waits for the first one that does",
+            tasks.pool().escape_debug()
+        ));
+    }
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+/// Pools that workers have run. They are remembered, so that a task costs no question.
+#[derive(Default)]
+pub(crate) struct RunPools(Mutex<HashSet<String>>);
+
+impl RunPools {
+    /// How many are remembered.
+    const MOST: usize = 1000;
+
+    /// Whether a worker has run the pool. Where that cannot be told, nothing is said of it: the task is stored.
+    async fn has(&self, consumers: &Consumers, pool: &str) -> bool {
+        if self.known().contains(pool) {
+            return true;
+        }
+        match consumers.fingerprint(pool).await {
+            Ok(_) => {
+                let mut known = self.known();
+                if known.len() < Self::MOST {
+                    known.insert(pool.to_owned());
+                }
+                true
+            }
+            Err(error) => !matches!(error, OperateError::NoSuchConsumer { .. }),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Refuses a different task under an id that is taken: it would never be run, and nobody would notice.

@@ -37,6 +37,7 @@
 //! | `sse` | the text of server-sent events |
 //! | `enqueue` | tasks and commands for workers |
 //! | `operations` | plans, and the journal |
+//! | `meant` | operations as somebody asks for them |
 //! | `openapi` | the description |
 //! | `console` | the files of the console, for browsers |
 
@@ -51,6 +52,7 @@ mod folds;
 mod gate;
 mod health;
 mod live;
+mod meant;
 mod openapi;
 mod operations;
 mod page;

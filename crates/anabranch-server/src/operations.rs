@@ -17,6 +17,7 @@ pub(crate) use taking_up::take_up;
 
 use crate::body::Body;
 use crate::caller::Caller;
+use crate::meant::Meant;
 use crate::page::{List, Params};
 use crate::problem::Problem;
 use crate::routes::{Needs, Route};
@@ -65,8 +66,9 @@ fn must_not_guess(caller: &Caller, request: &Request) -> Result<(), Problem> {
 async fn make(
     State(state): State<Shared>,
     Operator { caller, operations }: Operator,
-    Body(request): Body<Request>,
+    Body(meant): Body<Meant>,
 ) -> Result<(StatusCode, Json<Plan>), Problem> {
+    let request = meant.request()?;
     must_not_guess(&caller, &request)?;
     if !sees(&state, &caller, &request).await? {
         let said = format!("there is no consumer or pool `{}`", request.target().escape_debug());

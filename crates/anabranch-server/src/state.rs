@@ -2,6 +2,7 @@
 
 use crate::access::Access;
 use crate::console::Console;
+use crate::enqueue::RunPools;
 use crate::folds::Folds;
 use crate::operations::Applying;
 use crate::tail::Hub;
@@ -28,6 +29,8 @@ pub(crate) struct State {
     pub(crate) waits: Semaphore,
     /// Plans that are carried out here step by step.
     pub(crate) applying: Arc<Applying>,
+    /// Pools that workers have run.
+    pub(crate) run_pools: RunPools,
     /// Workflows whose code is here.
     pub(crate) folds: Folds,
     /// The turn at comparing tables, which reads all of their rows.

@@ -73,7 +73,10 @@ impl Direction {
         match params.one("direction")? {
             None | Some("forwards") => Ok(Self::Forwards),
             Some("backwards") => Ok(Self::Backwards),
-            Some(_) => Err(Problem::invalid("`direction` is unknown; use forwards or backwards")),
+            Some(other) => Err(Problem::invalid(format!(
+                "`direction` is forwards or backwards, and not `{}`",
+                other.escape_debug()
+            ))),
         }
     }
 }

@@ -157,6 +157,10 @@ async fn identify(
         Time::Again => state.access.caller_again(secret, kind).await,
     };
     if let Some(given) = bearer(&parts.headers) {
+        if given.is_empty() {
+            let said = "the header `authorization` is no token with `Bearer` before it; send `authorization: Bearer anb_…`";
+            return Err(Problem::new(ErrorCode::NotAuthenticated, said));
+        }
         return Ok((caller(Secret::of_token(given), Kind::Token).await?, Via::Token));
     }
     if let Some(secret) = cookie::of(&parts.headers) {

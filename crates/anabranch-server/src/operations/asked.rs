@@ -3,8 +3,7 @@
 use crate::caller::Caller;
 use crate::problem::Problem;
 use crate::state::{Shared, State as Server};
-use anabranch::errors::ErrorCode;
-use anabranch::operations::{By, Operations, Plan, Request};
+use anabranch::operations::{By, OperationError, Operations, Plan, Request};
 use anabranch::workpool::Tasks;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::header::AUTHORIZATION;
@@ -47,7 +46,8 @@ impl FromRequestParts<Shared> for FoundPlan {
         let plan = operations.get(id).await?;
         match sees_plan(state, &caller, &plan).await? {
             true => Ok(Self { operations, plan }),
-            false => Err(Problem::new(ErrorCode::NoSuchPlan, format!("there is no plan {id}"))),
+            // Word for word as one that does not exist.
+            false => Err(OperationError::NoSuchPlan { id }.into()),
         }
     }
 }

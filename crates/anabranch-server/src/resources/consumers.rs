@@ -158,7 +158,11 @@ async fn audit(
         return Ok(Json(audit));
     }
     let status = narrow::status(&state, &caller, &name).await?;
-    let said = format!("`{}` is not audited; `anabranch audit` starts an audit", status.name);
+    let name = &status.name;
+    let said = match &*status.kind {
+        "pool" => format!("`{name}` is a pool, and only consumers of the log can be audited"),
+        _ => format!("`{name}` is not audited; `anabranch audit {name} --start` begins"),
+    };
     Err(Problem::new(ErrorCode::NotAudited, said))
 }
 

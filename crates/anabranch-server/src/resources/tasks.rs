@@ -7,8 +7,10 @@ use crate::problem::Problem;
 use crate::routes::Route;
 use crate::state::Shared;
 use crate::unseen::{Kind, must_see, no_such};
+use anabranch::Log;
 use anabranch::errors::ErrorCode;
-use anabranch::workpool::{TaskState, TaskStatus, Tasks};
+use anabranch::operate::{Consumers, OperateError};
+use anabranch::workpool::{PoolCounts, TaskState, TaskStatus, Tasks};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -25,6 +27,9 @@ pub(super) fn routes() -> Vec<Route> {
     routes.into_iter().map(|route| route.keeps_consumers().watched()).collect()
 }
 
+/// The kind of a work pool among consumers.
+const POOL: &str = "pool";
+
 /// A pool, with the number of its tasks in each state.
 #[derive(Serialize)]
 struct Pool {
@@ -33,15 +38,21 @@ struct Pool {
 }
 
 async fn pools(State(state): State<Shared>, caller: Caller) -> Result<Json<List<Pool>>, Problem> {
-    // Open tasks only. The number of ended ones is in the metrics; counting them here would mean reading all of them.
+    // Open and dead tasks, which an index has. The number of ended ones is in the metrics; counting them here would mean
+    // reading all of them.
     let counts = Tasks::open_counts(&state.log).await?;
     let seen = counts.into_iter().filter(|pool| caller.sees_consumer(&pool.pool));
     let pools = seen.map(|pool| {
-        let of = |state: TaskState| (state.name().to_owned(), pool.count(state).into());
-        let unfinished = TaskState::ALL.into_iter().filter(|state| state.is_open());
+        let of = |state: TaskState| (state.name().to_owned(), number(&pool, state).into());
+        let unfinished = TaskState::ALL.into_iter().filter(|state| !state.is_finished());
         Pool { tasks: unfinished.map(of).collect(), pool: pool.pool.clone() }
     });
     Ok(Json(List::whole(pools.collect())))
+}
+
+/// How many tasks of a pool are in a state. Compensated ones are counted by how many were enqueued instead of them.
+fn number(pool: &PoolCounts, state: TaskState) -> u64 {
+    pool.tasks.iter().filter(|(of, _)| *of == state).map(|(_, number)| number).sum()
 }
 
 async fn list(
@@ -49,24 +60,84 @@ async fn list(
     caller: Caller,
     params: Params,
 ) -> Result<Json<List<Value>>, Problem> {
-    let (pool, limit) = (params.needed("pool")?, params.limit()?);
+    let limit = params.limit()?;
     let after: Option<Uuid> = params.parsed("after", "the id of a task")?;
-    let wanted = match params.one("state")? {
-        None => TaskState::Ready,
-        Some(name) => named(name)?,
+    let wanted = params.one("state")?.map(named).transpose()?;
+    let key = params.one("key")?;
+    let found = match (params.one("pool")?, wanted, key) {
+        (Some(pool), ..) => {
+            must_see(&caller, Kind::Pool, pool)?;
+            let wanted = wanted.unwrap_or(TaskState::Ready);
+            let found = Tasks::new(&state.log, pool).page(wanted, key, after, limit + 1).await?;
+            if found.is_empty() && after.is_none() {
+                must_be_pool(&state.log, pool).await?;
+            }
+            found
+        }
+        (None, Some(wanted), None) if !wanted.is_finished() => {
+            of_all_pools(&state.log, &caller, wanted, after, limit + 1).await?
+        }
+        _ => {
+            let said = "say which pool: `?pool=NAME`; without one, `state` is ready, scheduled, held, dead, compensated \
+                        or skipped, and there is no `key`";
+            return Err(Problem::invalid(said));
+        }
     };
-    must_see(&caller, Kind::Pool, pool)?;
-    let tasks = Tasks::new(&state.log, pool);
-    let found = tasks.page(wanted, params.one("key")?, after, limit + 1).await?;
-    if found.is_empty()
-        && after.is_none()
-        && !Tasks::pools(&state.log).await?.contains(&pool.to_owned())
-    {
-        return Err(no_such(Kind::Pool, pool));
-    }
     let page = List::page(found, limit, |task| task.id.to_string());
     let items = page.items.into_iter().map(|task| shown(&caller, task));
     Ok(Json(List { items: items.collect::<Result<_, _>>()?, next: page.next }))
+}
+
+/// The tasks in a state, pool by pool in the order of their names. Only pools that have some are asked.
+async fn of_all_pools(
+    log: &Log,
+    caller: &Caller,
+    wanted: TaskState,
+    after: Option<Uuid>,
+    most: usize,
+) -> Result<Vec<TaskStatus>, Problem> {
+    let last = match after {
+        None => None,
+        Some(id) => {
+            let found = Tasks::new(log, "").status(id).await?;
+            let found = found.filter(|task| caller.sees_consumer(&task.pool));
+            Some(
+                found
+                    .ok_or_else(|| Problem::invalid("`after` is the id of a task that is gone"))?,
+            )
+        }
+    };
+    let last = last.map(|task| task.pool);
+    let mut pools: Vec<String> = Tasks::open_counts(log)
+        .await?
+        .into_iter()
+        .filter(|pool| caller.sees_consumer(&pool.pool) && number(pool, wanted) > 0)
+        .map(|pool| pool.pool)
+        .filter(|pool| last.as_ref().is_none_or(|last| pool >= last))
+        .collect();
+    pools.sort();
+    let mut found = Vec::new();
+    for pool in pools {
+        let left = most - found.len();
+        if left == 0 {
+            break;
+        }
+        let after = after.filter(|_| last.as_ref() == Some(&pool));
+        found.extend(Tasks::new(log, pool).page(wanted, None, after, left).await?);
+    }
+    Ok(found)
+}
+
+/// Refuses a name that no pool has. One without tasks is known if a worker has run it.
+async fn must_be_pool(log: &Log, pool: &str) -> Result<(), Problem> {
+    if Tasks::pools(log).await?.iter().any(|known| known == pool) {
+        return Ok(());
+    }
+    match Consumers::new(log).fingerprint(pool).await {
+        Ok(known) if known.kind == POOL => Ok(()),
+        Ok(_) | Err(OperateError::NoSuchConsumer { .. }) => Err(no_such(Kind::Pool, pool)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn named(name: &str) -> Result<TaskState, Problem> {

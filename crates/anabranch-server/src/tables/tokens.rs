@@ -201,9 +201,8 @@ impl Tables {
 
     /// Notes when a token was used, to the minute.
     pub(crate) async fn note_use(&self, id: &str) -> Result<(), StoreError> {
-        let now = self.now;
-        // The clock is read once: read twice, a minute may end in between.
-        let minute = format!("({now}) / 60000000 * 60000000");
+        // The clock is read once: two readings differ, and the minute would be one before.
+        let minute = format!("({} / 60000000) * 60000000", self.now);
         let update = format!(
             "UPDATE {} SET used_us = {minute} WHERE id = $1 AND coalesce(used_us, 0) < {minute}",
             self.tokens

@@ -40,6 +40,8 @@ async fn a_task_is_run_and_waited_for(db: Db) {
     assert_eq!(answer.status, 202);
     let answer = answer.good();
     assert_eq!(answer["is_new"], true);
+    let note = answer["note"].as_str().unwrap();
+    assert!(note.contains("no worker has run the pool `doubles`"), "{note}");
     let wait = format!("{}?seconds=60", answer["wait"].as_str().unwrap());
     let waiting = tokio::spawn(async move { client.get(&wait).await });
     let worker = start(&log, ReplicaSet::new("s").outside_pool(Doubles).lanes(1));
@@ -49,6 +51,16 @@ async fn a_task_is_run_and_waited_for(db: Db) {
     let task = masked.get(answer["wait"].as_str().unwrap()).await.good();
     assert_eq!((&task["result"], &task["masked"]), (&json!(null), &true.into()));
     worker.stop().await;
+    let client = server.anybody();
+    for _ in 0..2 {
+        let known = client.post("/v1/pools/doubles/tasks", r#"{"key": "k", "payload": 21}"#).await;
+        assert_eq!(known.good()["note"], json!(null));
+    }
+    let tomorrow = r#"{"key": "k", "payload": 1, "run_at": "tomorrow"}"#;
+    let problem =
+        client.post("/v1/pools/doubles/tasks", tomorrow).await.problem(400, "invalid_json");
+    let said = problem["detail"].as_str().unwrap();
+    assert!(said.contains("`run_at`: write the time with its zone"), "{said}");
 }
 
 async fn a_task_that_is_sent_again_is_enqueued_once(db: Db) {

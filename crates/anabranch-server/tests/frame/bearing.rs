@@ -27,7 +27,14 @@ async fn a_body_that_is_too_large_is_refused() {
     let body = |length: usize| {
         format!(r#"{{"events": [{{"type": "A", "data": "{}"}}]}}"#, "x".repeat(length))
     };
-    server.post("/v1/streams/A/1", &token, &body(3000)).await.problem(413, "body_too_large");
+    let large = server.post("/v1/streams/A/1", &token, &body(3000)).await;
+    let said = large.problem(413, "body_too_large")["detail"].to_string();
+    assert!(said.contains("3000 bytes"), "{said}");
+    // A token alone is told what is missing, and is in no answer.
+    let bare = server.ask("GET", "/v1/consumers", &[("authorization", &token)], "").await;
+    assert!(!bare.text.contains(&token), "{}", bare.text);
+    let said = bare.problem(401, "not_authenticated")["detail"].to_string();
+    assert!(said.contains("`Bearer` before it"), "{said}");
     server.post("/v1/streams/A/1", &token, &body(2000)).await.good();
     // One that does not say how long it is.
     let chunk = format!("1000\r\n{}\r\n", "x".repeat(0x1000));

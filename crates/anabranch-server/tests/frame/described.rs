@@ -207,7 +207,7 @@ async fn a_worker_that_runs_is_as_described(db: Db) {
 
 /// A plan that nobody has applied.
 async fn plan(server: &Server, token: &str) -> String {
-    let retry = r#"{"do": "parked", "consumer": "orders", "action": "retry", "per_second": 5}"#;
+    let retry = r#"{"do": "parked", "consumer": "orders", "action": "retry", "all": true, "per_second": 5}"#;
     let plan = server.post("/v1/plans", token, retry).await.good();
     plan["id"].as_str().unwrap().to_owned()
 }

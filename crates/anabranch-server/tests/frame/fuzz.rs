@@ -146,7 +146,7 @@ impl Dice {
     }
 
     fn body(&mut self) -> Vec<u8> {
-        let known: [&[u8]; 22] = [
+        let known: [&[u8]; 23] = [
             b"", b"{", b"{}", b"[]", b"null", b"\xff\xfe", b"\"x\"", br#"{"events": []}"#, br#"{"events": [{"type": "A", "data": 1}]}"#,
             br#"{"events": [{"type": "", "data": 1}]}"#, br#"{"events": [{"type": "A\u0000", "data": "\u0000"}], "expected": 7}"#,
             br#"{"streams": [{"stream": "A:1", "events": [{"type": "A"}]}], "unless": {"query": {"items": []}, "after": 1}}"#,
@@ -154,7 +154,7 @@ impl Dice {
             br#"{"key": "", "payload": 1, "delay_ms": 99999999999999999999}"#, br#"{"command": {}, "id": "x"}"#,
             br#"{"do": "pause", "consumer": "orders"}"#, br#"{"do": "parked", "consumer": "orders", "action": "retry", "per_second": 0}"#,
             br#"{"do": "replay", "consumer": "others", "from": {"last": 18446744073709551615}}"#,
-            br#"{"do": "tasks", "conditions": ["\u0000=1"], "action": "cancel"}"#, br#"{"token": "anb_x"}"#, br#"{"name": "f", "scopes": ["read"], "expires_in_seconds": 18446744073709551615}"#,
+            br#"{"do": "tasks", "all": true, "action": "retry"}"#, br#"{"do": "tasks", "conditions": ["\u0000=1"], "action": "cancel"}"#, br#"{"token": "anb_x"}"#, br#"{"name": "f", "scopes": ["read"], "expires_in_seconds": 18446744073709551615}"#,
         ];
         let mut body = known[self.below(known.len())].to_vec();
         match self.below(12) {

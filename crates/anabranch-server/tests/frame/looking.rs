@@ -3,9 +3,10 @@
 use crate::client::Server;
 use crate::filled::{Filled, SECRET, filled};
 use crate::on_both;
-use crate::support::Db;
+use crate::support::{Db, query};
 use anabranch::operate::Consumers;
-use anabranch_server::Scope;
+use anabranch::workpool::{NewTask, Tasks};
+use anabranch_server::{NewToken, Scope};
 use serde_json::{Value, json};
 
 on_both!(
@@ -15,6 +16,7 @@ on_both!(
     parked_keys_are_grouped_by_what_their_errors_have_in_common,
     a_key_is_explained,
     tasks_come_page_by_page_and_digit_for_digit,
+    dead_tasks_of_all_pools_are_found,
     states_of_workflows_say_at_which_version_they_were_kept,
     a_mask_hides_payloads_results_and_what_was_said,
     parameters_are_taken_strictly,
@@ -183,10 +185,49 @@ async fn tasks_come_page_by_page_and_digit_for_digit(db: Db) {
         (&pools["items"][0]["pool"], &pools["items"][0]["tasks"]["ready"]),
         (&json!("mails"), &json!(4))
     );
+    assert_eq!(pools["items"][0]["tasks"]["dead"], json!(0));
     server.ask("GET", "/v1/tasks?pool=none", &[], "").await.problem(404, "no_such_pool");
     let none = format!("/v1/tasks/{}", uuid::Uuid::nil());
     server.ask("GET", &none, &[], "").await.problem(404, "no_such_task");
     server.ask("GET", "/v1/tasks/x", &[], "").await.problem(400, "invalid_input");
+}
+
+async fn dead_tasks_of_all_pools_are_found(db: Db) {
+    let (server, filled) = start(&db).await;
+    for (pool, key) in [("calls", "a"), ("calls", "b"), ("zebras", "c"), ("idle", "d")] {
+        Tasks::new(&filled.log, pool).enqueue(NewTask::new(key, &1)).await.unwrap();
+    }
+    let table = |name| filled.log.database().dialect().table(name);
+    let dead = format!("UPDATE {} SET state = 3 WHERE key IN ('a', 'b', 'c')", table("tasks"));
+    query(&filled.log, &dead, vec![]).await;
+    let pools = get(&server, "/v1/pools").await;
+    let calls = pools["items"].as_array().unwrap().iter().find(|pool| pool["pool"] == "calls");
+    assert_eq!(calls.unwrap()["tasks"]["dead"], json!(2), "{pools}");
+    let (mut keys, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = get(&server, &format!("/v1/tasks?state=dead&limit=1{after}")).await;
+        keys.extend(names(&page, "key"));
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(keys, ["a", "b", "c"]);
+    let mut new = NewToken::new("limited", [Scope::Read]);
+    new.consumers = Some(["zebras".to_owned()].into());
+    let (_, token) = server.make(new).await;
+    let theirs = server.get("/v1/tasks?state=dead", &token).await.good();
+    assert_eq!(names(&theirs, "key"), ["c"]);
+    for wrong in ["state=done", "state=dead&key=a", "key=a"] {
+        let path = format!("/v1/tasks?{wrong}");
+        server.get(&path, &token).await.problem(400, "invalid_input");
+    }
+    // One that a worker has run, and that never had a task.
+    let update = format!("UPDATE {} SET kind = 'pool' WHERE name = 'others'", table("consumers"));
+    query(&filled.log, &update, vec![]).await;
+    let whole = server.token(&[Scope::Read]).await;
+    assert_eq!(server.get("/v1/tasks?pool=others", &whole).await.good()["items"], json!([]));
+    server.get("/v1/tasks?pool=orders", &whole).await.problem(404, "no_such_pool");
 }
 
 async fn states_of_workflows_say_at_which_version_they_were_kept(db: Db) {

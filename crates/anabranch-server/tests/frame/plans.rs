@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 on_both!(
     what_is_planned_is_applied_once_and_by_name,
     a_plan_that_is_not_true_any_more_is_refused,
+    what_is_about_many_says_which,
     who_may_only_read_plans_nothing,
     a_token_that_is_limited_operates_on_what_it_sees,
     what_goes_step_by_step_goes_on_after_the_answer,
@@ -85,6 +86,52 @@ async fn a_plan_that_is_not_true_any_more_is_refused(db: Db) {
     server.post("/v1/plans", &token, nobody).await.problem(404, "no_such_consumer");
 }
 
+/// A filter that was forgotten would be everything.
+async fn what_is_about_many_says_which(db: Db) {
+    let server = Server::start(&filled(&db).await.log).await;
+    let token = server.token(&[Scope::Operate]).await;
+    let plan = async |rest: &str| server.post("/v1/plans", &token, &format!("{{{rest}}}")).await;
+    let parked = r#""do": "parked", "consumer": "orders", "action": "skip_all""#;
+    let resend = r#""do": "resend", "consumer": "orders""#;
+    let tasks = r#""do": "tasks", "action": "cancel""#;
+    for (of, narrow) in [
+        (parked, r#""filter": {"state": "parked"}"#),
+        (resend, r#""filter": {"state": "failed"}"#),
+        (tasks, r#""where": ["pool=mails"]"#),
+    ] {
+        let mut nothing = vec![of.to_owned(), format!(r#"{of}, "all": false"#)];
+        let none = if of == tasks { r#""where": []"# } else { r#""filter": {}"# };
+        nothing.push(format!("{of}, {none}"));
+        for nothing in nothing {
+            let problem = plan(&nothing).await.problem(400, "invalid_input");
+            let said = problem["detail"].as_str().unwrap();
+            assert!(said.contains(r#""all": true"#), "{nothing}: {said}");
+        }
+        let both = plan(&format!(r#"{of}, {narrow}, "all": true"#)).await;
+        let said = both.problem(400, "invalid_input")["detail"].to_string();
+        assert!(said.contains("give one of them"), "{said}");
+        if of != resend {
+            plan(&format!(r#"{of}, {narrow}"#)).await.good();
+            plan(&format!(r#"{of}, "all": true"#)).await.good();
+            plan(&format!(r#"{of}, {none}, "all": true"#)).await.good();
+        }
+    }
+    let yesterday = r#""do": "replay", "consumer": "orders", "from": {"time": "yesterday"}"#;
+    let said = plan(yesterday).await.problem(400, "invalid_json")["detail"].to_string();
+    assert!(said.contains("`from.time`: write the time with its zone"), "{said}");
+    plan(r#""do": "tasks", "action": "cancel", "state": "ready""#)
+        .await
+        .problem(400, "invalid_input");
+    plan(r#""do": "pause", "consumer": "orders", "all": true"#).await.problem(400, "invalid_input");
+    for wrong in [
+        r#""do": "pause", "consumer": "orders", "consumer": "others""#,
+        r#""do": "tasks", "action": "cancel", "all": 1"#,
+        r#""do": "parked", "consumer": "orders", "action": "retry", "filter": ["1"]"#,
+    ] {
+        plan(wrong).await.problem(400, "invalid_json");
+    }
+}
+
 async fn who_may_only_read_plans_nothing(db: Db) {
     let server = Server::start(&filled(&db).await.log).await;
     let whole = server.token(&[Scope::Operate]).await;
@@ -116,7 +163,7 @@ async fn a_token_that_is_limited_operates_on_what_it_sees(db: Db) {
     let mine = made(&server, &token, r#"{"do": "pause", "consumer": "orders"}"#).await;
     let theirs = made(&server, &whole, PAUSE).await;
     let task = format!(r#"{{"do": "task", "action": "cancel", "id": "{}"}}"#, filled.task);
-    let tasks = r#"{"do": "tasks", "action": "cancel"}"#;
+    let tasks = r#"{"do": "tasks", "action": "cancel", "all": true}"#;
     let of_pool = r#"{"do": "tasks", "action": "cancel", "where": ["pool=mails"]}"#;
     let two = r#"{"do": "tasks", "action": "cancel", "where": ["pool~o", "pool=orders"]}"#;
     for hidden in [PAUSE, &task, tasks, of_pool] {

@@ -5,13 +5,15 @@ use crate::filled::filled;
 use crate::on_both;
 use crate::support::Db;
 use anabranch::backend::database::{End, Statement};
-use anabranch_server::Scope;
+use anabranch_server::{NewToken, Scope};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 on_both!(
     a_nul_is_refused_wherever_it_stands,
     clients_are_not_told_where_the_database_is,
     a_mask_hides_why_a_worker_cannot_run_a_consumer,
+    a_plan_about_others_is_answered_as_none,
 );
 
 const JSON: [(&str, &str); 2] = [("content-type", "application/json"), ("x-anabranch", "1")];
@@ -117,4 +119,27 @@ async fn a_mask_hides_why_a_worker_cannot_run_a_consumer(db: Db) {
     };
     assert_eq!(of(&read).await, reason);
     assert_eq!(of(&masked).await, "host/1 joined; host/2 cannot run `orders` for now");
+}
+
+async fn a_plan_about_others_is_answered_as_none(db: Db) {
+    let filled = filled(&db).await;
+    let server = Server::start(&filled.log).await;
+    let consumers = Some(BTreeSet::from(["others".to_owned()]));
+    let limited = NewToken { consumers, ..NewToken::new("limited", [Scope::Operate]) };
+    let (_, limited) = server.make(limited).await;
+    let whole = server.token(&[Scope::Operate]).await;
+    let pause = json!({"do": "pause", "consumer": "orders"}).to_string();
+    let hidden = server.post("/v1/plans", &whole, &pause).await.good()["id"].to_string();
+    let hidden = hidden.trim_matches('"').to_owned();
+    let none = uuid::Uuid::now_v7().to_string();
+    let asked = [("GET", ""), ("POST", "/apply"), ("POST", "/cancel")];
+    for (method, what) in asked {
+        let ask = async |id: &str| {
+            let (path, bearer) = (format!("/v1/plans/{id}{what}"), format!("Bearer {limited}"));
+            let answer = server.ask(method, &path, &[("authorization", &bearer)], "").await;
+            answer.problem(404, "no_such_plan");
+            answer.text.replace(id, "ID")
+        };
+        assert_eq!(ask(&hidden).await, ask(&none).await, "{method} {what}");
+    }
 }
