@@ -33,7 +33,7 @@ export function consumerButtons(page, it, set) {
   const consumer = it.name;
   const isPool = it.kind === "pool";
   const failed = Number(it.parked_keys) + Number(it.retrying_keys) > 0 && !isPool;
-  const all = (action, label, kind) => operation(page, label, { do: "parked", consumer, action, filter: {} }, { kind, fields: [PER_SECOND], title: `${label} of ${consumer}` });
+  const all = (action, label, kind) => operation(page, label, { do: "parked", consumer, action, filter: {}, all: true }, { kind, fields: [PER_SECOND], title: `${label} of ${consumer}` });
   return h("div", { class: "operations", "data-key": "operations", role: "group", "aria-label": `What can be done with ${consumer}` },
     it.paused || it.outage ? operation(page, "Resume", { do: "resume", consumer }, { kind: "main", title: `Resume ${consumer}` }) : null,
     it.paused ? null : operation(page, "Pause", { do: "pause", consumer }, { title: `Pause ${consumer}` }),

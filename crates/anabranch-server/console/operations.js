@@ -33,7 +33,7 @@ function open(page, title, request, fields) {
   const state = { stage: fields.length ? "form" : "planning", request, values: {}, plan: null, problem: null };
   for (const field of fields) state.values[field.name] = field.value ?? field.options?.[0]?.[0] ?? "";
   const dialog = h("dialog", { class: "plan", "aria-labelledby": "plan-title", "data-test": "plan" });
-  const asked = () => fields.reduce((all, field) => field.apply(all, state.values[field.name]), request);
+  const asked = () => meant(fields.reduce((all, field) => field.apply(all, state.values[field.name]), request));
   const show = () => {
     dialog.dataset.stage = state.stage;
     dialog.dataset.plan = state.plan?.id ?? "";
@@ -169,6 +169,13 @@ function progress(plan, stage) {
     total > 1 ? h("progress", { max: total, value: done, "aria-label": "How far it is" }) : null,
     h("p", { class: stage === "done" && plan.state === "done" ? "good" : plan.state === "failed" ? "bad" : null },
       total > 1 ? `${said}: ${count(done)} of ${count(total)}${gone}.` : `${said}.`, plan.problem ? ` ${plan.problem}` : null));
+}
+
+/** All are meant where that is said, and no filter was chosen. */
+function meant(request) {
+  const narrows = Object.keys(request.filter ?? {}).length > 0 || (request.where ?? []).length > 0;
+  const { all, ...some } = request;
+  return all && !narrows ? request : some;
 }
 
 /** The same for a shell. A token is the reader's to add. */

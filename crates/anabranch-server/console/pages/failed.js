@@ -49,7 +49,7 @@ function ofConsumer(page, one) {
   const counts = h("span", { class: "quiet" }, [
     many(one.parked_keys, "key"), ` set aside, ${many(one.parked_events, "event")} behind`,
     Number(one.retrying_keys) ? `; ${count(one.retrying_keys)} more tried again by themselves` : ""].join(""));
-  const act = (action, label, props) => operation(page, label, { do: "parked", consumer: one.name, action, filter: {} }, { ...props, fields: [...FILTER, PER_SECOND] });
+  const act = (action, label, props) => operation(page, label, { do: "parked", consumer: one.name, action, filter: {}, all: true }, { ...props, fields: [...FILTER, PER_SECOND] });
   return card(one, counts, [
     act("retry", "Retry…", { title: `Try keys of ${one.name} again` }),
     act("skip", "Skip…", { title: `Skip the event that failed, of keys of ${one.name}` }),
@@ -150,7 +150,10 @@ function taskRow(page, one, tasks) {
 }
 
 function keyButtons(page, one, { contains }, isOnly) {
-  const act = (action, label) => operation(page, label, { do: "parked", consumer: one.name, action, filter: isOnly && !contains ? {} : { error_contains: contains } },
+  // Errors that have no words in common cannot be told from others by a filter.
+  if (!contains && !isOnly) return [];
+  const filter = contains ? { error_contains: contains } : {};
+  const act = (action, label) => operation(page, label, { do: "parked", consumer: one.name, action, filter, all: true },
     { fields: [PER_SECOND], title: `${label} keys of ${one.name} whose error has “${contains}”` });
   return [act("retry", "Retry"), act("skip", "Skip")];
 }
