@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
+use uuid::Uuid;
 
 pub struct Full {
     pub stage: Stage,
@@ -57,13 +58,19 @@ impl Full {
                 .with_metadata(serde_json::json!({ "by": "shop" }));
             stage.append("Order", &format!("ord-{id}"), event);
         }
-        let caused = |kind: &str, by: &str| {
-            let event = NewEvent::from_json(kind, r#"{"cents": 4000}"#);
-            event.with_correlation("ship-1").with_causation(by)
-        };
-        stage.append("Shipment", "1", caused("ShipmentAsked", "ord-1"));
-        let event = stage.append("Shipment", "1", caused("ShipmentPacked", "1"));
-        stage.append("Shipment", "1", caused("ShipmentSent", &event.to_string()));
+        let mut cause = None;
+        let mut event = 0;
+        for kind in ["ShipmentAsked", "ShipmentPacked", "ShipmentSent"] {
+            let id = Uuid::now_v7();
+            let next = NewEvent::from_json(kind, r#"{"cents": 4000}"#).with_id(id);
+            let next = next.with_correlation("ship-1");
+            let next = match cause.replace(id.to_string()) {
+                None => next,
+                Some(cause) => next.with_causation(cause),
+            };
+            let position = stage.append("Shipment", "1", next);
+            event = if kind == "ShipmentPacked" { position } else { event };
+        }
         for key in ["ada", "grace", "joan"] {
             stage.command(&["tasks", "enqueue", "mail", key, r#"{"invoice": 42}"#]);
         }

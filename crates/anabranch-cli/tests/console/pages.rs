@@ -103,3 +103,21 @@ fn it_is_small_and_there_at_once() {
     assert!(best < LATEST_PAINT, "{best} ms");
     println!("{bytes} bytes, painted after {best} ms");
 }
+
+#[test]
+fn an_event_leads_to_what_caused_it_and_to_what_it_caused() {
+    let full = Full::new();
+    let browser = Browser::start();
+    let tab = browser.tab();
+    let pages = full.pages();
+    let (_, event) = pages.iter().find(|(name, _)| *name == "event").unwrap();
+    full.stage.open(&tab, event);
+    assert!(tab.text("h1").contains("ShipmentPacked"));
+    for (of, kind) in
+        [("cause", "ShipmentAsked"), ("effect", "ShipmentPacked"), ("effect", "ShipmentSent")]
+    {
+        tab.click(&format!("[data-test={of}-row] a"));
+        let title = format!("document.querySelector('h1').textContent.includes('{kind}')");
+        tab.wait(&format!("{kind} is open"), &title);
+    }
+}

@@ -10,7 +10,7 @@ import { legend } from "../legend.js";
 import { anew, arrived, asked } from "../lists.js";
 import { COLOURINGS, SlotMap } from "../map.js";
 import { operation } from "../operations.js";
-import { place, requery } from "../places.js";
+import { find, place, requery } from "../places.js";
 import { rate, series } from "../rates.js";
 import { builderOf, rebuildCard } from "../rebuild.js";
 import { RunsTable } from "../runs_table.js";
@@ -152,6 +152,8 @@ function searchForm(page, it) {
   const seek = async (text, isKey) => {
     page.state.found = null;
     const answer = await locate(it, text, isKey);
+    // Who has gone on to another page is left there.
+    if (find(location.hash).address !== page.address) return;
     page.state.found = answer;
     if (answer.slot !== undefined) choose(page, answer.slot);
     page.redraw();

@@ -54,8 +54,8 @@ function list(page, items) {
       { title: "Key", kind: "t-key", of: (one) => one.key },
       { title: "Answer, attempts and events", kind: "t-answer", of: (one) => [
         h("button", { type: "button", class: "quiet fold", "aria-expanded": String(open.has(id(one))), onclick: toggle(id(one)), "data-test": "delivery-open" },
-          h("span", { class: "arrow", "aria-hidden": "true" }), h("span", { class: "line" }, one.answer || "no answer yet")),
-        open.has(id(one)) ? more(one) : null] },
+          h("span", { class: "arrow", "aria-hidden": "true" }), h("span", { class: "line" }, one.answer || without(page, one, "no answer yet"))),
+        open.has(id(one)) ? more(page, one) : null] },
       { title: "Webhook", kind: "t-key", of: (one) => h("a", { href: place("consumer", { name: one.consumer }) }, one.consumer) },
       { title: "Status", kind: "number", of: (one) => one.status ?? "–" },
       { title: "Took", kind: "number", of: (one) => took(one.took_us) },
@@ -71,10 +71,16 @@ function took(us) {
   return us < 1e6 ? `${Math.max(1, Math.round(us / 1000))} ms` : `${(us / 1e6).toFixed(1)} s`;
 }
 
-function more({ id, members, failures, state }) {
+/** Why there is no text of an answer. */
+function without(page, one, none) {
+  if (!one.status) return none;
+  return page.session?.masked ? "not shown to you" : "an empty answer";
+}
+
+function more(page, { id, members, failures, state }) {
   return h("div", { class: "more" },
     h("p", null, "webhook-id ", h("span", { class: "code" }, id)),
     h("p", null, members.length === 1 ? "Event " : "Events ", members.slice(0, MEMBERS).map((position, index) => [index ? ", " : "", eventLink(position, position)]), members.length > MEMBERS ? ` and ${members.length - MEMBERS} more` : ""),
-    failures.length ? h("ol", null, failures.map((one) => h("li", null, at(one.at), h("span", { class: "quiet" }, ` ${ago(one.at)}, ${took(one.took_us)}: `), one.status ? `${one.status} ` : "", one.answer || "no answer"))) : null,
+    failures.length ? h("ol", null, failures.map((one) => h("li", null, at(one.at), h("span", { class: "quiet" }, ` ${ago(one.at)}, ${took(one.took_us)}: `), one.status ? `${one.status} ` : "", one.answer || without(page, one, "no answer")))) : null,
     failures.length && state === "delivered" ? h("p", { class: "quiet" }, "These failed before it was delivered.") : null);
 }
