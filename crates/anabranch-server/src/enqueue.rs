@@ -92,7 +92,9 @@ async fn task(
     task = match (given.delay_ms, given.run_at) {
         (None, None) => task,
         (Some(_), Some(_)) => {
-            return Err(Problem::invalid("both `delay_ms` and `run_at` are given; give one of them"));
+            return Err(Problem::invalid(
+                "both `delay_ms` and `run_at` are given; give one of them",
+            ));
         }
         (Some(delay), None) if delay > LONGEST_DELAY_MS => {
             return Err(Problem::invalid("`delay_ms` is more than ten years; give less"));
@@ -239,16 +241,14 @@ async fn wait(
     if seconds > most {
         return Err(Problem::invalid(format!("`seconds` is {seconds}, which is not {what}")));
     }
-    let none =
-        || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
+    let none = || Problem::new(ErrorCode::NoSuchTask, format!("there is no task {id}"));
     let tasks = Tasks::new(&state.log, "");
     // Before it waits, so that the time to answer does not reveal a task that the caller may not see.
     let status = tasks.status(id).await?.filter(|task| caller.sees_consumer(&task.pool));
     let mut status = status.ok_or_else(none)?;
     if status.state.is_open() && seconds > 0 {
         let Ok(_turn) = state.waits.try_acquire() else {
-            let said =
-                "too many requests are waiting for tasks; try again, or use `seconds=0`";
+            let said = "too many requests are waiting for tasks; try again, or use `seconds=0`";
             return Err(Problem::new(ErrorCode::TooManyRequests, said).after_seconds(1));
         };
         status = tasks.wait(id, Duration::from_secs(seconds)).await?;
