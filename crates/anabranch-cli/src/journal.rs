@@ -54,6 +54,7 @@ impl Told {
 impl Journal {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
         let limit = usize::from(self.limit);
+        let is_narrowed = self.about.is_some() || self.plan.is_some();
         let filter = JournalFilter {
             target: self.about,
             plan: self.plan,
@@ -66,7 +67,10 @@ impl Journal {
             return Ok(ExitCode::SUCCESS);
         }
         if entries.is_empty() {
-            say!("nothing of that is in the journal");
+            match is_narrowed {
+                true => say!("nothing of that is in the journal"),
+                false => say!("the journal is empty"),
+            }
             return Ok(ExitCode::SUCCESS);
         }
         let mut table =
@@ -96,9 +100,20 @@ fn row(entry: &JournalEntry) -> [String; 8] {
     ]
 }
 
-/// What --dry-run has planned, and what is being done step by step.
+/// What --dry-run has planned, and what is being done step by step: a list, if nothing else is said
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Plans {
+    #[command(subcommand)]
+    what: Option<WithPlans>,
+
+    #[command(flatten)]
+    list: ListPlans,
+}
+
+/// What to do with plans.
 #[derive(Subcommand)]
-pub(crate) enum Plans {
+enum WithPlans {
     List(ListPlans),
     Show(ShowPlan),
     Cancel(CancelPlan),
@@ -147,10 +162,11 @@ pub(crate) struct CancelPlan {
 
 impl Plans {
     pub(crate) async fn run(self) -> anyhow::Result<ExitCode> {
-        match self {
-            Self::List(list) => list.run().await?,
-            Self::Show(show) => show.run().await?,
-            Self::Cancel(cancel) => cancel.run().await?,
+        match self.what {
+            None => self.list.run().await?,
+            Some(WithPlans::List(list)) => list.run().await?,
+            Some(WithPlans::Show(show)) => show.run().await?,
+            Some(WithPlans::Cancel(cancel)) => cancel.run().await?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -194,8 +210,12 @@ impl ShowPlan {
             return output::json(&plan);
         }
         show(&plan)?;
+        let gone = match plan.gone {
+            0 => String::new(),
+            gone => format!(", {gone} gone"),
+        };
         output::line(format_args!(
-            "  {:<12}{}, {} of {} done",
+            "  {:<12}{}, {} of {} done{gone}",
             "state", plan.state, plan.done, plan.total
         ))?;
         if plan.state == PlanState::Open {

@@ -155,8 +155,6 @@ enum Command {
     AcceptScope(accept_scope::AcceptScope),
     Audit(audit::Audit),
     Journal(journal::Journal),
-    /// What --dry-run has planned, and what is being done step by step
-    #[command(subcommand)]
     Plans(journal::Plans),
     Rebalance(rebalance::Rebalance),
     Offsets(offsets::Offsets),

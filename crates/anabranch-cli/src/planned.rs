@@ -34,8 +34,18 @@ pub(crate) struct Planned {
 /// The operations on the log of a command, by whoever runs it.
 pub(crate) fn operations(log: &Log) -> Operations {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let user = set("USER").or_else(|| set("LOGNAME")).unwrap_or_else(|| "somebody".to_owned());
+    let user = set("USER").or_else(|| set("LOGNAME")).unwrap_or_else(uid);
     Operations::new(log, By::new(format!("{user}@{}", host()), "cli"))
+}
+
+/// Who runs this, where the environment does not say.
+fn uid() -> String {
+    #[cfg(unix)]
+    if let Ok(me) = std::fs::metadata("/proc/self") {
+        use std::os::unix::fs::MetadataExt;
+        return format!("uid{}", me.uid());
+    }
+    "somebody".to_owned()
 }
 
 impl Target {

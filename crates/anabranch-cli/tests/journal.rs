@@ -94,6 +94,8 @@ async fn what_cannot_be_taken_back_needs_yes_or_a_plan() {
         assert!(refused.contains("would never handle its events after position 4 up to 8"));
         assert!(refused.contains("add --yes"), "{refused}");
         assert!(said(&bench.command(&["plans", "list"])).contains("there are no plans"));
+        assert!(said(&bench.command(&["plans"])).contains("there are no plans"));
+        assert!(said(&bench.command(&["journal"])).contains("the journal is empty"));
         let text = stdout(&bench.command(&[&skip[..], &["--dry-run"]].concat()));
         assert!(text.contains("this cannot be taken back"), "{text}");
         let plan = planned(&bench, &skip);

@@ -31,6 +31,7 @@ from ._problems import (
     NotTheApi,
     Problem,
     StillOpen,
+    StillRunning,
     Unavailable,
 )
 from ._tail import Dropped, Tail
@@ -78,6 +79,7 @@ __all__ = [
     "Query",
     "SentCommand",
     "StillOpen",
+    "StillRunning",
     "Stored",
     "Tail",
     "TaskStatus",

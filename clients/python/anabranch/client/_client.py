@@ -10,13 +10,15 @@ from .._event import Event
 from ._answers import Appended, CommandDone, Enqueued, Plan, SentCommand, TaskStatus, appended
 from ._given import Expected, NewEvent, Query, ToStream, Unless, parameters, query_json, time_json
 from ._http import Http, path
-from ._problems import ApiError, CommandRefused, StillOpen
+from ._problems import ApiError, CommandRefused, StillOpen, StillRunning
 from ._tail import Tail
 
 #: So many events are asked for at a time.
 _PAGE = 500
 #: So many seconds one request waits for a task.
 _WAIT = 20
+#: So many seconds pass before a plan that is running is looked at again: at first, and at most.
+_LOOK = (0.05, 2.0)
 
 
 class Client:
@@ -220,7 +222,10 @@ class Client:
     # Operations
 
     def plan(self, operation: Dict[str, Any]) -> Plan:
-        """What an operation would do, counted: ``{"do": "pause", "consumer": "totals"}``. Nothing is changed."""
+        """What an operation would do, counted: ``{"do": "pause", "consumer": "totals"}``. Nothing is changed.
+
+        Those about many things need a filter (``"where"`` for tasks), or ``"all": True``.
+        """
         return Plan(self._http.post(path("plans"), operation))
 
     def show_plan(self, plan: Union[str, Plan]) -> Plan:
@@ -228,11 +233,28 @@ class Client:
         return Plan(self._http.get(path("plans", _id(plan))))
 
     def apply(self, plan: Union[str, Plan]) -> Plan:
-        """Applies a plan. One that goes step by step is ``running``: ``show_plan`` says how far it is.
+        """Applies a plan. One that goes step by step may be ``running`` still: ``wait_for_plan`` waits for its end.
 
         It is not sent again by itself: after ``NoAnswer`` see what ``show_plan`` says.
         """
         return Plan(self._http.post(path("plans", _id(plan), "apply")))
+
+    def wait_for_plan(self, plan: Union[str, Plan], timeout: Optional[float] = None) -> Plan:
+        """Waits until a plan is not running any more: see its ``state``. After ``timeout`` seconds, ``StillRunning``.
+
+        It goes on without you. One that nobody has applied is ``open``, and not waited for.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause, most = _LOOK
+        while True:
+            now = self.show_plan(plan)
+            if now.state != "running":
+                return now
+            left = most if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise StillRunning(now)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, most)
 
     def cancel(self, plan: Union[str, Plan]) -> Plan:
         """Cancels a plan; what was done until then stays."""

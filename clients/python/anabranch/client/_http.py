@@ -18,6 +18,8 @@ Parameters = Sequence[Tuple[str, Any]]
 _KEPT = 8
 #: The first pause and the longest one, in seconds.
 _PAUSES = (0.05, 5.0)
+#: What an answer in plain text looks like to those who expect an encrypted one.
+_PLAIN = ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 
 
 def path(*parts: str) -> str:
@@ -175,6 +177,9 @@ class Http:
             raise NotTheApi(f"{self._host} cannot prove who it is: {error}") from error
         except OSError as error:
             connection.close()
+            if isinstance(error, ssl.SSLError) and error.reason in _PLAIN:
+                said = f"{self._host}:{connection.port} does not speak https, as far as can be told; is it http://… ?"
+                raise NotTheApi(said) from error
             why = f"{self._host}:{connection.port} cannot be reached: {_said(error)}"
             raise NoAnswer(why, may_have_happened=False) from error
         return connection

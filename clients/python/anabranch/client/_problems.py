@@ -75,6 +75,15 @@ class StillOpen(ApiError, TimeoutError):
         super().__init__(f"task {task.id} is {task.state} still; wait for it again")
 
 
+class StillRunning(ApiError, TimeoutError):
+    """The plan is not carried out in the time that was given to it. It goes on."""
+
+    def __init__(self, plan: Any) -> None:
+        #: How far it is.
+        self.plan = plan
+        super().__init__(f"plan {plan.id} is running still; wait for it again")
+
+
 class CommandRefused(ApiError):
     """A command was not carried out."""
 

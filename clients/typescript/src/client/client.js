@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { Plan, TaskStatus } from "./answers.js";
 import { parameters, queryJson, toStream, unlessJson } from "./given.js";
 import { Http, decoded, path } from "./http.js";
-import { CommandRefused, StillOpen } from "./problems.js";
+import { CommandRefused, StillOpen, StillRunning } from "./problems.js";
 import { items, members } from "./slices.js";
 import { StoredEvent } from "./stored.js";
 import { Tail } from "./tail.js";
@@ -15,6 +15,8 @@ import { Tail } from "./tail.js";
 const PAGE = 500;
 /** So many seconds one request waits for a task. */
 const WAIT = 20;
+/** So many seconds pass before a plan that is running is looked at again: at first, and at most. */
+const LOOK = { first: 0.05, most: 2 };
 
 /**
  * @param {string} url
@@ -189,6 +191,21 @@ export class Client {
   /** @param {WhichPlan} plan */
   async apply(plan) {
     return new Plan(await this.#post(path("plans", idOf(plan), "apply"), undefined));
+  }
+
+  /**
+   * @param {WhichPlan} plan
+   * @param {{timeout?: number}} [options]
+   */
+  async waitForPlan(plan, { timeout = Infinity } = {}) {
+    const deadline = performance.now() + timeout * 1000;
+    for (let pause = LOOK.first; ; pause = Math.min(2 * pause, LOOK.most)) {
+      const now = await this.showPlan(plan);
+      if (now.state !== "running") return now;
+      const left = (deadline - performance.now()) / 1000;
+      if (left <= 0) throw new StillRunning(now);
+      await new Promise((done) => setTimeout(() => done(undefined), Math.min(pause, left) * 1000));
+    }
   }
 
   /** @param {WhichPlan} plan */

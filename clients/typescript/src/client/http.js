@@ -11,6 +11,8 @@ const PAUSES = [50, 5000];
 /** What went wrong before anything was sent. */
 const NOT_SENT = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
 /** What a certificate is wrong with. */
+/** What an answer in plain text looks like to those who expect an encrypted one. */
+const PLAIN = /WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|RECORD_LAYER_FAILURE|HTTP_REQUEST/;
 const UNPROVEN = /CERT|UNABLE_TO_VERIFY|UNABLE_TO_GET_ISSUER|ALTNAME|SELF_SIGNED/;
 
 /**
@@ -170,6 +172,10 @@ export function lost(error, what) {
   const cause = error?.cause ?? error;
   const code = typeof cause?.code === "string" ? cause.code : "";
   if (UNPROVEN.test(code)) return new NotTheApi(`${what}: the server cannot prove who it is: ${cause.message}`, error);
+  if (PLAIN.test(code)) {
+    const said = `${what}: the server does not speak https, as far as can be told; is it http://… ?`;
+    return new NotTheApi(said, error);
+  }
   const mayHaveHappened = !NOT_SENT.includes(code);
   const said = [code, cause?.message ?? cause].filter(Boolean).join(": ");
   return new NoAnswer(`${what}: no answer: ${said}`, { mayHaveHappened, cause: error });

@@ -244,15 +244,23 @@ export declare class Client {
   sendCommand(workflow: string, instance: string, command: Value, options?: CommandOptions): Promise<SentCommand>;
   /** Waits until a command is carried out. `CommandRefused` says that it was not, and why. */
   waitForCommand(sent: SentCommand, options?: { timeout?: number }): Promise<CommandDone>;
-  /** What an operation would do, counted. Nothing is changed. */
+  /**
+   * What an operation would do, counted. Nothing is changed. Those about many things need a filter (`where` for tasks), or
+   * `all: true`.
+   */
   plan(operation: Operation): Promise<Plan>;
   /** A plan, and how far it is. */
   showPlan(plan: string | Plan): Promise<Plan>;
   /**
-   * Applies a plan. One that goes step by step is `running`: `showPlan` says how far it is. It is not sent again by
-   * itself: after `NoAnswer` see what `showPlan` says.
+   * Applies a plan. One that goes step by step may be `running` still: `waitForPlan` waits for its end. It is not sent
+   * again by itself: after `NoAnswer` see what `showPlan` says.
    */
   apply(plan: string | Plan): Promise<Plan>;
+  /**
+   * Waits until a plan is not running any more: see its `state`. After so many seconds, `StillRunning`; it goes on without
+   * you. One that nobody has applied is `open`, and not waited for.
+   */
+  waitForPlan(plan: string | Plan, options?: { timeout?: number }): Promise<Plan>;
   /** Cancels a plan; what was done until then stays. */
   cancel(plan: string | Plan): Promise<Plan>;
   /** Who did what, the newest first, page by page. */
@@ -309,6 +317,12 @@ export declare class NotTheApi extends ApiError {}
 export declare class StillOpen extends ApiError {
   /** How it stands. */
   readonly task: TaskStatus;
+}
+
+/** The plan is not carried out in the time that was given to it. It goes on. */
+export declare class StillRunning extends ApiError {
+  /** How far it is. */
+  readonly plan: Plan;
 }
 
 /** A command was not carried out. */

@@ -28,5 +28,6 @@ export {
   NotTheApi,
   Problem,
   StillOpen,
+  StillRunning,
   Unavailable,
 } from "./problems.js";

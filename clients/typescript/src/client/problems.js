@@ -82,6 +82,15 @@ export class StillOpen extends ApiError {
   }
 }
 
+/** The plan is not carried out in the time that was given to it. It goes on. */
+export class StillRunning extends ApiError {
+  /** @param {import("./answers.js").Plan} plan */
+  constructor(plan) {
+    super(`plan ${plan.id} is running still; wait for it again`);
+    this.plan = plan;
+  }
+}
+
 /** A command was not carried out. */
 export class CommandRefused extends ApiError {
   /**
