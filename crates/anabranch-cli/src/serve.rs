@@ -126,6 +126,11 @@ impl Place {
         });
         match bound {
             Ok((address, listener)) => Ok(Self { listener, address, tls, how: how.clone() }),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => refuse!(
+                InvalidArguments,
+                "cannot listen on {address}: another process listens there; choose another port by --listen (each of \
+                 several workers needs its own)"
+            ),
             Err(error) => refuse!(InvalidArguments, "cannot listen on {address}: {error}"),
         }
     }
