@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tower_service::Service;
 
 /// How large an answer may be that is watched.
-const ANSWER: usize = 1 << 20;
+const ANSWER: usize = 2 << 20;
 
 /// What is looked at, and by whose rights: those who have the same see the same, so one look is enough for all of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

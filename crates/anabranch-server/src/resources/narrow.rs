@@ -33,9 +33,13 @@ pub(super) fn refused(caller: &Caller, name: &str, error: OperateError) -> Probl
     }
 }
 
+/// What a worker says of itself.
+const OF_WORKERS: [&str; 2] = ["consumers", "report"];
+
 /// A value as JSON, without the parts that the caller may not see.
 pub(super) fn shown(caller: &Caller, what: &impl Serialize) -> Result<Value, Problem> {
     let mut shown = serde_json::to_value(what)?;
+    name_owners(&mut shown);
     if caller.consumers().is_some() {
         leave_out_others(&mut shown, caller);
     }
@@ -46,6 +50,24 @@ pub(super) fn shown(caller: &Caller, what: &impl Serialize) -> Result<Value, Pro
         leave_out_statements(&mut shown);
     }
     Ok(shown)
+}
+
+/// Leaves of owners who they are. What they say of themselves is at `/v1/workers`, once; a consumer has many cursors.
+fn name_owners(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(name_owners),
+        Value::Object(members) => {
+            for (name, value) in members.iter_mut() {
+                match (name.as_str(), value.get_mut("worker").and_then(Value::as_object_mut)) {
+                    ("owner", Some(worker)) => {
+                        worker.retain(|name, _| !OF_WORKERS.contains(&name.as_str()))
+                    }
+                    _ => name_owners(value),
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Reasons in words, as far as the caller may see them. Many of them quote a handler, so a mask hides them all; the reasons
@@ -174,6 +196,21 @@ mod tests {
             Reason::ParkedKeys { keys: 7 },
             Reason::RetryingKeys { keys: 7 },
         ]
+    }
+
+    #[test]
+    fn owners_are_named_and_what_they_say_of_themselves_is_elsewhere() {
+        let report = serde_json::json!({ "lanes": [] });
+        let worker =
+            serde_json::json!({ "id": "w", "host": "h", "consumers": [], "report": report });
+        let cursors =
+            serde_json::json!([{ "owner": { "worker": worker } }, { "owner": "unassigned" }]);
+        let shown = |what| shown(&caller(Scope::Read, None), &what).unwrap();
+        let said = shown(cursors);
+        assert_eq!(said[0]["owner"]["worker"], serde_json::json!({ "id": "w", "host": "h" }));
+        assert_eq!(said[1]["owner"], "unassigned");
+        // A worker that is asked about says it all.
+        assert_eq!(shown(worker.clone()), worker);
     }
 
     #[test]

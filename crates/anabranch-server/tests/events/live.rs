@@ -352,6 +352,9 @@ async fn who_reads_slowly_holds_up_nobody(db: Db) {
     }
     assert!(got <= 24, "{got} answers of {} were kept for it", paths.len() as u64 * (changes + 1));
     // An answer that is too large is refused.
+    for number in changes + 1..=changes + 4 {
+        append(number).await;
+    }
     let large = "/v1/streams/Order/1";
     let mut too_large = live(&server.anybody(), &[large]).await;
     let refused = too_large.until("answer").await.json();
