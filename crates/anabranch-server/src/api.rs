@@ -208,8 +208,7 @@ impl Api {
             }
         }
         let watched = with_gates(watched, &state);
-        // What live streams look through is a router of its own: it leads to nothing else, and a look has no end of its
-        // own in the other one.
+        // Live streams look through a router of their own, which leads to nothing but what can be watched.
         let looks = watched.clone().layer(from_fn(finish)).with_state(Arc::clone(&state));
         let lookout = Arc::new(Lookout::new(looks, paths, tail_limits, &tails));
         let router = with_gates(all, &state).merge(watched).layer(Extension(lookout));

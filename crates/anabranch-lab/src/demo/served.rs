@@ -82,7 +82,8 @@ impl Place {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         let watch = Watch::new(log.clone()).for_server();
         let api = Api::new(log).watch(watch).open_metrics(true).open_until_first_token();
-        let (router, limits) = (api.router(), ServerLimits { grace: GRACE, ..Default::default() });
+        let limits = ServerLimits { grace: GRACE, ..Default::default() };
+        let router = api.connections(limits.connections).router();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let stop = async {

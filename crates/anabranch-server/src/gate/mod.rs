@@ -72,14 +72,14 @@ pub(crate) async fn gate(
 
 async fn pass(state: &Shared, rules: Rules, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
+    if parts.uri.path().contains("%00") {
+        return Err(Problem::invalid("there is a NUL in the address; no name has one"));
+    }
     if let Some(Admitted(caller)) = parts.extensions.remove::<Admitted>() {
         require(&caller, rules.needs)?;
         keep(&caller, rules)?;
         parts.extensions.insert(caller);
         return with_params(parts, rules).map(|parts| Request::from_parts(parts, body));
-    }
-    if parts.uri.path().contains("%00") {
-        return Err(Problem::invalid("there is a NUL in the address; no name has one"));
     }
     // Where metrics and reasons are open to this machine, a web page must not get at them by DNS rebinding.
     if !rules.is_probe || state.settings.shows_metrics {

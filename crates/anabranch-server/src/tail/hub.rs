@@ -31,7 +31,8 @@ pub struct TailLimits {
     pub catch_ups: usize,
     /// After how long a silence a tail says that it is alive, and how far it is; a live stream, too. Default 15 seconds.
     pub heartbeat: Duration,
-    /// How many live streams (`/v1/live`) may be open at the same time. Default 1,000.
+    /// How many live streams (`/v1/live`) may be open at the same time. Default 1,000, fewer where the server has fewer
+    /// connections ([`Api::connections`](crate::Api::connections)).
     pub live: usize,
 }
 

@@ -320,6 +320,9 @@ async fn a_failure_is_an_answer_and_the_stream_goes_on(db: Db) {
     assert_eq!(failed["body"]["status"], failed["status"]);
     rename(&gone, &there).await;
     assert_eq!(live.until("answer").await.json()["status"], 200);
+    // No database sees a NUL.
+    let mut nul = crate::live::live(&server.anybody(), &["/v1/consumers/%00"]).await;
+    assert_eq!(nul.until("answer").await.json()["status"], 400);
 }
 
 async fn who_reads_slowly_holds_up_nobody(db: Db) {
