@@ -2,6 +2,9 @@
 
 import { parse } from "./json.js";
 
+/** All consumers: as many as one list has. What is watched is found by this very text. */
+export const CONSUMERS = "/v1/consumers?limit=1000";
+
 export const mount = document.querySelector("meta[name=anabranch-mount]").content;
 
 /** A refusal of the server, or no answer at all (`status` 0). */
@@ -12,10 +15,15 @@ export class Problem extends Error {
     this.code = body.code ?? "";
     this.body = body;
   }
+
+  /** Whether it may be over when the same is asked again. */
+  get passes() {
+    return this.status === 0 || this.status === 429 || this.status >= 500;
+  }
 }
 
 async function call(method, path, body) {
-  let response;
+  let [response, text] = [null, ""];
   try {
     response = await fetch(mount + path, {
       method,
@@ -23,10 +31,10 @@ async function call(method, path, body) {
       body: body === undefined ? undefined : JSON.stringify(body),
       credentials: "same-origin",
     });
+    text = await response.text();
   } catch {
     throw new Problem(0, { detail: "the server does not answer" });
   }
-  const text = await response.text();
   let answer = null;
   try {
     answer = text === "" ? null : parse(text);

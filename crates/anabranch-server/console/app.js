@@ -1,12 +1,12 @@
 // The frame: which page is shown, what it watches, who one is.
 //
-// A page is `{ title(params), watch(page) -> paths, draw(page) -> node, open?(page), close?(page), ready?(page),
-// alone?(page), changed?(page) }`; while it is `alone` it has the stream of the tab to itself, and `changed` is called after an
-// operation. `page` has `params`, `query`, `answers` (path ->
-// {status, body}), `session`, `state` (the page's own, kept until it is left), `redraw()`, `rewatch()` and `may(scope)`.
+// A page is `{ title(params), watch(page) -> paths, draw(page) -> node, close?(page), ready?(page), alone?(page),
+// stream?(page), changed?(page) }`; while it is `alone` it has the stream of the tab to itself, and `stream` says how that is;
+// `changed` is called after an operation. `page` has `params`, `query`, `answers` (path ->
+// {status, body}), `session`, `state` (the page's own, kept until it is left), `redraw()`, `rewatch()`, `enter()` and `may(scope)`.
 // `draw` is called whenever something has changed, and returns all of it anew.
 
-import { get, remove } from "./api.js";
+import { CONSUMERS, get, remove } from "./api.js";
 import { h, morph } from "./dom.js";
 import { Live } from "./live.js";
 import { sample } from "./rates.js";
@@ -25,20 +25,31 @@ let page = null;
 let refusal = null;
 let stream = "connecting";
 let pending = false;
+let again = null;
+/** How soon one asks again who one is. */
+const AGAIN = 2000;
 
 const live = new Live(
   (path, answer) => {
     if (!page) return;
     page.answers.set(path, answer);
-    if (path === "/v1/consumers" && answer.status === 200) sample(answer.body.items);
+    if (path === CONSUMERS) measure();
     redraw();
   },
   (state) => {
     stream = state;
-    if (state === "refused") session = null;
+    if (state === "refused") {
+      refusal = { status: 401 };
+      forget();
+    }
     redraw();
   },
 );
+
+function measure() {
+  const answer = page?.answers.get(CONSUMERS);
+  if (answer?.status === 200) sample(answer.body.items);
+}
 
 /** Draws once in the next frame, however often it is asked for. */
 function redraw() {
@@ -51,12 +62,28 @@ function redraw() {
 }
 
 function rewatch() {
-  const own = page && session ? page.kind.watch(page) : [];
-  // What the frame itself shows: what needs attention.
-  live.watch(session ? (page?.kind.alone?.(page) ? [] : ["/v1/consumers", ...own]) : []);
+  if (!page || !session) return live.watch([]);
+  // The frame itself shows how many keys are parked.
+  const wanted = [CONSUMERS, ...page.kind.watch(page)];
+  for (const path of page.answers.keys()) if (!wanted.includes(path)) page.answers.delete(path);
+  live.watch(page.kind.alone?.(page) ? [] : wanted);
+}
+
+/** Who one was may have seen more than who one will be. */
+function forget() {
+  session = null;
+  page?.kind.close?.(page);
+  page = null;
+  closeDialogs();
+  live.watch([]);
+}
+
+function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
 }
 
 function open() {
+  closeDialogs();
   const found = find(location.hash);
   if (page && page.address === found.address && page.kind === PAGES[found.name]) {
     page.query = found.query;
@@ -66,34 +93,35 @@ function open() {
   page?.kind.close?.(page);
   const answers = page?.answers ?? new Map();
   page = {
-    ...found, kind: PAGES[found.name], answers, state: {}, redraw, rewatch,
+    ...found, kind: PAGES[found.name], answers, state: {}, redraw, rewatch, enter,
     get session() { return session; },
     may: (scope) => session?.scopes.includes(scope) ?? false,
   };
   document.title = `${page.kind.title(page.params)} · Anabranch`;
-  page.kind.open?.(page);
   rewatch();
   redraw();
   window.scrollTo(0, 0);
 }
 
 /** Asks who one is: a token may have been made, or revoked. */
-export async function enter() {
+async function enter() {
+  clearTimeout(again);
   try {
     session = await get("/v1/session");
     refusal = null;
   } catch (problem) {
-    session = null;
     refusal = problem;
+    forget();
+    if (problem.passes) again = setTimeout(enter, AGAIN);
   }
   if (session) open();
   else redraw();
 }
 
 function draw() {
-  const needsLogin = !session && refusal?.status === 401 || stream === "refused";
+  const needsLogin = !session && refusal?.status === 401;
   const content = needsLogin ? login(enter, refusal)
-    : session ? page.kind.draw(page)
+    : session && page ? page.kind.draw(page)
     : h("p", { class: "empty" }, refusal ? refusal.message : "Connecting…");
   const wanted = h("div", { class: "frame" },
     h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the content"),
@@ -121,12 +149,13 @@ function header(needsLogin) {
   const links = needsLogin ? [] : NAVIGATION.map(([name, title]) =>
     h("a", { href: place(name), "data-test": `nav-${name}`, "aria-current": page?.section === name ? "page" : null },
       title, name === "failed" ? badge() : null));
+  const state = page?.kind.stream?.(page) ?? stream;
   return h("header", { class: "top" },
     h("a", { class: "brand", href: place("overview"), "aria-label": "Anabranch, overview" }, mark(), h("span", null, "Anabranch")),
     h("nav", { "aria-label": "Pages" }, links),
     h("div", { class: "who" },
-      h("span", { class: `stream ${stream}`, role: "status", "data-test": "live", "data-state": stream, title: STREAMS[stream] },
-        h("span", { class: "dot", "aria-hidden": "true" }), h("span", null, stream)),
+      session ? h("span", { class: `stream ${state}`, role: "status", "data-test": "live", "data-state": state, title: STREAMS[state] },
+        h("span", { class: "dot", "aria-hidden": "true" }), h("span", null, state)) : null,
       h("button", { type: "button", class: "quiet", onclick: () => (toggleTheme(), redraw()), "aria-label": "Colours: dark or light" },
         theme() === "dark" ? "☀" : "☾"),
       session ? h("span", { class: "unseen", "data-test": "me" }, session.name) : null,
@@ -137,12 +166,12 @@ function header(needsLogin) {
 
 const STREAMS = {
   live: "What you see is as it is now", connecting: "Connecting", hidden: "Quiet while the tab is hidden",
-  lost: "The server does not answer; trying again", refused: "The token is not valid any more",
+  lost: "Cut off; trying again", stopped: "Ended",
 };
 
-/** How many keys have failed, of all consumers. */
+/** How many keys are parked, of all consumers. */
 function badge() {
-  const items = page?.answers.get("/v1/consumers")?.body?.items ?? [];
+  const items = page?.answers.get(CONSUMERS)?.body?.items ?? [];
   const failed = items.reduce((all, consumer) => all + Number(consumer.parked_keys), 0);
   return failed ? h("span", { class: "badge bad", "aria-label": `${failed} parked` }, failed > 999 ? "999+" : failed) : null;
 }
@@ -153,12 +182,17 @@ function mark() {
 
 async function leave() {
   await remove("/v1/session").catch(() => {});
-  session = null;
+  forget();
   await enter();
 }
 
 window.addEventListener("hashchange", open);
-// Ages grow by themselves.
-setInterval(() => document.hidden || redraw(), 5000);
+setInterval(() => {
+  if (document.hidden) return;
+  // What has not changed is not sent again, and is as true as before.
+  if (stream === "live" && !page?.kind.alone?.(page)) measure();
+  // Ages grow by themselves.
+  redraw();
+}, 5000);
 install(() => page);
 enter();

@@ -2,6 +2,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+/** All that `morph` carries over. */
+const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "onpointermove", "onpointerleave"];
+
 /** An element. Properties that begin with `on` are handlers, `class` and the rest are attributes. */
 export function h(tag, props, ...children) {
   return build(document.createElement(tag), props, children);
@@ -15,8 +18,10 @@ export function svg(tag, props, ...children) {
 function build(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element[name] = value;
-    else if (name === "style") Object.assign(element.style, value);
+    if (name.startsWith("on")) {
+      if (!HANDLERS.includes(name)) throw new Error(`${name} is not among the handlers of dom.js`);
+      element[name] = value;
+    } else if (name === "style") Object.assign(element.style, value);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
   add(element, children);
@@ -30,8 +35,6 @@ function add(element, children) {
     else element.append(child instanceof Node ? child : String(child));
   }
 }
-
-const HANDLERS = ["onclick", "oninput", "onchange", "onsubmit", "onkeydown", "onpointermove", "onpointerleave", "ontoggle"];
 
 /** What finds an element again. Buttons of operations name the key that they are about, which is not theirs. */
 const keyOf = ({ dataset }) => (dataset.do === undefined ? dataset.key : undefined);
@@ -85,7 +88,10 @@ function children(shown, wanted) {
   }
   let place = shown.firstChild;
   for (const child of [...wanted.childNodes]) {
-    const known = child.nodeType === Node.ELEMENT_NODE && byKey.get(keyOf(child));
+    const key = child.nodeType === Node.ELEMENT_NODE ? keyOf(child) : undefined;
+    const known = byKey.get(key);
+    // Each is found once: a second child of that key is another element.
+    byKey.delete(key);
     if (known && known !== place) shown.insertBefore(known, place);
     const here = known || place;
     if (!here || !known && byKey.has(here.dataset && keyOf(here))) {

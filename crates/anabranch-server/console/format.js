@@ -39,10 +39,6 @@ export function time(text) {
   if (!text) return "–";
   const at = new Date(text);
   const clock = at.toLocaleTimeString("en-GB", { hour12: false });
-  return at.toDateString() === new Date().toDateString() ? clock : `${at.toISOString().slice(0, 10)} ${clock}`;
-}
-
-/** The part of an id that differs: UUIDs of one hour begin alike. */
-export function shortId(id) {
-  return id.length === 36 ? id.slice(-6) : id;
+  // Swedes write a date as ISO does, here the one of the clock beside it.
+  return at.toDateString() === new Date().toDateString() ? clock : `${at.toLocaleDateString("sv-SE")} ${clock}`;
 }

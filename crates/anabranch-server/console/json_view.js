@@ -1,6 +1,7 @@
 // JSON as it was stored, byte for byte. It is laid out by line breaks of the style sheet alone: the text stays what it is.
 
 import { h } from "./dom.js";
+import { Raw } from "./json.js";
 import { copy } from "./ui.js";
 
 const PIECE = /"(?:[^"\\]|\\[^])*"|-?\d[\d.eE+-]*|[a-z]+|[{}[\]:,]|[ \t\r\n]+|[^]/g;
@@ -13,7 +14,8 @@ const SHORT = 72;
 export function jsonView(page, name, value, { test = null, label = name } = {}) {
   if (value === null || value === undefined) return null;
   const shown = (page.state.json ??= {});
-  const { text } = value;
+  // A state may be a word, which is no `Raw`.
+  const text = value instanceof Raw ? value.text : JSON.stringify(value);
   const isLong = text.length > SHORT && text.length <= LONGEST && /^[{[]/.test(text);
   const isLaidOut = isLong && !shown[name];
   return h("div", { class: "json-view" },

@@ -9,6 +9,7 @@ export class Live {
   #paths = [];
   #again = null;
   #pause = 500;
+  #turn = 0;
 
   /** `onAnswer(path, {status, body})`, `onState(state)`. */
   constructor(onAnswer, onState) {
@@ -26,6 +27,7 @@ export class Live {
   }
 
   #end() {
+    this.#turn += 1;
     clearTimeout(this.#again);
     this.#source?.close();
     this.#source = null;
@@ -53,11 +55,11 @@ export class Live {
   async #lost() {
     this.#end();
     this.onState("lost");
-    try {
-      await get("/v1/session");
-    } catch (problem) {
-      if (problem.status === 401) return this.onState("refused");
-    }
+    const turn = this.#turn;
+    const problem = await get("/v1/session").then(() => null, (refusal) => refusal);
+    // Something else may be watched by now.
+    if (turn !== this.#turn) return;
+    if (problem?.status === 401) return this.onState("refused");
     this.#again = setTimeout(() => this.#begin(), this.#pause);
     this.#pause = Math.min(this.#pause * 2, 8000);
   }

@@ -5,6 +5,9 @@ import { parse } from "./json.js";
 
 /** How long events are gathered before they are handed on. */
 const GATHER = 200;
+/** How far the log may have gone on while the tab was hidden: of more, a list begins anew. */
+const FAR = 1000;
+const HEAD = "/v1/events?direction=backwards&limit=1";
 const REASONS = {
   too_slow: "this browser was too slow for it", server_stops: "the server has stopped", not_allowed: "the token is not valid any more",
   log_failed: "the log could not be read", unwritable: "an event could not be sent",
@@ -19,16 +22,22 @@ export class Tail {
   #gathered = [];
   #handing = null;
   #pause = 500;
-  #onVisible = () => this.#begin();
+  #isClosed = false;
+  #onVisible = () => this.#turn();
 
-  /** Events after a position that match: `onEvents(events)`, the oldest first; `onState()` when its state is another. */
-  constructor(params, after, onEvents, onState) {
-    Object.assign(this, { params, after, onEvents, onState });
+  /**
+   * Events after a position that match: `onEvents(events)`, the oldest first; `onState()` when its state is another;
+   * `onFar()` when too many came while nobody looked.
+   */
+  constructor(params, after, { onEvents, onState, onFar }) {
+    Object.assign(this, { params, after, onEvents, onState, onFar });
     document.addEventListener("visibilitychange", this.#onVisible);
     this.#begin();
   }
 
   close() {
+    this.#isClosed = true;
+    clearTimeout(this.#handing);
     document.removeEventListener("visibilitychange", this.#onVisible);
     this.#end();
   }
@@ -45,8 +54,21 @@ export class Tail {
     this.onState();
   }
 
+  /** Seen again, or not any more. */
+  async #turn() {
+    if (this.state === "stopped") return;
+    this.#end();
+    if (document.hidden) return this.#is("hidden");
+    this.#is("connecting");
+    // Whoever cannot be asked now is asked by the stream itself.
+    const head = await newest().catch(() => 0);
+    if (head - Number(this.after) > FAR && !this.#isClosed) return this.onFar();
+    this.#begin();
+  }
+
   #begin() {
     this.#end();
+    if (this.#isClosed) return;
     if (document.hidden) return this.#is("hidden");
     this.#is(this.state === "lost" ? "lost" : "connecting");
     const source = new EventSource(mount + query("/v1/tail", { ...this.params, after: this.after }));
@@ -83,6 +105,7 @@ export class Tail {
   }
 
   #soon() {
+    if (this.#isClosed || document.hidden) return;
     this.#again = setTimeout(() => this.#begin(), this.#pause);
     this.#pause = Math.min(this.#pause * 2, 8000);
   }
@@ -92,9 +115,8 @@ export class Tail {
     this.#end();
     let why = "the server does not answer";
     try {
-      const { items } = await get("/v1/events?direction=backwards&limit=1");
-      const newest = Number(items[0]?.position ?? 0);
-      if (newest < Number(this.after)) return this.#is("stopped", `the log ends at ${newest} now: it was wound back, or is another one`);
+      const head = await newest();
+      if (head < Number(this.after)) return this.#is("stopped", `the log ends at ${head} now: it was wound back, or is another one`);
       why = "the server has refused it";
     } catch (problem) {
       if (problem.status === 401 || problem.status === 403) return this.#is("stopped", problem.message);
@@ -103,4 +125,9 @@ export class Tail {
     this.#is("lost", why);
     this.#soon();
   }
+}
+
+/** The position of the newest event; 0 if there is none. */
+export async function newest() {
+  return Number((await get(HEAD)).items[0]?.position ?? 0);
 }

@@ -1,6 +1,6 @@
 // A consumer: how it stands, its slots as a map, and what can be done with it.
 
-import { path } from "../api.js";
+import { CONSUMERS, path } from "../api.js";
 import { alarms } from "../attention.js";
 import { know } from "../colours.js";
 import { consumerButtons } from "../consumer_operations.js";
@@ -47,7 +47,7 @@ export const consumer = {
     const sets = page.answers.get("/v1/replica-sets")?.body?.items ?? [];
     const set = sets.find((all) => all.consumers.includes(it.name)) ?? null;
     const failed = parked?.body?.items ?? [];
-    const builder = builderOf(it.name, page.answers.get("/v1/consumers")?.body?.items ?? []);
+    const builder = builderOf(it.name, page.answers.get(CONSUMERS)?.body?.items ?? []);
     return [
       heading(it.name, badge(it.kind, "quiet"), badge(way(it.strategy), "quiet"), it.paused ? badge("paused", "info") : null, elsewhere(it)),
       figures(it, audit),

@@ -1,6 +1,6 @@
 // What webhooks have sent: each delivery with its attempts and answers.
 
-import { query } from "../api.js";
+import { CONSUMERS, query } from "../api.js";
 import { h } from "../dom.js";
 import { at, eventLink } from "../event_table.js";
 import { filters } from "../filters.js";
@@ -18,9 +18,9 @@ const address = ({ query: { consumer, state, key } }) => query("/v1/deliveries",
 
 export const deliveries = {
   title: () => "Deliveries",
-  watch: (page) => ["/v1/consumers", address(page)],
+  watch: (page) => [CONSUMERS, address(page)],
   draw(page) {
-    const hooks = (page.answers.get("/v1/consumers")?.body?.items ?? []).filter(({ kind }) => kind === "webhook").map(({ name }) => name);
+    const hooks = (page.answers.get(CONSUMERS)?.body?.items ?? []).filter(({ kind }) => kind === "webhook").map(({ name }) => name);
     const answer = page.answers.get(address(page));
     return [
       heading("Deliveries", again(page)),

@@ -1,6 +1,6 @@
 // One event: all that is stored of it, what caused it, what it caused.
 
-import { mount, path } from "../api.js";
+import { CONSUMERS, mount, path } from "../api.js";
 import { h } from "../dom.js";
 import { at, eventLink, eventTable, streamLink } from "../event_table.js";
 import { ago } from "../format.js";
@@ -18,7 +18,7 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export const event = {
   title: ({ id }) => `Event ${id}`,
-  watch: () => ["/v1/consumers"],
+  watch: () => [CONSUMERS],
   ready: (page) => arrived(page) && !(page.state.effects?.isFirst ?? false) && !(page.state.others?.isFirst ?? false),
   draw(page) {
     const address = path`/v1/events/${page.params.id}`;
@@ -74,7 +74,7 @@ function slots(page, one) {
     const { slot } = await locate(consumer, one.id);
     location.hash = place("consumer", { name: consumer.name }, { slot });
   };
-  const items = (page.answers.get("/v1/consumers")?.body?.items ?? []).filter(({ kind }) => kind !== "pool" && kind !== "schedules");
+  const items = (page.answers.get(CONSUMERS)?.body?.items ?? []).filter(({ kind }) => kind !== "pool" && kind !== "schedules");
   if (items.length === 0) return null;
   return section("Its slot in the map of", null, h("p", { class: "chips" }, items.map((consumer) =>
     h("a", { class: "badge", href: place("consumer", { name: consumer.name }), onclick: (click) => show(click, consumer) }, consumer.name))));

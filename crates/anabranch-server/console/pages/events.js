@@ -1,13 +1,13 @@
 // Events of the log, the newest first: as they come, or by what they are searched for.
 
-import { get, query as asking } from "../api.js";
+import { query as asking } from "../api.js";
 import { h } from "../dom.js";
 import { eventTable, parts } from "../event_table.js";
 import { filters, several } from "../filters.js";
 import { many } from "../format.js";
 import { place, requery } from "../places.js";
 import { Rows } from "../lists.js";
-import { Tail } from "../tail.js";
+import { Tail, newest } from "../tail.js";
 import { positionAt } from "../time_search.js";
 import { button, heading, trouble } from "../ui.js";
 
@@ -28,6 +28,7 @@ export const events = {
   title: () => "Events",
   watch: () => [],
   alone: isLive,
+  stream: (page) => (isLive(page) ? page.state.list?.tail?.state ?? "connecting" : undefined),
   ready: (page) => Boolean(page.state.list) && !page.state.list.rows.isFirst,
   close: (page) => page.state.list?.close(),
   draw(page) {
@@ -105,7 +106,7 @@ class List {
     let [after, head] = [page.query.before ?? null, 0];
     try {
       if (page.query.until) after = await this.#until(new Date(page.query.until));
-      if (isTail) head = Number((await get("/v1/events?direction=backwards&limit=1")).items[0]?.position ?? 0);
+      if (isTail) head = await newest();
     } catch (problem) {
       this.rows = { ...this.rows, isFirst: false, foot: () => trouble({ status: problem.status, body: { ...problem.body, detail: problem.message } }) };
       return page.redraw();
@@ -115,7 +116,10 @@ class List {
     page.redraw();
     await this.rows.first;
     if (!isTail || this.#isClosed) return;
-    this.tail = new Tail(params, Math.max(0, head - BEFORE), (found) => this.#add(found), page.redraw);
+    this.tail = new Tail(params, Math.max(0, head - BEFORE), {
+      onEvents: (found) => this.#add(found), onState: () => (this.tail?.state === "stopped" ? page.enter() : page.redraw()),
+      onFar: () => ((page.state.sign = null), page.redraw()),
+    });
     page.redraw();
   }
 

@@ -1,6 +1,6 @@
 // What has failed: keys that are set aside and dead tasks, by what was said of them.
 
-import { path, query } from "../api.js";
+import { CONSUMERS, path, query } from "../api.js";
 import { h } from "../dom.js";
 import { filters } from "../filters.js";
 import { ago, count, many } from "../format.js";
@@ -16,11 +16,11 @@ const SHOWN = 50;
 
 export const failed = {
   title: () => "Failed",
-  watch: () => ["/v1/consumers"],
+  watch: () => [CONSUMERS],
   ready: arrived,
   changed: anew,
   draw(page) {
-    const answer = page.answers.get("/v1/consumers");
+    const answer = page.answers.get(CONSUMERS);
     if (answer?.status !== 200) return [heading("Failed"), trouble(answer)];
     const all = answer.body.items.filter((one) => Number(one.parked_keys) + Number(one.retrying_keys) > 0);
     const wanted = all.filter(({ name }) => !page.query.consumer || name === page.query.consumer);
@@ -92,7 +92,8 @@ function groups(page, one, { items, looked_at: lookedAt, is_all: isAll }, kind) 
   const open = (page.state.open ??= new Set());
   return [
     h("ul", { class: "groups" }, items.map((group, index) => {
-      const name = `${one.name} ${group.says}`;
+      // Who may not see errors has groups that say nothing.
+      const name = `${one.name} ${group.says || group.example}`;
       const isOpen = open.has(name);
       const id = `group-${one.name}-${index}`;
       const toggle = () => (isOpen ? open.delete(name) : open.add(name), page.redraw());
@@ -104,7 +105,7 @@ function groups(page, one, { items, looked_at: lookedAt, is_all: isAll }, kind) 
             group.events ? h("span", { class: "quiet" }, `${many(group.events, "event")} behind`) : null,
             group.retrying ? badge(`${count(group.retrying)} tried again`, "info") : null,
             h("span", { class: "quiet" }, `since ${ago(group.since)}`)),
-          h("div", { class: "beside" }, group.contains || items.length === 1 ? kind.buttons(page, one, group, items.length === 1) : null)),
+          h("div", { class: "beside" }, kind.buttons(page, one, group, isAll && items.length === 1))),
         h("div", { id, hidden: !isOpen }, isOpen ? members(page, one, group, kind) : null));
     })),
     isAll ? null : h("p", { class: "quiet" }, `Of the first ${many(lookedAt, kind.noun)}; there are more. Buttons mean all that match.`),
@@ -154,12 +155,15 @@ function keyButtons(page, one, { contains }, isOnly) {
   if (!contains && !isOnly) return [];
   const filter = contains ? { error_contains: contains } : {};
   const act = (action, label) => operation(page, label, { do: "parked", consumer: one.name, action, filter, all: true },
-    { fields: [PER_SECOND], title: `${label} keys of ${one.name} whose error has “${contains}”` });
+    { fields: [PER_SECOND], title: contains ? `${label} keys of ${one.name} whose error has “${contains}”` : `${label} all keys of ${one.name}` });
   return [act("retry", "Retry"), act("skip", "Skip")];
 }
 
-function taskButtons(page, one, { says }) {
-  const where = [`pool=${one.name}`, ...literals(says).map((piece) => `error~${piece}`)];
+function taskButtons(page, one, { says }, isOnly) {
+  const pieces = literals(says);
+  // Without a word in common it would mean all tasks of the pool.
+  if (pieces.length === 0 && !isOnly) return [];
+  const where = [`pool=${one.name}`, ...pieces.map((piece) => `error~${piece}`)];
   const act = (action, label) => operation(page, label, { do: "tasks", action, where }, { fields: [PER_SECOND], title: `${label} dead tasks of ${one.name} with this error` });
   return [act("retry", "Retry"), act("discard", "Discard")];
 }

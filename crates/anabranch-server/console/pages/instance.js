@@ -1,9 +1,10 @@
 // An instance of a workflow: its events, commands, actions and timers on one line of time.
 
-import { path, query } from "../api.js";
+import { CONSUMERS, path, query } from "../api.js";
 import { h } from "../dom.js";
 import { at } from "../event_table.js";
 import { many } from "../format.js";
+import { parse } from "../json.js";
 import { jsonLine, jsonView } from "../json_view.js";
 import { arrived, asked } from "../lists.js";
 import { place } from "../places.js";
@@ -25,7 +26,7 @@ const events = ({ params, query: { category } }, answer) =>
 
 export const instance = {
   title: ({ workflow, id }) => `${workflow} ${id}`,
-  watch: (page) => [address(page), "/v1/pools", "/v1/consumers"],
+  watch: (page) => [address(page), "/v1/pools", CONSUMERS],
   ready: arrived,
   draw(page) {
     const { workflow, id } = page.params;
@@ -61,13 +62,16 @@ function unknown(page, answer, tasks) {
     h("button", { class: "main" }, "Show its events"));
 }
 
-function kept(page, { version, snapshot }) {
-  if (!snapshot) return section("Its state", null, h("p", { class: "empty" }, `At version ${version}; no state of it is kept, it is made from its events when it is needed.`));
-  const behind = Number(version) - Number(snapshot.version);
-  return section("Its state, as it was kept last", null,
-    facts(["Is", badge(snapshot.mode, snapshot.mode === "running" ? "good" : "warn")], ["Kept at version", snapshot.version], ["Stands at version", version],
-      ["Later events that are not in it", behind || null]),
-    snapshot.masked ? h("p", { class: "empty" }, "Your token does not show it.") : jsonView(page, "state", snapshot.state, { test: "instance-state", label: "State" }));
+/** The state as the code of the workflow makes it, or, where that is not, as it was kept last. */
+function kept(page, { version, state, snapshot }) {
+  const folded = state ? parse(state.text) : null;
+  const shown = folded ?? snapshot;
+  if (!shown) return section("Its state", null, h("p", { class: "empty" }, `At version ${version}; no state of it is kept, it is made from its events when it is needed.`));
+  const later = Number(version) - Number(shown.version);
+  return section(folded ? "Its state" : "Its state, as it was kept last", null,
+    facts(["Is", badge(shown.mode, shown.mode === "running" ? "good" : "warn")], [folded ? "At version" : "Kept at version", shown.version],
+      ["Newest version", later > 0 ? version : null], ["Later events that are not in it", later > 0 ? later : null]),
+    shown.masked ? h("p", { class: "empty" }, "Your token does not show it.") : jsonView(page, "state", shown.state, { test: "instance-state", label: "State" }));
 }
 
 function ofPool(page, pool, version) {

@@ -1,5 +1,6 @@
 // What needs attention first; then all consumers, and the replica sets that run them.
 
+import { CONSUMERS } from "../api.js";
 import { attentionList, things } from "../attention.js";
 import { h } from "../dom.js";
 import { count, many, short } from "../format.js";
@@ -10,7 +11,7 @@ import { badge, heading, section, spark, table, trouble } from "../ui.js";
 import { digits } from "../digits.js";
 import { knowAll, placeOf, shareBar, workerLink } from "../workers.js";
 
-const PATHS = ["/v1/consumers", "/v1/replica-sets", "/v1/workers"];
+const PATHS = [CONSUMERS, "/v1/replica-sets", "/v1/workers"];
 
 export const overview = {
   title: () => "Overview",

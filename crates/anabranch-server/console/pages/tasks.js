@@ -1,6 +1,6 @@
 // Tasks: pools with how many stand how, and those of one of them.
 
-import { path, query } from "../api.js";
+import { CONSUMERS, path, query } from "../api.js";
 import { h } from "../dom.js";
 import { at } from "../event_table.js";
 import { filters } from "../filters.js";
@@ -18,7 +18,7 @@ const KINDS = { ready: "info", dead: "bad", held: "warn", compensated: "warn", s
 
 export const tasks = {
   title: () => "Tasks",
-  watch: () => ["/v1/consumers", "/v1/pools"],
+  watch: () => [CONSUMERS, "/v1/pools"],
   ready: arrived,
   changed: anew,
   draw(page) {
@@ -37,7 +37,7 @@ export const tasks = {
 /** Those with open tasks, and those that somebody has run. */
 export function pools(page, withTasks) {
   const all = new Map();
-  for (const one of page.answers.get("/v1/consumers")?.body?.items ?? []) {
+  for (const one of page.answers.get(CONSUMERS)?.body?.items ?? []) {
     if (one.kind === "pool") all.set(one.name, { pool: one.name, tasks: {}, deadKeys: one.parked_keys, isPaused: one.paused, isRun: one.runners.length > 0, isHere: true });
   }
   for (const { pool, tasks: counts } of withTasks) all.set(pool, { pool, ...all.get(pool), tasks: counts });

@@ -1,5 +1,6 @@
 // A worker: a process that runs consumers of a replica set. What each of its lanes does, and since when.
 
+import { CONSUMERS } from "../api.js";
 import { h } from "../dom.js";
 import { ago, count, many, span, time } from "../format.js";
 import { place } from "../places.js";
@@ -8,7 +9,7 @@ import { operation } from "../operations.js";
 import { badge, facts, heading, section, table, trouble } from "../ui.js";
 import { knowAll, placeOf, ranOut, swatch } from "../workers.js";
 
-const PATHS = ["/v1/workers", "/v1/consumers"];
+const PATHS = ["/v1/workers", CONSUMERS];
 
 export const worker = {
   title: () => "Worker",

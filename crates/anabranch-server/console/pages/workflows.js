@@ -1,6 +1,6 @@
 // Workflows, and the way to one instance.
 
-import { query } from "../api.js";
+import { CONSUMERS, query } from "../api.js";
 import { h } from "../dom.js";
 import { ago, count } from "../format.js";
 import { arrived, asked } from "../lists.js";
@@ -13,7 +13,7 @@ const REACTS = ".react";
 
 export const workflows = {
   title: () => "Workflows",
-  watch: () => ["/v1/consumers", "/v1/pools", "/v1/workflows"],
+  watch: () => [CONSUMERS, "/v1/pools", "/v1/workflows"],
   ready: arrived,
   draw(page) {
     const answer = page.answers.get("/v1/workflows");
@@ -35,7 +35,7 @@ export const workflows = {
 /** Those of which states are kept, and those that workers have run. */
 function named(page, kept) {
   const names = new Set(kept.map(({ workflow }) => workflow));
-  for (const { name } of page.answers.get("/v1/consumers")?.body?.items ?? []) if (name.endsWith(REACTS)) names.add(name.slice(0, -REACTS.length));
+  for (const { name } of page.answers.get(CONSUMERS)?.body?.items ?? []) if (name.endsWith(REACTS)) names.add(name.slice(0, -REACTS.length));
   return [...names].sort();
 }
 
@@ -46,7 +46,7 @@ function open(event) {
 }
 
 function list(page, all) {
-  const consumers = new Map((page.answers.get("/v1/consumers")?.body?.items ?? []).map((one) => [one.name, one]));
+  const consumers = new Map((page.answers.get(CONSUMERS)?.body?.items ?? []).map((one) => [one.name, one]));
   const of = (name, pool) => (page.answers.get("/v1/pools")?.body?.items ?? []).find((one) => one.pool === `${name}.${pool}`)?.tasks ?? {};
   const open = (name, pool) => {
     const sum = Object.values(of(name, pool)).reduce((tasks, some) => tasks + Number(some), 0);
@@ -68,7 +68,7 @@ function list(page, all) {
 /** The states in which a pool has tasks that have not ended, as its counts say: what is not there is not asked for. */
 export function someOf(page, pool) {
   const counts = page.answers.get("/v1/pools")?.body?.items?.find((one) => one.pool === pool)?.tasks ?? {};
-  const dead = page.answers.get("/v1/consumers")?.body?.items?.find((one) => one.name === pool)?.parked_keys ?? 0;
+  const dead = page.answers.get(CONSUMERS)?.body?.items?.find((one) => one.name === pool)?.parked_keys ?? 0;
   return Object.entries({ ...counts, dead }).filter(([, tasks]) => Number(tasks)).map(([state]) => state);
 }
 
