@@ -11,6 +11,7 @@ const FROM = {
 
 const FROM_VALUE = {
   name: "value", label: "How many, which position, or what time", type: "text", placeholder: "100, or 2026-11-19T18:00:00Z",
+  required: ({ from }) => ["last", "after", "time"].includes(from),
   hint: "not needed for the first event", apply: (request, value) => ({ ...request, from: begin(request.from, value.trim()) }),
 };
 
@@ -19,11 +20,13 @@ const NEW_IDS = {
   apply: (request, value) => (value ? { ...request, new_ids: true } : request),
 };
 
-const KEY = { name: "key", label: "Key", type: "text", required: true, placeholder: "Order:42", hint: "It begins at its first event; other keys go on.", apply: (request, key) => ({ ...request, key: key.trim() }) };
+const KEY = { name: "key", label: "Key", type: "text", required: () => true, placeholder: "Order:42", hint: "It begins at its first event; other keys go on.", apply: (request, key) => ({ ...request, key: key.trim() }) };
 
+/** What is no number is the server's to refuse. */
 function begin(from, value) {
-  if (from === "last") return { last: Number(value) };
-  if (from === "after") return { after: Number(value) };
+  const number = /^\d+$/.test(value) ? Number(value) : value;
+  if (from === "last") return { last: number };
+  if (from === "after") return { after: number };
   return from === "time" ? { time: Number.isNaN(Date.parse(value)) ? value : new Date(value).toISOString() } : from;
 }
 

@@ -26,7 +26,7 @@ function input(page, { name, options, placeholder, type = "text", test = name, s
   const props = { id: `by-${name}`, name, "data-keep": "1", "data-test": `filter-${test}` };
   if (options) {
     const all = options.some(([value]) => value === now) ? options : [...options, [now, now]];
-    return h("select", { ...props, "data-keep": `${now} ${all.length}`, onchange: send },
+    return h("select", { ...props, "data-keep": [now, ...all.flat()].join("\n"), onchange: send },
       all.map(([value, text]) => h("option", { value, selected: value === now }, text)));
   }
   return h("input", { ...props, type, value: now, placeholder, autocomplete: "off", spellcheck: "false", "data-search": search, step: type === "datetime-local" ? 1 : null });

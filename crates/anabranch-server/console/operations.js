@@ -6,12 +6,13 @@ import { commandOf } from "./commands.js";
 import { count, many, span } from "./format.js";
 import { copy } from "./ui.js";
 
-/** How often is asked how far a plan is. */
+/** How often is asked how far a plan is; how soon again if that fails. */
 const LOOK = 500;
+const LOOK_AGAIN = 2000;
 
 /**
  * A button that leads to a plan. `request` is an operation of the API; `fields` are what may be chosen before:
- * `{name, label, type: "number" | "text" | "select", options?, hint?, apply(request, value)}`. Who may not operate sees none.
+ * `{name, label, type: "number" | "text" | "select", options?, hint?, required?(values), apply(request, value)}`. Who may not operate sees none.
  */
 export function operation(page, label, request, { fields = [], kind = "", title = label } = {}) {
   if (!page.may("operate")) return null;
@@ -74,8 +75,8 @@ function open(page, title, request, fields) {
       state.stage = "applying";
       show();
       try {
-        state.plan = await post(path`/v1/plans/${state.plan.id}/apply`);
-        await follow();
+        state.plan = await applied(state.plan.id);
+        if (state.plan) await follow();
       } catch (problem) {
         fail(problem);
       }
@@ -84,20 +85,53 @@ function open(page, title, request, fields) {
       try {
         state.plan = await post(path`/v1/plans/${state.plan.id}/cancel`);
       } catch (problem) {
-        fail(problem);
+        // It goes on.
+        state.problem = problem;
+        show();
       }
     },
     close: () => dialog.close(),
     set(name, value) {
       state.values[name] = value;
+      // What must be filled in may follow from what was chosen.
+      for (const field of fields) if (field.required) dialog.querySelector(`#plan-${field.name}`).required = field.required(state.values);
     },
+  };
+  /** The plan as it is now, whenever the server answers; null if nobody waits for it any more. */
+  const look = async (id) => {
+    while (dialog.open) {
+      try {
+        const plan = await get(path`/v1/plans/${id}`);
+        if (state.problem?.passes) state.problem = null;
+        return plan;
+      } catch (problem) {
+        if (!problem.passes) throw problem;
+        state.problem = problem;
+        show();
+        await new Promise((done) => setTimeout(done, LOOK_AGAIN));
+      }
+    }
+    return null;
+  };
+  /** Where the answer was lost, the plan says whether it was begun. */
+  const applied = async (id) => {
+    try {
+      return await post(path`/v1/plans/${id}/apply`);
+    } catch (problem) {
+      if (!problem.passes) throw problem;
+      const plan = await look(id);
+      if (plan?.state === "open") throw problem;
+      return plan;
+    }
   };
   /** Until it has ended, or nobody looks any more; the server goes on by itself. */
   const follow = async () => {
-    while (dialog.open && state.plan.state === "running") {
+    while (state.plan.state === "running") {
       show();
       await new Promise((done) => setTimeout(done, LOOK));
-      state.plan = await get(path`/v1/plans/${state.plan.id}`);
+      const plan = await look(state.plan.id);
+      if (!plan) return;
+      state.plan = plan;
     }
     state.stage = "done";
     show();
@@ -142,7 +176,7 @@ function form(fields, state, act) {
         ? h("select", { ...props, onchange: (event) => act.set(field.name, event.target.value) },
           field.options.map(([value, label]) => h("option", { value }, label)))
         : h("input", { ...props, type: field.type, min: field.type === "number" ? 1 : null, placeholder: field.placeholder ?? null,
-          required: field.required ?? null, value: state.values[field.name] });
+          required: field.required?.(state.values) ?? null, value: state.values[field.name] });
       return h("p", { class: "field" }, h("label", { for: props.id }, field.label), input, field.hint ? h("small", null, field.hint) : null);
     }),
     h("div", { class: "buttons" }, h("button", { class: "main", "data-test": "plan-make" }, "Count what it would do")));

@@ -1,16 +1,15 @@
 // From what somebody knows (a slot, a key, a stream, an event) to its slot.
 
 import { Problem, get, path, query } from "./api.js";
-import { SLOTS } from "./slots.js";
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
  * What was meant: `{slot, explained?, says}`, or `{problem}`. `isKey`: it is meant as a key, though it looks like a slot
- * or an event.
+ * or an event; `slots`: how many the map has.
  */
-export async function locate(consumer, text, isKey = false) {
-  if (!isKey && /^\d{1,4}$/.test(text) && Number(text) < SLOTS) return { slot: Number(text), text, looksLikeKey: true };
+export async function locate(consumer, text, { isKey = false, slots = 0 } = {}) {
+  if (!isKey && /^\d{1,4}$/.test(text) && Number(text) < slots) return { slot: Number(text), text, looksLikeKey: true };
   try {
     if (!isKey && UUID.test(text)) {
       const event = await found(path`/v1/events/${text}`);
@@ -45,7 +44,7 @@ async function ofEvent(consumer, event, text) {
 }
 
 /** The key of an event; null if it has none, undefined if only a program can tell. */
-export function keyOf(strategy, event) {
+function keyOf(strategy, event) {
   const scope = /^dcb "(.*?)"/.exec(strategy)?.[1];
   if (scope) {
     const tag = event.tags.find((one) => one.startsWith(`${scope}:`));

@@ -151,7 +151,7 @@ function searchForm(page, it) {
   const { found } = page.state;
   const seek = async (text, isKey) => {
     page.state.found = null;
-    const answer = await locate(it, text, isKey);
+    const answer = await locate(it, text, { isKey, slots: page.state.model.size });
     // Who has gone on to another page is left there.
     if (find(location.hash).address !== page.address) return;
     page.state.found = answer;

@@ -6,15 +6,14 @@ import { at, eventLink, eventTable, streamLink } from "../event_table.js";
 import { ago } from "../format.js";
 import { jsonView } from "../json_view.js";
 import { Rows, arrived, asked } from "../lists.js";
-import { place } from "../places.js";
-import { locate } from "../search.js";
+import { find, place } from "../places.js";
+import { UUID, locate } from "../search.js";
 import { copy, heading, section, trouble } from "../ui.js";
 
 /** What is not said of others beside it. */
 const LACKS = ["Version", "Tags"];
 /** How far before an event others of its correlation are looked for. */
 const NEAR = 10_000;
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export const event = {
   title: ({ id }) => `Event ${id}`,
@@ -71,13 +70,18 @@ function slots(page, one) {
   const show = async (click, consumer) => {
     if (click.ctrlKey || click.metaKey) return;
     click.preventDefault();
-    const { slot } = await locate(consumer, one.id);
-    location.hash = place("consumer", { name: consumer.name }, { slot });
+    const { slot, problem } = await locate(consumer, one.id);
+    // Who has gone on to another page is left there.
+    if (find(location.hash).address !== page.address) return;
+    if (slot !== undefined) return (location.hash = place("consumer", { name: consumer.name }, { slot }));
+    page.state.noSlot = problem;
+    page.redraw();
   };
   const items = (page.answers.get(CONSUMERS)?.body?.items ?? []).filter(({ kind }) => kind !== "pool" && kind !== "schedules");
   if (items.length === 0) return null;
   return section("Its slot in the map of", null, h("p", { class: "chips" }, items.map((consumer) =>
-    h("a", { class: "badge", href: place("consumer", { name: consumer.name }), onclick: (click) => show(click, consumer) }, consumer.name))));
+    h("a", { class: "badge", href: place("consumer", { name: consumer.name }), onclick: (click) => show(click, consumer) }, consumer.name))),
+    h("p", { class: "bad", role: "status" }, page.state.noSlot ?? ""));
 }
 
 function causes(one, cause) {

@@ -6,9 +6,12 @@ import { at } from "../event_table.js";
 import { filters } from "../filters.js";
 import { ago, count, many } from "../format.js";
 import { Rows, anew } from "../lists.js";
+import { place } from "../places.js";
 import { badge, heading, section, table, trouble } from "../ui.js";
 
 const SHOWN = 50;
+/** How many rows there are at most, unless somebody wants older ones. */
+const MOST = 500;
 const STAGES = { applied: ["done", "good"], done: ["done", "good"], began: ["began", "info"], cancelled: ["stopped", "warn"], failed: ["failed", "bad"] };
 
 const journalOf = ({ query: { target, plan } }) => query("/v1/journal", { target, plan, limit: SHOWN });
@@ -36,9 +39,11 @@ export const journal = {
 
 function progress(page, plan) {
   const { id, effect, total, done, who, began_at: began } = plan;
+  const refusals = (page.state.refusals ??= new Map());
+  const refusal = refusals.get(id);
   const stop = async (event) => {
     event.currentTarget.disabled = true;
-    page.state.stopping = await post(path`/v1/plans/${id}/cancel`).then(() => null, (problem) => problem);
+    refusals.set(id, await post(path`/v1/plans/${id}/cancel`).then(() => null, (problem) => problem));
     page.redraw();
   };
   return h("div", { class: "running", "data-key": id, "data-test": "plan-running", "data-id": id },
@@ -48,7 +53,7 @@ function progress(page, plan) {
       h("span", { role: "status" }, `${count(done)} of ${count(total)}`),
       h("span", { class: "quiet" }, `${who}, ${ago(began)}`),
       page.may("operate") ? h("button", { type: "button", onclick: stop, "data-test": "plan-stop" }, "Stop here") : null),
-    page.state.stopping ? h("p", { class: "bad", role: "alert", "data-test": "problem", "data-code": page.state.stopping.code }, page.state.stopping.message) : null);
+    refusal ? h("p", { class: "bad", role: "alert", "data-test": "problem", "data-code": refusal.code }, refusal.message) : null);
 }
 
 function entries(page, { items, next }) {
@@ -57,6 +62,10 @@ function entries(page, { items, next }) {
   const { seen, rows } = page.state;
   for (const entry of [...items, ...(rows?.items ?? [])]) seen.set(entry.seq, entry);
   const all = [...seen.values()].sort((one, other) => Number(other.seq) - Number(one.seq));
+  if (!rows && all.length > MOST) {
+    for (const { seq } of all.splice(MOST)) seen.delete(seq);
+    page.state.from = all.at(-1).seq;
+  }
   const { target, plan } = page.query;
   const older = () => ((page.state.rows = new Rows(page, "/v1/journal", { target, plan }, { by: "before", from: page.state.from, step: SHOWN })), page.redraw());
   return [
@@ -65,7 +74,7 @@ function entries(page, { items, next }) {
       { title: "Who", of: (entry) => entry.who },
       { title: "By", of: (entry) => entry.via },
       { title: "What", kind: "t-key", of: (entry) => words(entry.verb) },
-      { title: "About", kind: "t-key", of: (entry) => h("a", { href: `#/journal?target=${encodeURIComponent(entry.target)}` }, entry.target) },
+      { title: "About", kind: "t-key", of: (entry) => h("a", { href: place("journal", {}, { target: entry.target }) }, entry.target) },
       { title: "Outcome", of: (entry) => [badge(...(STAGES[entry.stage] ?? [entry.stage])), " ", outcome(entry)] },
       { title: "As it was planned", kind: "t-says", of: (entry) => entry.effect.says },
     ], all, { key: (entry) => String(entry.seq), test: "journal", empty: "Nobody has changed anything yet.", props: (entry) => ({ "data-what": entry.verb, "data-target": entry.target, "data-stage": entry.stage }) }),

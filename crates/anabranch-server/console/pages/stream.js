@@ -8,6 +8,9 @@ import { Rows, arrived } from "../lists.js";
 import { place } from "../places.js";
 import { heading, trouble } from "../ui.js";
 
+/** How many rows there are at most, unless somebody wants older ones. */
+const MOST = 500;
+
 const newest = ({ category, id }) => query(path`/v1/streams/${category}/${id}`, { direction: "backwards", limit: 50 });
 
 export const stream = {
@@ -21,6 +24,10 @@ export const stream = {
     const { items, next } = answer.body;
     const all = known(page.state, items, next);
     const shown = [...all.values()].sort((one, other) => Number(other.version) - Number(one.version));
+    if (!page.state.rows && shown.length > MOST) {
+      for (const { version } of shown.splice(MOST)) all.delete(version);
+      page.state.from = Number(shown.at(-1).version) - 1;
+    }
     return [
       heading(h("span", { class: "code" }, `${category}:${id}`), h("span", { class: "quiet" }, many(items[0]?.version ?? 0, "event")),
         h("a", { class: "button", href: place("events", {}, { category }) }, `All of ${category}`)),

@@ -89,7 +89,7 @@ function forMany(page, pool, state, key) {
   const and = (name, label, sign) => ({ name, label, type: "text", hint: "empty: all", apply: (request, value) => (value ? { ...request, where: [...request.where, `${sign}${value}`] } : request) });
   const fields = [...(key ? [] : [and("key", "Keys with this text", "key~")]), ...(DEAD.includes(state) ? [and("error", "Errors with this text", "error~")] : []), PER_SECOND];
   const act = (action, label) => operation(page, `${label}…`, { do: "tasks", action, state, where }, { title: `${label} ${state} tasks of ${pool}${key ? `, key ${key}` : ""}`, fields });
-  const keyField = { name: "which", label: "Key", type: "text", required: true, apply: (request, value) => ({ ...request, key: value }) };
+  const keyField = { name: "which", label: "Key", type: "text", required: () => true, apply: (request, value) => ({ ...request, key: value }) };
   return [
     state === "dead" || state === "skipped" ? act("retry", "Retry") : null,
     DEAD.includes(state) ? act("discard", "Discard") : null,
