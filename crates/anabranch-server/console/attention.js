@@ -11,7 +11,7 @@ import { placeOf, ranOut } from "./workers.js";
 const ELSEWHERE = new Set(["parked_keys", "retrying_keys", "outage", "paused", "replay_asked", "awaits_generation", "awaits_claim", "awaits_release"]);
 
 /** How an attention is called by its kind. */
-const KINDS = { bad: "stands still", warn: "needs a look", info: "good to know" };
+const KINDS = { bad: "stopped", warn: "needs a look", info: "good to know" };
 
 /** All of it: `{key, kind, who, what, detail, lasts, address, link}`; `lasts` in milliseconds, or null. */
 export function things({ consumers = [], workers = [] }) {
@@ -26,14 +26,14 @@ function ofConsumer(it, names) {
   const found = [];
   if (it.problem) found.push(thing("bad", "Cannot be run", { detail: it.problem }));
   if (it.outage) {
-    const next = `One event is tried again in ${span(Number(it.outage.next_ms) / 1000)}; it goes on by itself when that works.`;
+    const next = `One event is tried again in ${span(Number(it.outage.next_ms) / 1000)}; all others follow by themselves when that works.`;
     found.push(thing("bad", wordsOf("outage"), { detail: it.outage.error, note: next, lasts: Number(it.outage.for_ms) }));
   }
   for (const [name, { reason, slots, lasts }] of byReason(it)) {
     if (name === "failing" && it.outage) continue;
     const built = /^(.*)\.next$/.exec(it.name)?.[1];
     if (name === "unassigned" && names.has(built)) {
-      found.push(thing("info", `Is the next version of ${built}, and nobody builds it just now`, { note: `“anabranch rebuild FILE ${built}” goes on.`, address: place("consumer", { name: built }), link: "Compare and switch" }));
+      found.push(thing("info", `Is the next version of ${built}, and no worker builds it just now`, { note: `“anabranch rebuild FILE ${built}” continues it.`, address: place("consumer", { name: built }), link: "Compare and switch" }));
       continue;
     }
     const map = place("consumer", { name: it.name }, { by: "reason", only: name });
@@ -50,7 +50,7 @@ function ofConsumer(it, names) {
       note: "Its attempts are used up.", address: place("tasks", {}, { pool: it.name, state: "dead" }), link: "Retry or discard them",
     }));
   } else if (Number(it.parked_keys)) {
-    found.push(thing("warn", many(it.parked_keys, "key failed", "keys failed"), {
+    found.push(thing("warn", many(it.parked_keys, "parked key"), {
       note: `${many(it.parked_events, "event")} wait until somebody retries or skips them.`, address: place("failed", {}, { consumer: it.name }), link: "Retry or skip them",
     }));
   }

@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 import { PER_SECOND, operation } from "./operations.js";
 
 const FROM = {
-  name: "from", label: "From where on", type: "select",
+  name: "from", label: "Start from", type: "select",
   options: [["start", "from the first event"], ["last", "the last events: how many"], ["after", "after a position"], ["time", "from a time"], ["first_kept", "from the first event that is still there"]],
   apply: (request, from) => ({ ...request, from }),
 };
@@ -36,14 +36,14 @@ export function consumerButtons(page, it, set) {
   const consumer = it.name;
   const isPool = it.kind === "pool";
   const failed = Number(it.parked_keys) + Number(it.retrying_keys) > 0 && !isPool;
-  const all = (action, label, kind) => operation(page, label, { do: "parked", consumer, action, filter: {}, all: true }, { kind, fields: [PER_SECOND], title: `${label} of ${consumer}` });
+  const all = (action, label, kind) => operation(page, label, { do: "parked", consumer, action, filter: {}, all: true }, { kind, fields: [PER_SECOND], title: `${label.replace("…", "")} of ${consumer}, and those that are retrying` });
   return h("div", { class: "operations", "data-key": "operations", role: "group", "aria-label": `What can be done with ${consumer}` },
     it.paused || it.outage ? operation(page, "Resume", { do: "resume", consumer }, { kind: "main", title: `Resume ${consumer}` }) : null,
     it.paused ? null : operation(page, "Pause", { do: "pause", consumer }, { title: `Pause ${consumer}` }),
     isPool ? null : operation(page, "Replay…", { do: "replay", consumer }, { title: `Replay ${consumer}`, fields: [FROM, FROM_VALUE, ...(it.kind === "webhook" ? [NEW_IDS] : [])] }),
     isPool ? null : operation(page, "Replay one key…", { do: "replay_key", consumer }, { title: `Replay one key of ${consumer}`, fields: [KEY] }),
-    failed ? all("retry", "Retry all that failed…", "") : null,
-    failed ? all("skip", "Skip all that failed…", "") : null,
+    failed ? all("retry", "Retry parked keys…", "") : null,
+    failed ? all("skip", "Skip parked keys…", "") : null,
     set ? operation(page, `Rebalance ${set.name}`, { do: "rebalance", replica_set: set.name }, { title: `Rebalance ${set.name}` }) : null,
     isPool ? null : operation(page, "Skip to head", { do: "skip_to_head", consumer }, { title: `Skip ${consumer} to the head` }),
     operation(page, "Forget", { do: "forget", consumer }, { title: `Forget ${consumer}` }));

@@ -4,12 +4,12 @@ const PLACE = "…";
 const DIFFERS = /"[^"]*"|'[^']*'|`[^`]*`|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+(?:[.,:]\d+)*/gi;
 
 /** An error with what differs from one to the next left out. */
-export function saying(error) {
+function saying(error) {
   return error.replace(DIFFERS, PLACE);
 }
 
 /** The longest text that all errors of a saying have. */
-export function literal(says) {
+function literal(says) {
   return says.split(PLACE).reduce((longest, piece) => (piece.length > longest.length ? piece : longest), "");
 }
 
@@ -29,7 +29,7 @@ export function isOf(says, error) {
   }) && (pieces.at(-1) === "" || error.endsWith(pieces.at(-1)));
 }
 
-/** Groups of `{says, contains, keys, retrying, events, since, example}` from keys, as the server makes them. One error is itself. */
+/** Groups of `{says, contains, keys, retrying, events, since, example}` from tasks, which the server does not group. One error is itself. */
 export function grouped(keys) {
   const groups = new Map();
   for (const key of keys) {

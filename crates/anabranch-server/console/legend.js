@@ -6,6 +6,7 @@ import { count } from "./format.js";
 import { COLOURINGS, keyText } from "./map.js";
 import { kindOf, rank, wordsOf } from "./reasons.js";
 import { counts } from "./slots.js";
+import { ownerOf } from "./workers.js";
 
 /** `only` is what is shown alone, or null; `onOnly(key or null)`; `failed` is how many slots are marked. */
 export function legend(model, by, only, onOnly, failed) {
@@ -20,14 +21,14 @@ export function legend(model, by, only, onOnly, failed) {
     h("span", { class: by === "owner" && key === "" ? "swatch hollow" : "swatch", "aria-hidden": "true", style: { background: colour(key) } }),
     h("span", { class: "legend-name" }, nameOf(by, key, names)), h("span", { class: "legend-count" }, count(slots)),
     h("span", { class: "quiet legend-share" }, `${Math.round((100 * slots) / total)} %`)))),
-    failed ? h("li", { class: "legend-mark" }, h("span", { class: "mark-failed", "aria-hidden": "true" }), h("span", { class: "legend-name" }, "with a key that failed"), h("span", { class: "legend-count" }, count(failed)), h("span", { class: "legend-share" })) : null);
+    failed ? h("li", { class: "legend-mark" }, h("span", { class: "mark-failed", "aria-hidden": "true" }), h("span", { class: "legend-name" }, "with a parked or retrying key"), h("span", { class: "legend-count" }, count(failed)), h("span", { class: "legend-share" })) : null);
 }
 
 function nameOf(by, key, names) {
   if (by === "lag") return stepName(key);
   if (by === "reason") return wordsOf(key);
   const owner = names.get(key);
-  return owner ? `${owner.place ?? "a worker that is gone"}${owner.is_alive ? "" : " (dead)"}` : "nobody";
+  return owner ? `${ownerOf(owner)}${owner.is_alive ? "" : " (dead)"}` : "nobody";
 }
 
 function stepName(index) {

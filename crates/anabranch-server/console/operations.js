@@ -160,11 +160,11 @@ function content(title, fields, state, act) {
       copy("Copy as curl", curlOf(state.request), "copy-curl")) : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet", "data-test": "plan-close", onclick: act.close },
-        stage === "done" || stage === "refused" ? "Close" : "Do nothing"),
+        stage === "done" || stage === "refused" ? "Close" : "Cancel"),
       stage === "applying" && plan?.state === "running" ? h("button", { type: "button", onclick: act.stop }, "Stop here") : null,
-      stage === "refused" ? h("button", { type: "button", onclick: act.again }, "Count again") : null,
+      stage === "refused" ? h("button", { type: "button", onclick: act.again }, "Preview again") : null,
       stage === "planned" ? h("button", { type: "button", class: plan.effect.is_final ? "danger" : "main", "data-test": "plan-apply",
-        onclick: act.apply }, plan.effect.is_final ? "Do it; it cannot be taken back" : "Do it") : null),
+        onclick: act.apply }, plan.effect.is_final ? "Apply; it cannot be undone" : "Apply") : null),
   ];
 }
 
@@ -179,7 +179,7 @@ function form(fields, state, act) {
           required: field.required?.(state.values) ?? null, value: state.values[field.name] });
       return h("p", { class: "field" }, h("label", { for: props.id }, field.label), input, field.hint ? h("small", null, field.hint) : null);
     }),
-    h("div", { class: "buttons" }, h("button", { class: "main", "data-test": "plan-make" }, "Count what it would do")));
+    h("div", { class: "buttons" }, h("button", { class: "main", "data-test": "plan-make" }, "Preview")));
 }
 
 function effect(plan) {
@@ -197,7 +197,7 @@ function progress(plan, stage) {
   const total = Number(plan.total);
   const done = Number(plan.done);
   const ends = { done: "Done", cancelled: "Stopped", failed: "Failed" };
-  const said = stage === "done" ? ends[plan.state] ?? plan.state : "Doing it";
+  const said = stage === "done" ? ends[plan.state] ?? plan.state : "Applying";
   const gone = Number(plan.gone) ? `, ${many(plan.gone, "was", "were")} gone meanwhile` : "";
   return h("div", { role: "status", "data-test": "plan-outcome" },
     total > 1 ? h("progress", { max: total, value: done, "aria-label": "How far it is" }) : null,

@@ -1,26 +1,26 @@
-// Why slots do not go on, in words, and how bad that is.
+// Why slots are stopped, in words, and how bad that is.
 
 /** `[kind, in a legend]`; kinds are those of badges. */
 const REASONS = {
   outage: ["bad", "Stopped: its handler fails everywhere"],
   failing: ["bad", "Its handler fails"],
-  unassigned: ["bad", "Nobody runs it"],
+  unassigned: ["bad", "No worker runs it"],
   owner_dead: ["bad", "Its owner is dead"],
   waiting: ["bad", "Waits for the database"],
   unable: ["bad", "Its workers cannot run it"],
   other_code: ["bad", "Waits for its code to be accepted"],
-  outside_partitions: ["bad", "Nobody runs these slots"],
+  outside_partitions: ["bad", "No worker runs these slots"],
   beyond_log: ["bad", "Beyond the end of the log"],
   wound_back: ["bad", "The log was wound back"],
   other_log: ["bad", "Belongs to another log"],
   blocked: ["warn", "Blocked by a lock"],
-  parked_keys: ["warn", "Has keys that failed"],
+  parked_keys: ["warn", "Has parked keys"],
   few_sessions: ["warn", "Too few sessions"],
   no_wake: ["warn", "Wakes do not arrive"],
   busy: ["warn", "Busy with one batch for long"],
   paused: ["info", "Paused"],
   replay_asked: ["info", "A replay is asked for"],
-  retrying_keys: ["info", "Tries keys again"],
+  retrying_keys: ["info", "Retries keys"],
   awaits_generation: ["info", "About to be assigned"],
   awaits_claim: ["info", "About to be claimed"],
   awaits_release: ["info", "About to be handed over"],
@@ -30,7 +30,7 @@ const ORDER = ["bad", "warn", "info", "quiet"];
 
 export const kindOf = (reason) => REASONS[reason]?.[0] ?? "quiet";
 
-export const wordsOf = (reason) => REASONS[reason]?.[1] ?? (reason === "" ? "Goes on" : reason.replaceAll("_", " "));
+export const wordsOf = (reason) => REASONS[reason]?.[1] ?? (reason === "" ? "Running" : reason.replaceAll("_", " "));
 
 /** Its place among those of the same kind; the most frequent come first. */
 export function nthOf(reason) {

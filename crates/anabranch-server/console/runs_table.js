@@ -5,7 +5,7 @@ import { count } from "./format.js";
 import { Lasting } from "./lasting.js";
 import { wordsOf } from "./reasons.js";
 import { runs } from "./slots.js";
-import { swatch } from "./workers.js";
+import { ownerOf, swatch } from "./workers.js";
 
 /** From so many rows on they are folded at first. */
 const MANY = 60;
@@ -23,7 +23,7 @@ export class RunsTable {
       h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "Slots as rows" },
         h("table", null,
           h("caption", { class: "unseen" }, `Slots of ${name} as rows`),
-          h("thead", null, h("tr", null, ["Slots", "Worker", "Lag", "Why it does not go on"].map((title) => h("th", { scope: "col", class: title === "Lag" ? "number" : null }, title)))),
+          h("thead", null, h("tr", null, ["Slots", "Worker", "Lag", "State"].map((title) => h("th", { scope: "col", class: title === "Lag" ? "number" : null }, title)))),
           this.body)));
     this.#lasting = new Lasting(`runs of ${name}`, this.element);
   }
@@ -57,9 +57,9 @@ export class RunsTable {
   }
 
   #row({ from, to, worker, reason, owner, lag }) {
-    const name = owner ? `${owner.place ?? "a worker that is gone"}${owner.is_alive ? "" : ", dead"}` : "nobody";
+    const name = owner ? `${ownerOf(owner)}${owner.is_alive ? "" : ", dead"}` : "nobody";
     return h("tr", { "data-test": "run-row", "data-from": from, "data-to": to, "data-owner": worker, "data-reason": reason },
       h("td", null, from === to ? `slot ${from}` : `slots ${from}–${to}`), h("td", null, swatch(worker), name),
-      h("td", { class: "number" }, count(lag)), h("td", null, reason ? wordsOf(reason) : "–"));
+      h("td", { class: "number" }, count(lag)), h("td", null, wordsOf(reason)));
   }
 }

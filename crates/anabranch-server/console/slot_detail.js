@@ -6,7 +6,7 @@ import { place } from "./places.js";
 import { detailOf, kindOf, lastsOf, wordsOf } from "./reasons.js";
 import { at } from "./slots.js";
 import { facts } from "./ui.js";
-import { swatch, workerLink } from "./workers.js";
+import { ownerOf, swatch, workerLink } from "./workers.js";
 
 /** How many keys that have failed are shown of a slot. */
 const SOME = 5;
@@ -25,10 +25,10 @@ export function slotDetail(consumer, model, slot, parked, found, onGo) {
         ["Moves with", model.size === 1 ? null : many(cursor.together - 1, "other slot")]),
       cursor.reasons.length
         ? h("ul", { class: "reasons" }, cursor.reasons.map((reason, index) => reasonLine(reason, cursor.why[index])))
-        : h("p", { class: "good" }, cursor.lag === 0 ? "Goes on; nothing waits." : "Goes on."),
+        : h("p", { class: "good" }, cursor.lag === 0 ? "Running; nothing waits." : "Running."),
     ] : h("p", { class: "empty" }, "This consumer does not use it."),
     own.length ? [
-      h("h4", null, many(own.length, "key that failed", "keys that failed")),
+      h("h4", null, many(own.length, "parked or retrying key")),
       h("ul", { class: "reasons" }, own.slice(0, SOME).map((one) => h("li", null,
         h("a", { class: "code", href: place("parkedKey", { consumer: consumer.name, key: one.key }) }, one.key), " ",
         h("span", { class: "quiet" }, `${many(one.events, "event")}, ${ago(one.since)}`), h("p", { class: "code why" }, one.error)))),
@@ -41,13 +41,13 @@ export function slotSentence(model, slot, parked) {
   const cursor = at(model, slot);
   if (!cursor) return `Slot ${slot}: not used`;
   const failed = parked.filter((one) => Number(one.slot) === slot).length;
-  const name = cursor.owner ? `worker ${cursor.owner.place ?? "that is gone"}${cursor.owner.is_alive ? "" : ", dead"}` : "nobody";
-  return `Slot ${slot}, ${name}, lag ${count(cursor.lag)}${cursor.reason ? `, ${wordsOf(cursor.reason)}` : ""}${failed ? `, ${many(failed, "failed key")}` : ""}`;
+  const name = cursor.owner ? `${ownerOf(cursor.owner)}${cursor.owner.is_alive ? "" : ", dead"}` : "nobody";
+  return `Slot ${slot}, ${name}, lag ${count(cursor.lag)}${cursor.reason ? `, ${wordsOf(cursor.reason)}` : ""}${failed ? `, ${many(failed, "parked or retrying key")}` : ""}`;
 }
 
 function owner(known) {
   if (!known) return [swatch(""), "nobody"];
-  return [workerLink(known.worker, known.place ?? "a worker that is gone"), known.is_alive ? null : h("span", { class: "badge bad" }, "dead")];
+  return [workerLink(known.worker, ownerOf(known)), known.is_alive ? null : h("span", { class: "badge bad" }, "dead")];
 }
 
 function reasonLine(reason, said) {
@@ -63,7 +63,7 @@ function foundKey(consumer, { text, explained, event }) {
   const waits = tasks ? Number(tasks.tasks) : 0;
   return h("div", { class: "found" },
     h("p", null, event ? `The event ${event.type} belongs to the key ` : "The key ", h("strong", { class: "code" }, key), event ? ", which is in this slot." : " is in this slot."),
-    parked ? h("p", { class: "bad" }, parked.state === "parked" ? "It has failed, and waits for somebody: " : "It has failed, and is tried again: ",
+    parked ? h("p", { class: "bad" }, parked.state === "parked" ? "It is parked, with " : "It is retrying, with ",
       h("a", { href: place("parkedKey", { consumer: consumer.name, key: parked.key }) }, many(parked.events, "event"), " waiting")) : null,
     next ? h("p", null, "Next: ", h("a", { href: place("event", { id: String(next.position) }) }, `${next.type} ${next.stream}@${next.version}`)) : null,
     waits ? h("p", null, `${many(waits, "task")} of it wait${waits === 1 ? "s" : ""}${tasks.is_paused ? "; the key is paused" : ""}.`) : null,

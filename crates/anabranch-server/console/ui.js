@@ -1,6 +1,7 @@
 // Parts that many pages have.
 
 import { h, svg } from "./dom.js";
+import { many } from "./format.js";
 
 /** A heading with what stands beside it. */
 export function heading(title, ...beside) {
@@ -64,6 +65,11 @@ export function trouble(answer) {
   if (answer.status === 200) return null;
   return h("p", { class: "empty bad", role: "alert", "data-test": "problem", "data-code": answer.body?.code ?? "" },
     answer.body?.detail ?? "no answer");
+}
+
+/** Says of a list of consumers that it is not all of them. */
+export function notAll({ body }) {
+  return body.next ? h("p", { class: "quiet" }, `Of the first ${many(body.items.length, "consumer")}; there are more.`) : null;
 }
 
 /** A line of the last minutes; `points` are numbers, 0 at the bottom. */

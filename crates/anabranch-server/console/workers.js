@@ -12,6 +12,9 @@ export function swatch(id) {
 /** Where one runs, as people call it. */
 export const placeOf = ({ host, pid }) => `${host}:${pid}`;
 
+/** The owner of slots, who may be one of whom nothing is known any more. */
+export const ownerOf = ({ place: known }) => known ?? "a worker that is gone";
+
 /** When its lease ran out; null if that is not known: one that was declared dead has a lease from before it began. */
 export function ranOut({ lease_until: until, started_at: began }) {
   const at = Date.parse(until ?? "");

@@ -1,4 +1,4 @@
-// A consumer: how it stands, its slots as a map, and what can be done with it.
+// A consumer: its state, its slots as a map, and what can be done with it.
 
 import { CONSUMERS, path } from "../api.js";
 import { alarms } from "../attention.js";
@@ -21,6 +21,7 @@ import { theme } from "../theme.js";
 import { timeline } from "../timeline.js";
 import { badge, facts, heading, section, spark, table, trouble } from "../ui.js";
 import { knowAll } from "../workers.js";
+import { standing } from "./failed.js";
 
 const PARKED = 100;
 /** How many of them the page shows; all are on their own page. */
@@ -86,13 +87,13 @@ function figures(it, audit) {
   const proven = audit?.status === 200
     ? audit.body.proven_at ? `proven up to ${count(audit.body.proven_up_to)}, ${ago(audit.body.proven_at)}` : `recorded since ${ago(audit.body.since).replace(" ago", "")}, not proven yet`
     : null;
-  return h("section", { class: "card figures", "data-key": "figures", "aria-label": "How it stands" },
+  return h("section", { class: "card figures", "data-key": "figures", "aria-label": "Its state" },
     figure("Behind", count(it.lag), it.lag_ready !== it.lag ? `${count(it.lag_ready)} could be handled now` : "events"),
     h("div", { class: "figure" }, h("p", { class: "figure-name" }, "Events a second"), h("p", { class: "figure-value" }, now === null ? "–" : short(now)),
       spark(speeds.map((one) => one.rate), "Events a second in the last minutes")),
     figure("Position", count(it.position), `of ${count(it.head)}`),
-    figure("Keys that failed", count(it.parked_keys), `${many(it.parked_events, "event")} wait behind`, Number(it.parked_keys) ? "bad" : null),
-    figure("Tried again", count(it.retrying_keys), Number(it.retrying_keys) ? many(it.retrying_events, "event") : "keys"),
+    figure("Parked keys", count(it.parked_keys), `${many(it.parked_events, "event")} wait behind`, Number(it.parked_keys) ? "bad" : null),
+    figure("Retrying", count(it.retrying_keys), Number(it.retrying_keys) ? many(it.retrying_events, "event") : "keys"),
     facts(["Runs as version", it.version], ["Replays from", it.replay_from === null ? null : count(it.replay_from)], ["Audit", proven]));
 }
 
@@ -184,14 +185,14 @@ function parkedCard(page, it, failed) {
   const some = failed.slice(0, SHOWN);
   const all = Number(it.parked_keys) + Number(it.retrying_keys);
   const act = (key, action, label) => operation(page, label, { do: "parked", consumer: it.name, action, filter: { key } }, { kind: "small", title: `${label}: ${key}` });
-  return section("Keys that failed", { "data-key": "failed" },
-    table("Keys that failed", [
+  return section("Parked and retrying keys", { "data-key": "failed" },
+    table("Parked and retrying keys", [
       { title: "Key", kind: "code", of: (row) => h("a", { href: place("parkedKey", { consumer: it.name, key: row.key }) }, row.key) },
       { title: "Error", of: (row) => h("span", { class: "code why" }, row.error) },
       { title: "Since", kind: "number", of: (row) => ago(row.since) },
       { title: "Waiting", kind: "number", of: (row) => many(row.events, "event") },
-      { title: "State", of: (row) => (row.asked ? badge(`to be ${row.asked === "retry" ? "tried again" : "skipped"}`, "info") : row.state === "parked" ? badge("parked", "warn") : badge("tried again", "info")) },
-      ...(page.may("operate") ? [{ title: "Do", of: (row) => h("span", { class: "buttons" }, act(row.key, "retry", "Retry"), act(row.key, "skip", "Skip")) }] : []),
-    ], some, { key: (row) => row.key, test: "parked", props: (row) => ({ "data-key": row.key }), empty: "None. Every key goes on." }),
+      { title: "State", of: standing },
+      ...(page.may("operate") ? [{ title: "Actions", of: (row) => h("span", { class: "buttons" }, act(row.key, "retry", "Retry"), act(row.key, "skip", "Skip")) }] : []),
+    ], some, { key: (row) => row.key, test: "parked", props: (row) => ({ "data-key": row.key }), empty: "None." }),
     all > some.length ? h("p", null, h("a", { href: place("failed", {}, { consumer: it.name }) }, `All ${count(all)}, grouped by error`)) : null);
 }

@@ -26,8 +26,8 @@ export const deliveries = {
       heading("Deliveries", again(page)),
       filters(page, [
         { name: "consumer", label: "Webhook", options: [["", "All webhooks"], ...hooks.map((name) => [name, name])] },
-        { name: "state", label: "That are", options: [["", "in any state"], ...Object.entries(STATES).map(([state, [text]]) => [state, text])] },
-        { name: "key", label: "Of the key", placeholder: "cust-7", search: true },
+        { name: "state", label: "State", options: [["", "any"], ...Object.entries(STATES).map(([state, [text]]) => [state, text])] },
+        { name: "key", label: "Key", placeholder: "cust-7", search: true },
       ], { label: "Filter deliveries" }),
       h("div", { class: "card" }, answer?.status === 200 ? list(page, answer.body.items) : trouble(answer)),
     ];
@@ -50,7 +50,7 @@ function list(page, items) {
   return [
     table("Deliveries, the newest first", [
       { title: "Last tried", kind: "t-when", of: (one) => at(one.at) },
-      { title: "Stands", of: (one) => badge(...STATES[one.state]) },
+      { title: "State", of: (one) => badge(...STATES[one.state]) },
       { title: "Key", kind: "t-key", of: (one) => one.key },
       { title: "Answer, attempts and events", kind: "t-answer", of: (one) => [
         h("button", { type: "button", class: "quiet fold", "aria-expanded": String(open.has(id(one))), onclick: toggle(id(one)), "data-test": "delivery-open" },
@@ -60,7 +60,7 @@ function list(page, items) {
       { title: "Status", kind: "number", of: (one) => one.status ?? "–" },
       { title: "Took", kind: "number", of: (one) => took(one.took_us) },
       { title: "Attempts", kind: "number", of: (one) => count(one.attempts) },
-      { title: "Do", kind: "t-acts", of: (one) => (one.state === "open" ? null : operation(page, "Send again", { do: "resend", consumer: one.consumer, filter: { id: one.id } }, { title: `Send ${one.id} again` })) },
+      { title: "Actions", kind: "t-acts", of: (one) => (one.state === "open" ? null : operation(page, "Send again", { do: "resend", consumer: one.consumer, filter: { id: one.id } }, { title: `Send ${one.id} again` })) },
     ], items, { key: id, test: "delivery", empty: "Nothing was sent that matches.", props: (one) => ({ "data-id": one.id, "data-state": one.state }) }),
     items.length === SHOWN ? h("p", { class: "quiet" }, `The newest ${SHOWN}. Name a webhook, a state or a key to see others.`) : null,
   ];

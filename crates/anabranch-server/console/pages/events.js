@@ -73,7 +73,7 @@ function isLive({ query }) {
 function live(page, { tail }) {
   const isOn = isLive(page);
   const isBad = tail?.state === "lost" || tail?.state === "stopped";
-  const said = !isOn ? "" : isBad ? `${tail.state === "lost" ? "Cut off, goes on by itself" : "Ended"}: ${tail.why}` : STATES[tail?.state ?? "connecting"];
+  const said = !isOn ? "" : isBad ? `${tail.state === "lost" ? "Cut off, trying again" : "Ended"}: ${tail.why}` : STATES[tail?.state ?? "connecting"];
   return [
     h("span", { class: isBad ? "bad" : "quiet", role: "status", "data-test": "tail", "data-state": tail?.state ?? "off" }, said),
     h("button", { type: "button", class: "switch", role: "switch", "aria-checked": String(isOn), "data-test": "events-live", "data-live": String(isOn),

@@ -1,4 +1,4 @@
-// What has failed: keys that are set aside and dead tasks, by what was said of them.
+// What has failed: parked keys and dead tasks, by what was said of them.
 
 import { CONSUMERS, path, query } from "../api.js";
 import { h } from "../dom.js";
@@ -8,7 +8,7 @@ import { grouped, isOf, literals } from "../grouping.js";
 import { anew, arrived, asked } from "../lists.js";
 import { PER_SECOND, operation } from "../operations.js";
 import { place } from "../places.js";
-import { badge, heading, table, trouble } from "../ui.js";
+import { badge, heading, notAll, table, trouble } from "../ui.js";
 
 /** How many keys or tasks are asked for at once, and how many of a group are shown. */
 const LOOKED_AT = 1000;
@@ -26,10 +26,11 @@ export const failed = {
     const wanted = all.filter(({ name }) => !page.query.consumer || name === page.query.consumer);
     const sum = all.reduce((keys, one) => keys + Number(one.parked_keys), 0);
     return [
-      heading("Failed", h("span", { class: "quiet" }, sum ? `${many(sum, "key")} set aside` : ""),
-        all.length > 1 ? filters(page, [{ name: "consumer", label: "Of", options: [["", "all consumers and pools"], ...all.map(({ name }) => [name, name])] }], { kind: "inline" }) : null),
-      all.length === 0 ? h("p", { class: "card empty good" }, "Nothing has failed. Keys are set aside here when an event of them fails again and again; the others go on.") : null,
+      heading("Failed", h("span", { class: "quiet" }, sum ? many(sum, "parked key") : ""),
+        all.length > 1 ? filters(page, [{ name: "consumer", label: "Consumer", options: [["", "all consumers and pools"], ...all.map(({ name }) => [name, name])] }], { kind: "inline" }) : null),
+      all.length === 0 ? h("p", { class: "card empty good" }, "Nothing has failed. A key is parked here when an event of it fails again and again; other keys go on.") : null,
       wanted.map((one) => (one.kind === "pool" ? ofPool(page, one) : ofConsumer(page, one))),
+      notAll(answer),
     ];
   },
 };
@@ -43,24 +44,17 @@ function card(one, counts, buttons, ...content) {
 function ofConsumer(page, one) {
   const version = [one.parked_keys, one.parked_events, one.retrying_keys, one.retrying_events].join(" ");
   const list = path`/v1/consumers/${one.name}/parked`;
-  let answer = asked(page, `${list}/groups`, version);
-  // A server that does not group them lists them.
-  if (answer?.status === 404 && answer.body.code !== "no_such_consumer") answer = listed(asked(page, query(list, { limit: LOOKED_AT }), version));
+  const answer = asked(page, `${list}/groups`, version);
   const counts = h("span", { class: "quiet" }, [
-    many(one.parked_keys, "key"), ` set aside, ${many(one.parked_events, "event")} behind`,
-    Number(one.retrying_keys) ? `; ${count(one.retrying_keys)} more tried again by themselves` : ""].join(""));
+    many(one.parked_keys, "parked key"), `, ${many(one.parked_events, "event")} behind`,
+    Number(one.retrying_keys) ? `; ${count(one.retrying_keys)} more retrying` : ""].join(""));
   const act = (action, label, props) => operation(page, label, { do: "parked", consumer: one.name, action, filter: {}, all: true }, { ...props, fields: [...FILTER, PER_SECOND] });
   return card(one, counts, [
-    act("retry", "Retry…", { title: `Try keys of ${one.name} again` }),
+    act("retry", "Retry…", { title: `Retry keys of ${one.name}` }),
     act("skip", "Skip…", { title: `Skip the event that failed, of keys of ${one.name}` }),
   ], answer?.status === 200 ? groups(page, one, answer.body, {
     noun: "key", keys: () => asked(page, query(list, { limit: LOOKED_AT }), version), row: keyRow, buttons: keyButtons,
   }) : trouble(answer));
-}
-
-function listed(answer) {
-  if (answer?.status !== 200) return answer;
-  return { status: 200, body: { items: grouped(answer.body.items), looked_at: answer.body.items.length, is_all: answer.body.next === null } };
 }
 
 function ofPool(page, one) {
@@ -70,7 +64,7 @@ function ofPool(page, one) {
   const found = { items: grouped(dead), looked_at: dead.length, is_all: answer?.body?.next === null };
   const act = (action, label, title) => operation(page, label, { do: "tasks", action, where: [`pool=${one.name}`] }, { title, fields: [...WHERE, PER_SECOND] });
   return card(one, h("span", { class: "quiet" }, `dead tasks of ${many(one.parked_keys, "key")}`), [
-    act("retry", "Retry…", `Try dead tasks of ${one.name} again`), act("discard", "Discard…", `Discard dead tasks of ${one.name}`),
+    act("retry", "Retry…", `Retry dead tasks of ${one.name}`), act("discard", "Discard…", `Discard dead tasks of ${one.name}`),
     h("a", { class: "button", href: place("tasks", {}, { pool: one.name, state: "dead" }) }, "All dead tasks"),
   ], answer?.status === 200 ? groups(page, one, found, { noun: "task", keys: () => ({ status: 200, body: { items: dead, next: answer.body.next } }), row: taskRow, buttons: taskButtons })
     : trouble(answer));
@@ -81,7 +75,7 @@ const narrowed = (request, member, value) => (value ? { ...request, filter: { ..
 const FILTER = [
   text("error_contains", "Errors with this text", (request, value) => narrowed(request, "error_contains", value), "empty: whatever the error"),
   text("key_contains", "Keys with this text", (request, value) => narrowed(request, "key_contains", value), "empty: all keys"),
-  { name: "state", label: "Which", type: "select", options: [["", "Set aside and tried again"], ["parked", "Set aside"], ["retrying", "Tried again by themselves"]],
+  { name: "state", label: "State", type: "select", options: [["", "Parked and retrying"], ["parked", "Parked"], ["retrying", "Retrying"]],
     apply: (request, value) => narrowed(request, "state", value) },
 ];
 const met = (sign) => (request, value) => (value ? { ...request, where: [...request.where, `${sign}${value}`] } : request);
@@ -103,7 +97,7 @@ function groups(page, one, { items, looked_at: lookedAt, is_all: isAll }, kind) 
             h("span", { class: "arrow", "aria-hidden": "true" }), h("span", { class: "code" }, group.says || "(not shown to you)")),
           h("p", { class: "sum" }, h("strong", null, many(group.keys, kind.noun)),
             group.events ? h("span", { class: "quiet" }, `${many(group.events, "event")} behind`) : null,
-            group.retrying ? badge(`${count(group.retrying)} tried again`, "info") : null,
+            group.retrying ? badge(`${count(group.retrying)} retrying`, "info") : null,
             h("span", { class: "quiet" }, `since ${ago(group.since)}`)),
           h("div", { class: "beside" }, kind.buttons(page, one, group, isAll && items.length === 1))),
         h("div", { id, hidden: !isOpen }, isOpen ? members(page, one, group, kind) : null));
@@ -128,16 +122,16 @@ function keyRow(page, one, keys) {
     { title: "Events behind", kind: "number", of: (key) => count(key.events) },
     { title: "Attempts", kind: "number", of: (key) => count(key.attempts) },
     { title: "Since", kind: "t-when", of: (key) => ago(key.since) },
-    { title: "Stands", of: standing },
+    { title: "State", of: standing },
     { title: "Error", kind: "t-body", of: (key) => h("span", { class: "line", title: key.error }, key.error) },
-    { title: "Do", kind: "t-acts", of: (key) => operation(page, "Retry", { do: "parked", consumer: one.name, action: "retry", filter: { key: key.key } }, { title: `Retry ${key.key}` }) },
+    { title: "Actions", kind: "t-acts", of: (key) => operation(page, "Retry", { do: "parked", consumer: one.name, action: "retry", filter: { key: key.key } }, { title: `Retry ${key.key}` }) },
   ], keys, { key: (key) => key.key, test: "parked", props: (key) => ({ "data-consumer": one.name, "data-key": key.key }) });
 }
 
-/** How a key stands, in words. */
+/** The state of a key, in words. */
 export function standing({ state, asked: wish }) {
-  if (wish) return badge(wish.startsWith("retry") ? "about to be tried" : `about to be done: ${wish}`, "info");
-  return state === "retrying" ? badge("tried again", "info") : badge("set aside", "warn");
+  if (wish) return badge(wish.startsWith("retry") ? "about to be retried" : "about to be skipped", "info");
+  return state === "retrying" ? badge("retrying", "info") : badge("parked", "warn");
 }
 
 function taskRow(page, one, tasks) {
@@ -146,7 +140,7 @@ function taskRow(page, one, tasks) {
     { title: "Attempts", kind: "number", of: (task) => count(task.attempts) },
     { title: "Since", kind: "t-when", of: (task) => ago(task.since) },
     { title: "Error", kind: "t-body", of: (task) => h("span", { class: "line", title: task.error }, task.error) },
-    { title: "Do", kind: "t-acts", of: (task) => operation(page, "Retry", { do: "task", action: "retry", id: task.id }, { title: `Retry a task of ${task.key}` }) },
+    { title: "Actions", kind: "t-acts", of: (task) => operation(page, "Retry", { do: "task", action: "retry", id: task.id }, { title: `Retry a task of ${task.key}` }) },
   ], tasks, { key: (task) => task.id, test: "task", props: (task) => ({ "data-id": task.id, "data-state": task.state }) });
 }
 

@@ -30,7 +30,7 @@ export const journal = {
       running.length ? section("Being done now", null, running.map((plan) => progress(page, plan))) : null,
       filters(page, [
         { name: "target", label: "About", placeholder: "a consumer, a pool, a set or a task", search: true },
-        { name: "plan", label: "Of the plan", placeholder: "its id" },
+        { name: "plan", label: "Plan", placeholder: "its id" },
       ], { label: "Filter the journal" }),
       h("div", { class: "card" }, answer?.status === 200 ? entries(page, answer.body) : trouble(answer)),
     ];

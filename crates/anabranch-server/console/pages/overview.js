@@ -7,7 +7,7 @@ import { count, many, short } from "../format.js";
 import { place } from "../places.js";
 import { rate, series } from "../rates.js";
 import { kindOf, rank, wordsOf } from "../reasons.js";
-import { badge, heading, section, spark, table, trouble } from "../ui.js";
+import { badge, heading, notAll, section, spark, table, trouble } from "../ui.js";
 import { digits } from "../digits.js";
 import { knowAll, placeOf, shareBar, workerLink } from "../workers.js";
 
@@ -28,7 +28,7 @@ export const overview = {
       section("Consumers", null,
         table("Consumers", columns(), all, { key: (row) => row.name, test: "consumer", props: (row) => ({ "data-name": row.name }),
           empty: "One appears here when a worker first runs it: anabranch run FILE." }),
-        consumers.body.next ? h("p", { class: "quiet" }, `The first ${all.length}; there are more.`) : null),
+        notAll(consumers)),
       sets?.status === 200 ? section("Replica sets", null, replicaSets(sets.body.items, all, live)) : null,
     ];
   },
@@ -43,7 +43,7 @@ function attention(all, isRun) {
   const urgent = all.filter(({ kind }) => kind !== "info").length;
   return h("section", { class: `card needs ${urgent ? "" : "calm"}`, "aria-labelledby": "needs" },
     h("h2", { id: "needs" }, urgent ? `${many(urgent, "thing needs", "things need")} attention` : "Nothing needs attention"),
-    all.length ? attentionList(all) : h("p", { class: "quiet" }, isRun ? "Every consumer goes on, and no key has failed." : "No consumer has run yet."));
+    all.length ? attentionList(all) : h("p", { class: "quiet" }, isRun ? "All consumers are running, and no key is parked." : "No consumer has run yet."));
 }
 
 function columns() {
@@ -52,7 +52,7 @@ function columns() {
     { title: "State", kind: "state", of: states },
     { title: "Behind", kind: "number", of: (row) => h("span", { "data-test": "consumer-lag" }, digits(row.lag)) },
     { title: "Events a second", kind: "number", of: speed },
-    { title: "Keys that failed", kind: "number", of: (row) => h("span", { class: Number(row.parked_keys) ? "bad" : "quiet", "data-test": "consumer-parked" }, digits(row.parked_keys)) },
+    { title: "Parked keys", kind: "number", of: (row) => h("span", { class: Number(row.parked_keys) ? "bad" : "quiet", "data-test": "consumer-parked" }, digits(row.parked_keys)) },
     { title: "Events behind them", kind: "number", of: (row) => h("span", { class: Number(row.parked_events) ? null : "quiet" }, count(row.parked_events)) },
     { title: "Workers", kind: "number", of: (row) => new Set(row.runners.map(({ worker }) => worker)).size },
   ];
@@ -70,7 +70,7 @@ function states(row) {
   if (row.outage) names.delete("failing");
   const sorted = [...names].sort((a, b) => rank(kindOf(a)) - rank(kindOf(b)));
   if (row.problem) return badge("Cannot be run", "bad");
-  return h("span", { class: "states" }, sorted.length ? sorted.map((name) => badge(wordsOf(name), kindOf(name))) : badge("Goes on", "good"));
+  return h("span", { class: "states" }, sorted.length ? sorted.map((name) => badge(wordsOf(name), kindOf(name))) : badge("Running", "good"));
 }
 
 function replicaSets(sets, consumers, workers) {

@@ -1,4 +1,4 @@
-// A key that is set aside: what failed, what waits behind it, and what can be done.
+// A parked key: what failed, what waits behind it, and what can be done.
 
 import { path, query } from "../api.js";
 import { h } from "../dom.js";
@@ -33,7 +33,7 @@ export const parkedKey = {
     const title = heading(h("span", { class: "code" }, key), buttons(page, answer));
     const crumb = h("p", { class: "crumb" }, h("a", { href: place("failed", {}, { consumer }) }, "Failed"), " of ", h("a", { href: place("consumer", { name: consumer }) }, consumer));
     if (isGone || answer?.body?.code === "no_such_key") {
-      return [crumb, title, h("p", { class: "card good", role: "status" }, "It is not set aside any more: nothing of it waits for somebody."), blocks(page, explained)];
+      return [crumb, title, h("p", { class: "card good", role: "status" }, "It is not parked any more: nothing of it waits for somebody."), blocks(page, explained)];
     }
     if (answer?.status !== 200) return [crumb, title, trouble(answer)];
     const it = answer.body;
@@ -41,8 +41,8 @@ export const parkedKey = {
       crumb, title,
       section("What failed", null,
         h("p", { class: "error code" }, it.error || "Your token does not show it."),
-        facts(["Stands", standing(it)], ["Attempts", count(it.attempts)], ["Since", [at(it.since), h("span", { class: "quiet" }, ` ${ago(it.since)}`)]],
-          ["Tried again in", it.retry_in ? span(Number(it.retry_in.secs)) : null], ["Events behind", count(it.events)])),
+        facts(["State", standing(it)], ["Attempts", count(it.attempts)], ["Since", [at(it.since), h("span", { class: "quiet" }, ` ${ago(it.since)}`)]],
+          ["Retried in", it.retry_in ? span(Number(it.retry_in.secs)) : null], ["Events behind", count(it.events)])),
       blocks(page, explained),
       section(it.events > it.next_events.length ? `The first ${it.next_events.length} of ${count(it.events)} events that wait` : "Events that wait", null,
         eventTable("Events that wait, the oldest first", it.next_events)),
@@ -61,10 +61,10 @@ function blocks(page, answer) {
   if (answer?.status !== 200) return trouble(answer);
   const { slot, why, cursor, next } = answer.body;
   const { worker } = cursor?.owner ?? {};
-  return section("Where it stands", null, facts(
+  return section("Its slot", null, facts(
     ["Slot", h("a", { href: place("consumer", { name: page.params.consumer }, { slot }) }, slot)],
     ["Run by", worker ? h("a", { href: place("worker", { id: worker.id }) }, `${worker.host}, process ${worker.pid}`) : "nobody"],
-    ["Its slots are at", cursor ? count(cursor.position) : null], ["Behind", cursor ? count(cursor.lag) : null],
+    ["Its position", cursor ? count(cursor.position) : null], ["Behind", cursor ? count(cursor.lag) : null],
     ["Next event", next ? h("a", { href: place("event", { id: String(next.position) }) }, `${next.type} ${next.stream}@${next.version}`) : null],
-    ["What its slots say", why.length ? why.join("; ") : null]));
+    ["Its state", why.length ? why.join("; ") : null]));
 }

@@ -1,4 +1,4 @@
-// Tasks: pools with how many stand how, and those of one of them.
+// Tasks: pools with how many are in which state, and those of one of them.
 
 import { CONSUMERS, path, query } from "../api.js";
 import { h } from "../dom.js";
@@ -8,7 +8,7 @@ import { count, many } from "../format.js";
 import { anew, arrived, asked, rowsOf } from "../lists.js";
 import { PER_SECOND, operation } from "../operations.js";
 import { place } from "../places.js";
-import { badge, heading, section, table, trouble } from "../ui.js";
+import { badge, heading, notAll, section, table, trouble } from "../ui.js";
 
 export const OPEN = ["ready", "scheduled", "held"];
 export const DEAD = ["dead", "compensated", "skipped"];
@@ -30,12 +30,13 @@ export const tasks = {
       heading("Tasks", h("span", { class: "quiet" }, many(all.length, "pool"))),
       all.length === 0 ? h("p", { class: "card empty" }, "There are no pools yet. One appears when a task is enqueued, or when a worker first runs it.") : section("Pools", null, poolTable(all, pool)),
       pool ? ofPool(page, pool, all) : null,
+      page.answers.get(CONSUMERS)?.status === 200 ? notAll(page.answers.get(CONSUMERS)) : null,
     ];
   },
 };
 
 /** Those with open tasks, and those that somebody has run. */
-export function pools(page, withTasks) {
+function pools(page, withTasks) {
   const all = new Map();
   for (const one of page.answers.get(CONSUMERS)?.body?.items ?? []) {
     if (one.kind === "pool") all.set(one.name, { pool: one.name, tasks: {}, deadKeys: one.parked_keys, isPaused: one.paused, isRun: one.runners.length > 0, isHere: true });
@@ -50,14 +51,14 @@ function poolTable(all, chosen) {
     { title: "Pool", kind: "t-key", of: ({ pool }) => h("a", { href: place("tasks", {}, { pool }), "aria-current": pool === chosen ? "true" : null }, pool) },
     ...OPEN.map((state) => ({ title: title(state), kind: "number", of: ({ pool, tasks: counts }) => link(pool, state, counts[state]) })),
     { title: "Keys with dead ones", kind: "number", of: ({ pool, deadKeys }) => (Number(deadKeys ?? 0) ? h("a", { class: "bad", href: place("tasks", {}, { pool, state: "dead" }) }, count(deadKeys)) : h("span", { class: "quiet" }, "0")) },
-    { title: "Runs", kind: "t-when", of: (one) => (one.isPaused ? badge("paused", "warn") : one.isRun ? badge("running", "good") : badge(one.isHere ? "nobody runs it" : "no worker has run it yet", "warn")) },
+    { title: "Runs", kind: "t-when", of: (one) => (one.isPaused ? badge("paused", "warn") : one.isRun ? badge("running", "good") : badge(one.isHere ? "no worker runs it" : "no worker has run it yet", "warn")) },
     { title: "Its slots", of: ({ pool, isHere }) => (isHere ? h("a", { href: place("consumer", { name: pool }) }, "Map") : null) },
   ], all, { key: ({ pool }) => pool, test: "pool", props: ({ pool }) => ({ "data-name": pool }) });
 }
 
 const title = (state) => state[0].toUpperCase() + state.slice(1);
 
-/** Its tasks that stand so, and what can be done with all of them. */
+/** Its tasks in one state, and what can be done with all of them. */
 function ofPool(page, pool, all) {
   const one = all.find((known) => known.pool === pool);
   const state = page.query.state || (Number(one?.deadKeys ?? 0) ? "dead" : "ready");
@@ -72,8 +73,8 @@ function ofPool(page, pool, all) {
   return [
     filters(page, [
       { name: "pool", label: "Pool", options: all.map((known) => [known.pool, known.pool]) },
-      { name: "state", label: "That are", options: STATES.map((known) => [known, known]), now: state },
-      { name: "key", label: "Of the key", placeholder: "cust-7", search: true },
+      { name: "state", label: "State", options: STATES.map((known) => [known, known]), now: state },
+      { name: "key", label: "Key", placeholder: "cust-7", search: true },
     ], { label: "Filter tasks" }),
     h("section", { class: "card", "aria-label": `Tasks of ${pool}` },
       h("div", { class: "heading" }, h("h2", null, `${title(state)} tasks of ${pool}`), h("div", { class: "beside" }, forMany(page, pool, state, key))),
@@ -83,7 +84,7 @@ function ofPool(page, pool, all) {
   ];
 }
 
-/** What can be done with those that stand so: by what they have in common, never by a page of ids. */
+/** What can be done with those in one state: by what they have in common, never by a page of ids. */
 function forMany(page, pool, state, key) {
   const where = [`pool=${pool}`, ...(key ? [`key=${key}`] : [])];
   const and = (name, label, sign) => ({ name, label, type: "text", hint: "empty: all", apply: (request, value) => (value ? { ...request, where: [...request.where, `${sign}${value}`] } : request) });
@@ -98,7 +99,7 @@ function forMany(page, pool, state, key) {
   ];
 }
 
-/** How a key stands: whether it is paused, and what is first in its line. */
+/** The state of a key: whether it is paused, and what is first in its line. */
 function ofKey(page, pool, key, version) {
   const answer = asked(page, query(path`/v1/consumers/${pool}/explain`, { key }), version);
   if (answer?.status !== 200) return answer ? null : trouble(null);
@@ -111,11 +112,11 @@ function ofKey(page, pool, key, version) {
 }
 
 /** Tasks, each with a link. */
-export function taskTable(label, items) {
+function taskTable(label, items) {
   const isAny = (name) => items.some((task) => task[name]);
   return table(label, [
     { title: "Key", kind: "t-key", of: (task) => h("a", { href: place("task", { id: task.id }) }, task.key) },
-    { title: "Stands", of: (task) => taskState(task.state) },
+    { title: "State", of: (task) => taskState(task.state) },
     { title: "Attempts", kind: "number", of: (task) => count(task.attempts) },
     { title: "Enqueued", kind: "t-when", of: (task) => at(task.enqueued_at) },
     items.some((task) => task.run_at && OPEN.includes(task.state)) ? { title: "Not before", kind: "t-when", of: (task) => at(task.run_at) } : null,

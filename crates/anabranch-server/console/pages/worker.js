@@ -78,7 +78,7 @@ function consumersTable(own, it) {
     { title: "Slots", kind: "number", of: (row) => count(row.slots) },
     { title: "Which", of: (row) => (row.slots ? h("a", { class: "on-one-line", href: place("consumer", { name: row.name }, { by: "owner", only: it.id }), "aria-label": `Its slots of ${row.name} in the map` }, "In the map") : null) },
     { title: "Version", kind: "number", of: (row) => row.version ?? "–" },
-    { title: "At a time", kind: "number", of: (row) => (row.limit === null ? "–" : count(row.limit)) },
+    { title: "Concurrency", kind: "number", of: (row) => (row.limit === null ? "–" : count(row.limit)) },
     { title: "State", of: (row) => (row.unable ? [badge("cannot run it", "bad"), h("p", { class: "code why" }, row.unable)] : badge("runs it", "good")) },
   ], own, { key: (row) => row.name, empty: "It runs no consumer." });
 }
@@ -87,12 +87,12 @@ function lanesTable(own) {
   const lanes = own.flatMap((one) => one.lanes);
   return table("Lanes of this worker", [
     { title: "Consumer", of: (row) => h("a", { href: place("consumer", { name: row.consumer }) }, row.consumer) },
-    { title: "Lanes", kind: "number", of: (row) => row.lane },
+    { title: "Lane", kind: "number", of: (row) => row.lane },
     { title: "Slots", kind: "number", of: (row) => count(row.slots) },
     { title: "Behind", kind: "number", of: (row) => count(row.lag) },
     { title: "What it does", of: doing },
     { title: "Since", kind: "number", of: since },
-  ], lanes, { key: (row) => `${row.consumer} ${row.lane}`, test: "lane", props: (row) => ({ "data-lane": row.lane }), empty: "It has no slots, so its lanes rest." });
+  ], lanes, { key: (row) => `${row.consumer} ${row.lane}`, test: "lane", props: (row) => ({ "data-lane": row.lane }), empty: "It has no slots, so its lanes are idle." });
 }
 
 function since(row) {
@@ -108,6 +108,6 @@ function doing(row) {
   if (said?.waiting) return [badge("waits for the database", "bad"), h("p", { class: "code why" }, said.waiting.error)];
   const reason = worst(row.reasons.filter(({ reason: name }) => kindOf(name) !== "warn"));
   if (reason) return [badge(wordsOf(reason.reason), kindOf(reason.reason)), detailOf(reason) ? h("p", { class: "code why" }, detailOf(reason)) : null];
-  if (row.slots === 0) return "rests: it has no slots";
+  if (row.slots === 0) return "idle: it has no slots";
   return row.lag > 0 ? `handles events, ${many(row.lag, "event")} to go` : "waits for events";
 }

@@ -58,7 +58,7 @@ function list(page, all) {
     { title: "Workflow", kind: "t-key", of: (name) => name },
     { title: "Open commands", kind: "number", of: (name) => open(name, "commands") },
     { title: "Open actions", kind: "number", of: (name) => open(name, "actions") },
-    { title: "Instances that stand still", kind: "number", of: (name) => (dead(name) ? h("a", { class: "bad", href: place("failed", {}, { consumer: `${name}.actions` }) }, count(dead(name))) : h("span", { class: "quiet" }, "0")) },
+    { title: "Stopped instances", kind: "number", of: (name) => (dead(name) ? h("a", { class: "bad", href: place("failed", {}, { consumer: `${name}.actions` }) }, count(dead(name))) : h("span", { class: "quiet" }, "0")) },
     { title: "Reactions", of: (name) => {
       const reacts = consumers.get(`${name}${REACTS}`);
       return reacts ? h("a", { href: place("consumer", { name: reacts.name }) }, reacts.paused ? badge("paused", "warn") : reacts.lag > 0 ? badge(`${count(reacts.lag)} behind`, "info") : badge("up to date", "good")) : null;
