@@ -33,9 +33,6 @@ pub(crate) fn heartbeat(at: u64) -> Bytes {
     format!(": heartbeat\nid: {at}\n\n").into()
 }
 
-/// The same for a stream that has no place to resume at.
-pub(crate) const STILL_HERE: Bytes = Bytes::from_static(b": still here\n\n");
-
 /// One event of the stream.
 ///
 /// Data ends with its line there, so text of several lines goes into several fields, which the other side joins by line

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
 
 /// How long to wait after a look before the next one.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,6 +33,30 @@ pub(super) struct Seen {
 /// What those who watch are told: what was seen last.
 pub(super) type News = watch::Sender<Option<Arc<Seen>>>;
 
+/// When the last look ended: an old answer is only as true as that is late.
+#[derive(Clone)]
+pub(super) struct LookedAt(Arc<Mutex<Instant>>);
+
+impl LookedAt {
+    fn now() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    fn set(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+/// Something that is watched: what was seen of it, and when it was looked at.
+pub(super) struct Watching {
+    pub(super) news: watch::Receiver<Option<Arc<Seen>>>,
+    pub(super) looked: LookedAt,
+}
+
 /// Looks at what is watched.
 pub(crate) struct Lookout {
     /// What can be watched, each behind its gate, and nothing else.
@@ -40,7 +65,7 @@ pub(crate) struct Lookout {
     pub(super) limits: TailLimits,
     pub(super) tails: Tails,
     places: Arc<Semaphore>,
-    sights: Mutex<HashMap<Sight, News>>,
+    sights: Mutex<HashMap<Sight, (News, LookedAt)>>,
     turns: Semaphore,
     bytes: AtomicUsize,
 }
@@ -95,13 +120,10 @@ impl Lookout {
     }
 
     /// What is seen of something from now on. Who asks first begins the looks, and they end with the last who has it.
-    pub(super) fn watch(
-        self: &Arc<Self>,
-        sight: Sight,
-    ) -> Result<watch::Receiver<Option<Arc<Seen>>>, Problem> {
+    pub(super) fn watch(self: &Arc<Self>, sight: Sight) -> Result<Watching, Problem> {
         let mut sights = self.sights();
-        if let Some(news) = sights.get(&sight) {
-            return Ok(news.subscribe());
+        if let Some((news, looked)) = sights.get(&sight) {
+            return Ok(Watching { news: news.subscribe(), looked: looked.clone() });
         }
         if sights.len() >= SIGHTS {
             let said =
@@ -109,16 +131,18 @@ impl Lookout {
             return Err(Problem::new(ErrorCode::TooManyRequests, said).after_seconds(5));
         }
         let (news, receiver) = watch::channel(None);
-        sights.insert(sight.clone(), news.clone());
-        tokio::spawn(Arc::clone(self).keep_looking(sight, news));
-        Ok(receiver)
+        let looked = LookedAt::now();
+        sights.insert(sight.clone(), (news.clone(), looked.clone()));
+        tokio::spawn(Arc::clone(self).keep_looking(sight, news, looked.clone()));
+        Ok(Watching { news: receiver, looked })
     }
 
     /// A task of its own, so that nobody who watches and reads slowly, or goes away, holds up the others.
-    async fn keep_looking(self: Arc<Self>, sight: Sight, news: News) {
+    async fn keep_looking(self: Arc<Self>, sight: Sight, news: News, looked: LookedAt) {
         let mut size = 0;
         loop {
             let event = self.look(&sight, size).await;
+            looked.set();
             self.bytes.fetch_add(event.len(), Ordering::Relaxed);
             self.bytes.fetch_sub(size, Ordering::Relaxed);
             size = event.len();
@@ -158,7 +182,7 @@ impl Lookout {
         sight.refused(Problem::new(ErrorCode::TooManyRequests, said)).await
     }
 
-    fn sights(&self) -> MutexGuard<'_, HashMap<Sight, News>> {
+    fn sights(&self) -> MutexGuard<'_, HashMap<Sight, (News, LookedAt)>> {
         // Whoever panicked left a map in which every entry is whole.
         self.sights.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,10 +4,10 @@
 //! of what has changed. So a slow reader misses what lay between, and costs the memory of one answer.
 
 use super::look::Sight;
-use super::lookout::{Lookout, Place, Seen};
+use super::lookout::{Lookout, Place, Watching};
 use crate::caller::Caller;
 use crate::problem::Problem;
-use crate::sse::{STILL_HERE, frame};
+use crate::sse::frame;
 use crate::tail::{Standing, Warrant};
 use axum::body::Bytes;
 use futures_util::Stream;
@@ -16,7 +16,6 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How often who reads is asked about again, while nothing changes.
@@ -42,7 +41,7 @@ pub(super) struct Live {
 
 /// Something that is watched.
 struct Watched {
-    news: watch::Receiver<Option<Arc<Seen>>>,
+    of: Watching,
     /// The number of the answer that was sent last.
     sent: u64,
 }
@@ -56,8 +55,8 @@ impl Live {
     ) -> Result<Self, Problem> {
         let place = lookout.join()?;
         let watch = |path| {
-            let news = lookout.watch(Sight::new(path, &caller))?;
-            Ok(Watched { news, sent: 0 })
+            let of = lookout.watch(Sight::new(path, &caller))?;
+            Ok(Watched { of, sent: 0 })
         };
         Ok(Self {
             watched: paths.into_iter().map(watch).collect::<Result<_, Problem>>()?,
@@ -103,7 +102,7 @@ impl Live {
             }
             let silence = self.spoke + self.lookout.limits.heartbeat;
             if Instant::now() >= silence {
-                return Some(STILL_HERE);
+                return Some(self.still_here());
             }
             let wakes = silence.min(Instant::now() + ASK);
             let tells = self.watched.iter_mut().map(|watched| Box::pin(watched.told()));
@@ -115,13 +114,20 @@ impl Live {
         }
     }
 
+    /// That it is there, and how old what it has sent may be: an event, since browsers do not show comments to a page.
+    fn still_here(&self) -> Bytes {
+        let oldest = self.watched.iter().map(|watched| watched.of.looked.age()).max();
+        let oldest = oldest.unwrap_or_default().as_millis() as u64;
+        frame(None, "still_here", &json!({ "looked_ms_ago": oldest }).to_string())
+    }
+
     /// The next answer that is another one than was sent.
     fn changed(&mut self) -> Option<Bytes> {
         let count = self.watched.len();
         for step in 0..count {
             let place = (self.first + step) % count;
             let watched = &mut self.watched[place];
-            let Some(seen) = watched.news.borrow_and_update().clone() else { continue };
+            let Some(seen) = watched.of.news.borrow_and_update().clone() else { continue };
             if seen.number != watched.sent {
                 watched.sent = seen.number;
                 self.first = place + 1;
@@ -135,7 +141,7 @@ impl Live {
 impl Watched {
     /// Resolves when there is another answer.
     async fn told(&mut self) {
-        if self.news.changed().await.is_err() {
+        if self.of.news.changed().await.is_err() {
             // Nobody looks any more: the runtime ends, and this with it.
             std::future::pending::<()>().await;
         }

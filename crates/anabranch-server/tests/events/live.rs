@@ -404,6 +404,9 @@ async fn a_silent_live_stream_says_that_it_is_there(db: Db) {
     let mut stream = live(&server.anybody(), &["/v1/consumers"]).await;
     stream.until("answer").await;
     for _ in 0..3 {
-        assert_eq!(stream.next().await.unwrap().name, "comment");
+        let said = stream.next().await.unwrap();
+        assert_eq!(said.name, "still_here");
+        let ago = said.json()["looked_ms_ago"].as_u64().unwrap();
+        assert!(ago < 30_000, "{ago}");
     }
 }
