@@ -133,9 +133,12 @@ async fn claims(log: Log) {
 struct Claims;
 
 #[derive(Clone, Default, Serialize, Deserialize)]
-struct Claim {
-    cents: i64,
-    is_paid: bool,
+enum Claim {
+    #[default]
+    New,
+    Made,
+    Paid,
+    Closed,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -188,11 +191,15 @@ impl Workflow for Claims {
     }
 
     fn evolve(&self, claim: &mut Claim, event: &Claimed) {
-        match event {
-            Claimed::Made { cents } => claim.cents = *cents,
-            Claimed::Paid => claim.is_paid = true,
-            Claimed::Closed => {}
-        }
+        *claim = match event {
+            Claimed::Made { .. } => Claim::Made,
+            Claimed::Paid => Claim::Paid,
+            Claimed::Closed => Claim::Closed,
+        };
+    }
+
+    fn snapshot_every(&self) -> Option<u64> {
+        Some(1)
     }
 
     fn react(&self, _: &str, _: &Claim, event: &Claimed) -> Reactions<Self> {

@@ -5,6 +5,7 @@ use crate::full::Full;
 use crate::provided;
 use crate::stage::Stage;
 use crate::tab::{Tab, Theme};
+use serde_json::json;
 use std::path::PathBuf;
 
 const WIDE: (u32, u32) = (1280, 800);
@@ -102,6 +103,27 @@ fn it_is_small_and_there_at_once() {
     }
     assert!(best < LATEST_PAINT, "{best} ms");
     println!("{bytes} bytes, painted after {best} ms");
+}
+
+#[test]
+fn an_instance_shows_its_state_also_if_that_is_a_word() {
+    let full = Full::new();
+    let browser = Browser::start();
+    let tab = browser.tab();
+    full.stage.open(&tab, "#/workflows/claims/claim-1");
+    let state = "document.querySelector('[data-test=instance-state]').textContent";
+    tab.wait("it is paid", &format!("{state} === '\"Paid\"'"));
+}
+
+#[test]
+fn a_date_is_of_the_zone_of_its_clock() {
+    let stage = Stage::sqlite();
+    let browser = Browser::start();
+    let tab = browser.tab();
+    tab.call("Emulation.setTimezoneOverride", json!({ "timezoneId": "Asia/Tokyo" }));
+    stage.open(&tab, "#/");
+    let time = "import('/console/format.js').then(({ time }) => time('2020-01-01T23:30:00Z'))";
+    assert_eq!(tab.js(time), "2020-01-02 08:30:00");
 }
 
 #[test]

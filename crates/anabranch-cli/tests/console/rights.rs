@@ -12,6 +12,44 @@ fn log_in(stage: &Stage, tab: &Tab, token: &str) {
     tab.wait_for("[data-test=logout]");
 }
 
+fn log_out(tab: &Tab) {
+    tab.click("[data-test=logout]");
+    tab.wait_for("[data-test=login]");
+}
+
+#[test]
+fn nobody_is_shown_what_the_token_before_could_see() {
+    let stage = Stage::sqlite();
+    // Two errors, and neither is shown to who may not see them.
+    stage.order("1", r#"{"cents": 40}"#);
+    stage.order("1", r#"{"cents": 2}"#);
+    stage.order("2", r#"{"price": 2}"#);
+    let _worker = stage.worker();
+    until("the keys are parked", || {
+        stage.command(&["parked", "list", "totals", "--json"]).lines().count() == 2
+    });
+    let (reader, masked) =
+        (stage.token("reader", "read"), stage.token("masked", "read-masked,operate"));
+    let browser = Browser::start();
+    let tab = browser.tab();
+    tab.expect_complaints("status of 401");
+    log_in(&stage, &tab, &reader);
+    stage.open(&tab, "#/events/1");
+    assert_eq!(tab.text("[data-test=event-data]"), r#"{"cents": 40}"#);
+    log_out(&tab);
+    assert_eq!(tab.count("[data-test=event-data]"), 0);
+    tab.fill("[data-test=login-token]", &masked);
+    tab.press("Enter");
+    tab.wait_for("[data-test=logout]");
+    stage.open(&tab, "#/events/1");
+    assert_eq!(tab.count("[data-test=event-data]"), 0);
+    assert!(tab.text("[data-test=page]").contains("Your token does not show it"));
+    stage.open(&tab, "#/failed");
+    assert_eq!(tab.count("[data-test=failed-group]"), 2, "both groups, though they say the same");
+    let of_group = "[data-test=failed-group] [data-test=do]";
+    assert_eq!(tab.count(of_group), 0, "they cannot be told apart, so none is acted on alone");
+}
+
 #[test]
 fn who_may_only_read_sees_no_buttons_and_is_refused() {
     let stage = Stage::sqlite();
@@ -63,8 +101,7 @@ fn who_may_only_read_sees_no_buttons_and_is_refused() {
     assert_eq!(other.js(&ask("'x-anabranch': '1',")), 201);
 
     // Logged out, and the token revoked under a page that is open.
-    tab.click("[data-test=logout]");
-    tab.wait_for("[data-test=login]");
+    log_out(&tab);
     assert_eq!(tab.js("fetch('/v1/consumers').then((answer) => answer.status)"), 401);
     let tokens = stage.command(&["token", "list", "--json"]);
     let tokens =
@@ -72,4 +109,7 @@ fn who_may_only_read_sees_no_buttons_and_is_refused() {
     let own = tokens.into_iter().find(|token| token["name"] == "operator").unwrap();
     stage.command(&["token", "revoke", own["id"].as_str().unwrap()]);
     other.wait_for("[data-test=login]");
+    other.js("location.hash = '#/events'");
+    log_in(&stage, &other, &reader);
+    stage.open(&other, "#/events");
 }
