@@ -10,6 +10,7 @@ use anabranch::operate::{Consumers, KeyState, Parked, ParkedAction, ParkedFilter
 use anabranch::operations::{Plan, Request};
 use anabranch_terminal::output::{self, Table, count, time};
 use anabranch_terminal::say;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::num::NonZeroU32;
@@ -129,11 +130,11 @@ struct Which {
     all: bool,
 
     /// Keys with this text in them
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_contains: Option<String>,
 
     /// Keys whose last error has this text in it
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     error_contains: Option<String>,
 
     /// Only those in this state

@@ -30,6 +30,12 @@ impl Meant {
             }
             _ => return Ok(self.request),
         };
+        // A text of nothing is in everything.
+        if self.texts().any(|text| text.is_some_and(str::is_empty)) {
+            return Err(Problem::invalid(format!(
+                "a text in `{filter}` is empty, and would be everything; leave it out, or give \"all\": true"
+            )));
+        }
         match (narrows, self.all) {
             (false, false) => Err(Problem::invalid(format!(
                 "nothing says which are meant: give `{filter}`, or \"all\": true for all of them"
@@ -39,6 +45,18 @@ impl Meant {
             ))),
             _ => Ok(self.request),
         }
+    }
+
+    /// The texts by which it chooses, as far as they are given.
+    fn texts(&self) -> impl Iterator<Item = Option<&str>> {
+        let texts = match &self.request {
+            Request::Parked { filter, .. } => {
+                [&filter.key, &filter.key_contains, &filter.error_contains]
+            }
+            Request::Resend { filter, .. } => [&filter.id, &filter.key, &filter.state],
+            _ => [&None, &None, &None],
+        };
+        texts.into_iter().map(|text| text.as_deref())
     }
 }
 

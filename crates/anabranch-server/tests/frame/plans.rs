@@ -123,6 +123,12 @@ async fn what_is_about_many_says_which(db: Db) {
         .await
         .problem(400, "invalid_input");
     plan(r#""do": "pause", "consumer": "orders", "all": true"#).await.problem(400, "invalid_input");
+    for empty in ["key_contains", "error_contains", "key"] {
+        let of = r#""do": "parked", "consumer": "orders", "action": "skip""#;
+        let nothing = plan(&format!(r#"{of}, "filter": {{"{empty}": ""}}"#)).await;
+        let said = nothing.problem(400, "invalid_input")["detail"].to_string();
+        assert!(said.contains("is empty"), "{said}");
+    }
     for wrong in [
         r#""do": "pause", "consumer": "orders", "consumer": "others""#,
         r#""do": "tasks", "action": "cancel", "all": 1"#,
