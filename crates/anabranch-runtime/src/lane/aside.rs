@@ -98,6 +98,12 @@ impl Parking {
         self.keys.values().filter_map(|parked| parked.due).min()
     }
 
+    /// Whether the table may not have a key any more, since the last event behind it may be done.
+    pub(super) fn may_be_done(&self, key: &str) -> bool {
+        let parked = self.keys.get(key);
+        parked.is_none_or(|parked| parked.due.is_some() && (parked.goes_on || parked.attempts == 0))
+    }
+
     /// One of the keys that are tried again by themselves: each time that is asked for, another one.
     pub(super) fn retrying_in_turn(&self, turn: i64) -> Option<String> {
         let retrying = self.keys.iter().filter(|(_, parked)| parked.due.is_some());

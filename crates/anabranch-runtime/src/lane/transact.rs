@@ -1,5 +1,6 @@
 //! One transaction: handler, parked events, fence.
 
+use super::aside::Parked;
 use super::{Batch, Lane};
 use crate::consumer::PROJECTION;
 use crate::handler::{HandlerError, HandlerResult};
@@ -11,6 +12,7 @@ use anabranch_core::{ErrorCode, Event, Happening, Notice, Position, Slot, StoreE
 use anabranch_store::database::{Reason, Statement, Topic};
 use anabranch_store::trace::{self, Work};
 use futures_util::FutureExt;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -95,11 +97,12 @@ impl Lane {
         // Those behind the cursor are stored already.
         let reached = self.parts.stored(&batch.parts);
         let aside = batch.aside.iter().filter(|aside| aside.position <= up_to.position);
-        let aside: Vec<_> = aside
-            .filter(|aside| aside.position > reached)
-            .map(|aside| (aside.key.as_str(), aside.position))
-            .collect();
+        let aside: Vec<_> = aside.filter(|aside| aside.position > reached).collect();
+        let tried = aside.iter().filter(|aside| self.parking.may_be_done(&aside.key));
+        let tried: BTreeMap<_, _> = tried.map(|aside| (aside.key.clone(), aside.slot)).collect();
+        fence.extend(tried.iter().map(|(key, slot)| tables.park_again(&name, key, *slot)));
         if !aside.is_empty() {
+            let aside = aside.iter().map(|aside| (aside.key.as_str(), aside.position));
             fence.push(tables.park_events(&name, aside));
         }
         let samples = self.sampler.take(&self.setup.consumer.partition, events);
@@ -140,6 +143,12 @@ impl Lane {
         if matches!(outcome, Outcome::Committed { .. }) {
             if !events.is_empty() {
                 self.sampler.committed();
+            }
+            // What was let go while the batch was under way has events again.
+            for (key, slot) in tried {
+                if !self.parking.contains(&key) {
+                    self.parking.put(&key, Parked::afresh(slot));
+                }
             }
             self.moved(&moves);
             self.setup.stats.batches.fetch_add(1, Ordering::Relaxed);

@@ -291,6 +291,18 @@ impl Tables {
         Statement::rows(insert)
     }
 
+    /// Keeps a key behind which events are put and which is tried already: what was behind it may all be done by now, and
+    /// nobody else would know of it.
+    pub(crate) fn park_again(&self, consumer: &str, key: &str, slot: Slot) -> Statement {
+        let (keys, now) = (&self.parked_keys, self.now);
+        let insert = format!(
+            "INSERT INTO {keys} (consumer, key, slot, attempts, error, since_us, retry_us) \
+             VALUES ($1, $2, $3, 0, 'its events are being tried', {now}, {now}) \
+             ON CONFLICT (consumer, key) DO NOTHING"
+        );
+        Statement::new(insert, params![consumer, key, slot.get()])
+    }
+
     /// Takes handled or skipped events from behind a key: all up to a position, which are so many.
     pub(crate) fn unpark_events(
         &self,

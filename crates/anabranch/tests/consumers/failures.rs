@@ -6,7 +6,7 @@ use anabranch::operate::Consumers;
 use anabranch::prelude::*;
 use anabranch::{Failure, HandlerError, Retry, RunError};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ on_both! {
     stop_stops_before_the_event,
     an_event_without_its_key_is_parked_by_name,
     parked_events_can_be_skipped,
+    what_comes_while_a_key_is_tried_is_known_to_its_next_owner,
     a_broken_handler_stops_instead_of_parking_everything,
     a_parked_key_moves_with_its_slot,
 }
@@ -284,6 +285,53 @@ async fn parked_events_can_be_skipped(db: Db) {
     running.stop().await;
     let missing = proof(&log, &table).await;
     assert_eq!((missing.handled, missing.doubled), (100 - 1 - 6, 0));
+}
+
+/// All events behind a key are handled, which takes long, and the next one waits behind it.
+async fn what_comes_while_a_key_is_tried_is_known_to_its_next_owner(db: Db) {
+    let log = db.log().await;
+    fill(&log, 0..6, 1..=2).await;
+    let (is_mended, tried) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let hook = {
+        let (is_mended, tried) = (Arc::clone(&is_mended), Arc::clone(&tried));
+        move |event: &Event| match event.stream_id() {
+            "1" if is_mended.load(Ordering::SeqCst) => {
+                tried.fetch_max(event.version(), Ordering::SeqCst);
+                // Longer than a turn, so that others come next; and the feed goes on meanwhile.
+                tokio::task::block_in_place(|| std::thread::sleep(Duration::from_millis(400)));
+                Ok(())
+            }
+            "1" => Err(HandlerError::new("not yet")),
+            _ => Ok(()),
+        }
+    };
+    let soon = Retry::default().first(Duration::from_millis(50)).longest(Duration::from_millis(50));
+    let recorder = db.recorder("orders").settings(Settings::default().retry(soon));
+    let table = recorder.table.clone();
+    let set = ReplicaSet::new("s").projection(recorder.hook(hook)).lanes(1);
+    let running = start(&log, set);
+    let consumers = Consumers::new(&log);
+    until("a key that is tried again", async || {
+        (consumers.parked("orders").await.ok()?.first()?.events == 2).then_some(())
+    })
+    .await;
+    is_mended.store(true, Ordering::SeqCst);
+    until("it is tried", async || (tried.load(Ordering::SeqCst) > 0).then_some(())).await;
+    fill(&log, 1..2, 3..=3).await;
+    until("the next one", async || (tried.load(Ordering::SeqCst) == 3).then_some(())).await;
+    // It is being handled now. If the worker died, its heir would have to know of the key.
+    let sql = format!("SELECT count(*) FROM {}", log.database().dialect().table("parked_events"));
+    assert_eq!(number(&log, &sql).await, 1);
+    let parked = consumers.parked("orders").await.unwrap();
+    let left: Vec<_> = parked.iter().map(|key| (&*key.key, key.events)).collect();
+    assert_eq!(left, [("Order:1", 1)]);
+    until("nothing parked", async || {
+        consumers.parked("orders").await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    running.stop().await;
+    let proof = proof(&log, &table).await;
+    assert_eq!((proof.handled, proof.doubled, proof.wrong), (6 * 2 + 1, 0, 0));
 }
 
 async fn a_broken_handler_stops_instead_of_parking_everything(db: Db) {
