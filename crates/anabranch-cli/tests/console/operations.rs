@@ -2,8 +2,8 @@
 
 use crate::browser::Browser;
 use crate::full::Full;
-use crate::place::rows;
-use crate::stage::{Stage, until};
+use crate::place::{Place, rows};
+use crate::stage::{FILE, Stage, until};
 use crate::tab::Tab;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -94,6 +94,50 @@ fn a_plan_that_is_no_longer_true_is_refused_with_its_reason() {
     tab.click("[data-test=plan-close]");
     tab.wait_for("[data-test=do][data-do=resume]");
     tab.wait_gone(PAUSE);
+}
+
+/// What is applied is applied, but nobody hears of it.
+const CUT_OFF: &str = r"window.fetch = ((fetch) => async (at, how) => {
+  const answer = await fetch(at, how);
+  if (at.endsWith('/apply')) throw new TypeError('cut off');
+  return answer;
+})(fetch); 0";
+
+#[test]
+fn a_plan_whose_answer_was_lost_is_followed() {
+    let stage = Stage::sqlite();
+    let _worker = stage.worker();
+    let browser = Browser::start();
+    let tab = browser.tab();
+    stage.open(&tab, "#/consumers/totals");
+    tab.js(CUT_OFF);
+    tab.click(PAUSE);
+    plan_has_come_to(&tab, "planned");
+    tab.click("[data-test=plan-apply]");
+    plan_has_come_to(&tab, "done");
+    tab.click("[data-test=plan-close]");
+    tab.wait_for("[data-test=do][data-do=resume]");
+}
+
+#[test]
+fn errors_without_a_word_in_common_have_no_button_that_means_all_others_too() {
+    let error = "$(case $task in (*ada*) echo no such address;; (*) date +%N;; esac)";
+    let stage = Stage::of(Place::sqlite(), &FILE.replace("no such address", error));
+    for key in ["ada", "grace", "joan"] {
+        stage.command(&["tasks", "enqueue", "mail", key, "{}"]);
+    }
+    let _worker = stage.worker();
+    until("the tasks are dead", || {
+        stage.command(&["tasks", "list", "mail", "--state", "dead", "--json"]).lines().count() == 3
+    });
+    let browser = Browser::start();
+    let tab = browser.tab();
+    stage.open(&tab, "#/failed");
+    let group = "[data-test=failed-group]";
+    tab.wait("both groups", &format!("document.querySelectorAll('{group}').length === 2"));
+    let of_words = format!("{group}[data-error='no such address'] [data-test=do]");
+    assert_eq!(tab.count(&of_words), 2, "to retry and to discard");
+    assert_eq!(tab.count(&format!("{group} [data-test=do]")), 2);
 }
 
 /// The command line that only says what it would do. What stands behind `--` are no options.
