@@ -17,14 +17,16 @@ const KINDS_DARK = {
 };
 
 const places = new Map();
-
 const processes = new Map();
+/** Of how many workers the colour is kept, far more than live at once. */
+const MOST = 2000;
 
 /**
  * Gives workers of one set (`{worker, place}`) colours that differ; workers of several sets in one process have the same,
  * if it is free.
  */
 export function know(workers) {
+  if (places.size > MOST) [places, processes].forEach((known) => known.clear());
   const news = new Map(workers.filter(({ worker }) => worker && !places.has(worker)).map((one) => [one.worker, one]));
   for (const { worker, place } of [...news.values()].sort((a, b) => (a.worker < b.worker ? -1 : 1))) {
     const taken = new Set(workers.map((other) => places.get(other.worker)));
