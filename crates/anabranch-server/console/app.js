@@ -8,6 +8,7 @@
 
 import { CONSUMERS, get, remove } from "./api.js";
 import { h, morph } from "./dom.js";
+import { time } from "./format.js";
 import { Live } from "./live.js";
 import { sample } from "./rates.js";
 import { PAGES } from "./pages/all.js";
@@ -26,6 +27,8 @@ let refusal = null;
 let stream = "connecting";
 let pending = false;
 let again = null;
+/** Since when what is shown may be old. */
+let oldSince = null;
 /** How soon one asks again who one is. */
 const AGAIN = 2000;
 
@@ -38,6 +41,8 @@ const live = new Live(
   },
   (state) => {
     stream = state;
+    if (["old", "lost"].includes(state)) oldSince ??= Date.now();
+    else if (state === "live") oldSince = null;
     if (state === "refused") {
       refusal = { status: 401 };
       forget();
@@ -121,7 +126,7 @@ async function enter() {
 function draw() {
   const needsLogin = !session && refusal?.status === 401;
   const content = needsLogin ? login(enter, refusal)
-    : session && page ? page.kind.draw(page)
+    : session && page ? drawPage()
     : h("p", { class: "empty" }, refusal ? refusal.message : "Connecting…");
   const wanted = h("div", { class: "frame" },
     h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the content"),
@@ -132,6 +137,20 @@ function draw() {
       "data-page": needsLogin ? "login" : page?.name ?? "none", "data-ready": needsLogin || isReady() ? "true" : "false",
     }, content));
   morph(frame, wanted);
+}
+
+/** A page that cannot be drawn says so: what stood there before belongs to another address. */
+function drawPage() {
+  let drawn;
+  try {
+    drawn = page.kind.draw(page);
+  } catch (mistake) {
+    console.error(mistake);
+    drawn = h("p", { class: "empty bad", role: "alert", "data-test": "problem" }, `This page cannot be shown: ${mistake.message}. The address may be wrong.`);
+  }
+  const isOld = oldSince !== null && !page.kind.stream?.(page);
+  return isOld ? [h("p", { class: "old", role: "status", "data-test": "old" },
+    `${stream === "old" ? "The server cannot look at its database" : "The server does not answer"} since ${time(new Date(oldSince).toISOString())}: what you see is from then. Trying again…`), drawn] : drawn;
 }
 
 /** Whether everything that the page shows has arrived once. */
@@ -166,7 +185,7 @@ function header(needsLogin) {
 
 const STREAMS = {
   live: "What you see is as it is now", connecting: "Connecting", hidden: "Quiet while the tab is hidden",
-  lost: "Cut off; trying again", stopped: "Ended",
+  lost: "Cut off; trying again", old: "The server cannot look: what you see is old", stopped: "Ended",
 };
 
 /** How many keys are parked, of all consumers. */

@@ -3,13 +3,19 @@
 import { get, mount } from "./api.js";
 import { parse } from "./json.js";
 
-/** The state of the stream: `live`, `connecting`, `lost` (trying again), `hidden`, `refused`. */
+/** After how long without a word the stream counts as cut off: the server says something every 15 seconds. */
+const SILENCE = 25_000;
+/** How old answers may be that count as they are now: all is looked at about once a second. */
+const OLD = 6000;
+
+/** The state of the stream: `live`, `connecting`, `old` (the server cannot look), `lost` (trying again), `hidden`, `refused`. */
 export class Live {
   #source = null;
   #paths = [];
   #again = null;
   #pause = 500;
   #turn = 0;
+  #silence = null;
 
   /** `onAnswer(path, {status, body})`, `onState(state)`. */
   constructor(onAnswer, onState) {
@@ -29,6 +35,7 @@ export class Live {
   #end() {
     this.#turn += 1;
     clearTimeout(this.#again);
+    clearTimeout(this.#silence);
     this.#source?.close();
     this.#source = null;
   }
@@ -41,7 +48,13 @@ export class Live {
     const asked = this.#paths.map((path) => `watch=${encodeURIComponent(path)}`).join("&");
     const source = new EventSource(`${mount}/v1/live?${asked}`);
     this.#source = source;
+    this.#heard();
+    source.addEventListener("still_here", (event) => {
+      this.#heard();
+      this.onState(JSON.parse(event.data).looked_ms_ago > OLD ? "old" : "live");
+    });
     source.addEventListener("answer", (event) => {
+      this.#heard();
       this.#pause = 500;
       this.onState("live");
       const { path, status, body } = parse(event.data);
@@ -49,6 +62,12 @@ export class Live {
     });
     source.addEventListener("ended", () => this.#lost());
     source.onerror = () => this.#lost();
+  }
+
+  /** A server that stands still does not close its connections. */
+  #heard() {
+    clearTimeout(this.#silence);
+    this.#silence = setTimeout(() => this.#lost(), SILENCE);
   }
 
   /** An `EventSource` does not say why it failed, so somebody else asks. */

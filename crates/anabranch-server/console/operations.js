@@ -13,14 +13,15 @@ const LOOK_AGAIN = 2000;
 /**
  * A button that leads to a plan. `request` is an operation of the API; `fields` are what may be chosen before:
  * `{name, label, type: "number" | "text" | "select", options?, hint?, required?(values), apply(request, value)}`. Who may not operate sees none.
+ * `most` is how many the place of the button is about: a plan about more says so.
  */
-export function operation(page, label, request, { fields = [], kind = "", title = label } = {}) {
+export function operation(page, label, request, { fields = [], kind = "", title = label, most = null } = {}) {
   if (!page.may("operate")) return null;
   return h("button", {
     type: "button", class: kind, title, "data-test": "do", "data-do": request.do, "data-action": request.action ?? null,
     "data-consumer": request.consumer ?? request.pool ?? null, "data-key": request.key ?? request.filter?.key ?? null,
     "data-id": request.id ?? null, "data-set": request.replica_set ?? request.set ?? null,
-    onclick: () => open(page, title, request, fields),
+    onclick: () => open(page, title, request, fields, most),
   }, label);
 }
 
@@ -30,8 +31,8 @@ export const PER_SECOND = {
   apply: (request, value) => ({ ...request, per_second: value === "" ? null : Number(value) }),
 };
 
-function open(page, title, request, fields) {
-  const state = { stage: fields.length ? "form" : "planning", request, values: {}, plan: null, problem: null };
+function open(page, title, request, fields, most) {
+  const state = { most, stage: fields.length ? "form" : "planning", request, values: {}, plan: null, problem: null };
   for (const field of fields) state.values[field.name] = field.value ?? field.options?.[0]?.[0] ?? "";
   const dialog = h("dialog", { class: "plan", "aria-labelledby": "plan-title", "data-test": "plan" });
   const asked = () => meant(fields.reduce((all, field) => field.apply(all, state.values[field.name]), request));
@@ -151,7 +152,7 @@ function content(title, fields, state, act) {
     h("h2", { id: "plan-title" }, title),
     stage === "form" ? form(fields, state, act) : null,
     stage === "planning" ? h("p", { class: "quiet", role: "status" }, "Counting what it would do…") : null,
-    plan && stage !== "form" ? effect(plan) : null,
+    plan && stage !== "form" ? effect(plan, state.most) : null,
     problem ? h("p", { class: "bad", role: "alert", "data-test": "plan-problem", "data-code": problem.code },
       problem.message, problem.body?.hint ? ` ${problem.body.hint}` : null) : null,
     stage === "applying" || stage === "done" ? progress(plan, stage) : null,
@@ -160,10 +161,11 @@ function content(title, fields, state, act) {
       copy("Copy as curl", curlOf(state.request), "copy-curl")) : null,
     h("div", { class: "buttons" },
       h("button", { type: "button", class: "quiet", "data-test": "plan-close", onclick: act.close },
-        stage === "done" || stage === "refused" ? "Close" : "Cancel"),
+        ["done", "refused", "applying"].includes(stage) ? "Close" : "Cancel"),
       stage === "applying" && plan?.state === "running" ? h("button", { type: "button", onclick: act.stop }, "Stop here") : null,
-      stage === "refused" ? h("button", { type: "button", onclick: act.again }, "Preview again") : null,
-      stage === "planned" ? h("button", { type: "button", class: plan.effect.is_final ? "danger" : "main", "data-test": "plan-apply",
+      stage === "refused" && !fields.length ? h("button", { type: "button", onclick: act.again }, "Preview again") : null,
+      (stage === "planned" || stage === "refused") && fields.length ? h("button", { type: "button", onclick: act.again }, "Back") : null,
+      stage === "planned" && !isOfNothing(plan) ? h("button", { type: "button", class: plan.effect.is_final ? "danger" : "main", "data-test": "plan-apply",
         onclick: act.apply }, plan.effect.is_final ? "Apply; it cannot be undone" : "Apply") : null),
   ];
 }
@@ -174,7 +176,7 @@ function form(fields, state, act) {
       const props = { id: `plan-${field.name}`, name: field.name, "data-keep": "1", oninput: (event) => act.set(field.name, event.target.value) };
       const input = field.type === "select"
         ? h("select", { ...props, onchange: (event) => act.set(field.name, event.target.value) },
-          field.options.map(([value, label]) => h("option", { value }, label)))
+          field.options.map(([value, label]) => h("option", { value, selected: value === state.values[field.name] }, label)))
         : h("input", { ...props, type: field.type, min: field.type === "number" ? 1 : null, placeholder: field.placeholder ?? null,
           required: field.required?.(state.values) ?? null, value: state.values[field.name] });
       return h("p", { class: "field" }, h("label", { for: props.id }, field.label), input, field.hint ? h("small", null, field.hint) : null);
@@ -182,11 +184,23 @@ function form(fields, state, act) {
     h("div", { class: "buttons" }, h("button", { class: "main", "data-test": "plan-make" }, "Preview")));
 }
 
-function effect(plan) {
+/** How many things a plan is about, as far as it counts them. */
+function totalOf({ effect: { counts, first } }) {
+  return Number(counts.keys ?? counts.tasks ?? counts.deliveries ?? first.length);
+}
+
+/** Whether a plan is about many things, and there are none. */
+function isOfNothing(plan) {
+  return ["parked", "tasks", "resend"].includes(plan.request?.do) && totalOf(plan) === 0;
+}
+
+function effect(plan, most) {
   const { says, counts, first, seconds, notes } = plan.effect;
-  const total = Number(counts.keys ?? counts.tasks ?? counts.deliveries ?? first.length);
+  const total = totalOf(plan);
   return h("div", { class: "effect" },
     h("p", { "data-test": "plan-says" }, says),
+    most !== null && total > Number(most) ? h("p", { class: "bad", role: "alert", "data-test": "plan-more" },
+      `Others have this text in their error, too: it is about ${count(total)}, not about ${count(most)}.`) : null,
     h("dl", { class: "facts" }, Object.entries(counts).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, count(value))))),
     first.length ? h("p", null, total > first.length ? `The first ${first.length} of ${count(total)}: ` : "", h("span", { class: "code" }, first.join(", "))) : null,
     seconds ? h("p", null, `It takes about ${span(seconds)}.`) : null,

@@ -21,7 +21,7 @@ export function slotDetail(consumer, model, slot, parked, found, onGo) {
       h("button", { type: "button", class: "quiet small", "aria-label": "The slot after", disabled: slot === model.size - 1, onclick: () => onGo(slot + 1) }, "→")]),
     found ? foundKey(consumer, found) : null,
     cursor ? [
-      facts(["Worker", owner(cursor.owner)], ["Position", count(cursor.position)], ["Behind", many(cursor.lag, "event")],
+      facts(["Worker", owner(cursor.owner)], ["Position", count(cursor.position)], [model.size === 1 ? "Behind" : "Behind, together", many(cursor.lag, "event")],
         ["Moves with", model.size === 1 ? null : many(cursor.together - 1, "other slot")]),
       cursor.reasons.length
         ? h("ul", { class: "reasons" }, cursor.reasons.map((reason, index) => reasonLine(reason, cursor.why[index])))

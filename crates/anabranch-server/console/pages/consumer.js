@@ -113,7 +113,7 @@ function slotCard(page, it, answer, failed, isWhole) {
     know(state.model.cursors.flatMap(({ owner }) => (owner ? [owner] : [])));
   }
   state.failed = failed;
-  const by = COLOURINGS[page.query.by] ? page.query.by : "owner";
+  const by = Object.hasOwn(COLOURINGS, page.query.by ?? "") ? page.query.by : "owner";
   const only = page.query.only ?? null;
   if (!state.map) {
     state.map = new SlotMap(it.name, {

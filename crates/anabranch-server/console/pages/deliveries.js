@@ -39,7 +39,7 @@ function again(page) {
   const { consumer, state, key } = page.query;
   if (!consumer) return h("span", { class: "quiet" }, page.may("operate") ? "Choose a webhook to send many again" : "");
   const filter = Object.fromEntries(Object.entries({ state, key }).filter(([, value]) => value));
-  const what = [state ? STATES[state][0] : "all", key ? `of ${key}` : "", `of ${consumer}`].filter(Boolean).join(" ");
+  const what = [Object.hasOwn(STATES, state ?? "") ? STATES[state][0] : "all", key ? `of ${key}` : "", `of ${consumer}`].filter(Boolean).join(" ");
   return operation(page, "Send all of these again…", { do: "resend", consumer, filter, all: true }, { title: `Send again: ${what}`, fields: [PER_SECOND] });
 }
 

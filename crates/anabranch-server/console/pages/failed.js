@@ -144,20 +144,20 @@ function taskRow(page, one, tasks) {
   ], tasks, { key: (task) => task.id, test: "task", props: (task) => ({ "data-id": task.id, "data-state": task.state }) });
 }
 
-function keyButtons(page, one, { contains }, isOnly) {
+function keyButtons(page, one, { contains, keys }, isOnly) {
   // Errors that have no words in common cannot be told from others by a filter.
   if (!contains && !isOnly) return [];
   const filter = contains ? { error_contains: contains } : {};
   const act = (action, label) => operation(page, label, { do: "parked", consumer: one.name, action, filter, all: true },
-    { fields: [PER_SECOND], title: contains ? `${label} keys of ${one.name} whose error has “${contains}”` : `${label} all keys of ${one.name}` });
+    { most: keys, fields: [PER_SECOND], title: contains ? `${label} keys of ${one.name} whose error has “${contains}”` : `${label} all keys of ${one.name}` });
   return [act("retry", "Retry"), act("skip", "Skip")];
 }
 
-function taskButtons(page, one, { says }, isOnly) {
+function taskButtons(page, one, { says, keys }, isOnly) {
   const pieces = literals(says);
   // Without a word in common it would mean all tasks of the pool.
   if (pieces.length === 0 && !isOnly) return [];
   const where = [`pool=${one.name}`, ...pieces.map((piece) => `error~${piece}`)];
-  const act = (action, label) => operation(page, label, { do: "tasks", action, where }, { fields: [PER_SECOND], title: `${label} dead tasks of ${one.name} with this error` });
+  const act = (action, label) => operation(page, label, { do: "tasks", action, where }, { most: keys, fields: [PER_SECOND], title: `${label} dead tasks of ${one.name} with this error` });
   return [act("retry", "Retry"), act("discard", "Discard")];
 }

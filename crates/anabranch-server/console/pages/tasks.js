@@ -24,13 +24,14 @@ export const tasks = {
   draw(page) {
     const answer = page.answers.get("/v1/pools");
     if (answer?.status !== 200) return [heading("Tasks"), trouble(answer)];
+    if (page.answers.get(CONSUMERS)?.status !== 200) return [heading("Tasks"), trouble(page.answers.get(CONSUMERS))];
     const all = pools(page, answer.body.items);
     const { pool } = page.query;
     return [
       heading("Tasks", h("span", { class: "quiet" }, many(all.length, "pool"))),
       all.length === 0 ? h("p", { class: "card empty" }, "There are no pools yet. One appears when a task is enqueued, or when a worker first runs it.") : section("Pools", null, poolTable(all, pool)),
       pool ? ofPool(page, pool, all) : null,
-      page.answers.get(CONSUMERS)?.status === 200 ? notAll(page.answers.get(CONSUMERS)) : null,
+      notAll(page.answers.get(CONSUMERS)),
     ];
   },
 };

@@ -18,6 +18,7 @@ export const workflows = {
   draw(page) {
     const answer = page.answers.get("/v1/workflows");
     if (answer?.status !== 200) return [heading("Workflows"), trouble(answer)];
+    if (page.answers.get(CONSUMERS)?.status !== 200) return [heading("Workflows"), trouble(page.answers.get(CONSUMERS))];
     const all = named(page, answer.body.items);
     if (all.length === 0) return [heading("Workflows"), h("p", { class: "card empty" }, "There are no workflows yet. One appears when a worker first runs it.")];
     return [
