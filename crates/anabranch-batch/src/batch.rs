@@ -5,6 +5,7 @@ use crate::columns;
 use crate::error::BatchError;
 use crate::handler::RowHandler;
 use crate::identity;
+use crate::jobs::LOG_TABLE;
 use crate::keys::Keys;
 use crate::ours;
 use crate::pace::Pace;
@@ -83,7 +84,7 @@ impl Batch {
             retry: Retry::never(),
             continuous: None,
             lease: Duration::from_secs(5),
-            log_table: "processing_log".to_owned(),
+            log_table: LOG_TABLE.to_owned(),
             schema: None,
             observer: None,
         }

@@ -11,6 +11,7 @@
 //! | [`verify`] | the proof: who handled what, and whether something is missing or doubled |
 //! | [`collision`] | a row that was handled twice, and by whom |
 //! | [`import`] | rows that were finished before, in a log of somebody else |
+//! | [`jobs`] | what there is to look at without a batch: jobs, who runs them, rows that have failed |
 //! | `spelling` | keys that mean a row of the source in another spelling |
 //! | `columns` | the columns of a source, before a row is claimed |
 //! | `rehearsal` | whether a statement can work, before a row is claimed |
@@ -24,7 +25,7 @@
 //! | `later` | rows that have failed and are tried again |
 //! | `pace` | how many rows are claimed and taken at a time |
 //! | `session` | the lease of an instance |
-//! | `tables` | the statements: of the log, of the rows, of the proof, of the jobs, of imports |
+//! | `tables` | the statements: of the log, of the rows, of the proof, of the jobs, of imports, of looks |
 //!
 //! A row is **claimed** before it is handled: its entry in the processing log is inserted, and the primary key
 //! lets one instance win. Its effects commit together with the end of that entry, and only if the claim
@@ -39,6 +40,7 @@ pub mod error;
 pub mod handler;
 mod identity;
 pub mod import;
+pub mod jobs;
 mod keys;
 mod later;
 mod ours;
@@ -60,6 +62,7 @@ pub use collision::{Collision, HandledBy};
 pub use error::BatchError;
 pub use handler::{RowHandler, RowStatement, SqlHandler};
 pub use import::{Finished, Imported};
+pub use jobs::{FailedRows, Job, JobSession, JobSource, Jobs};
 pub use part::{Part, PartError};
 pub use progress::{BatchProgress, FailedRow, Summary};
 pub use record::Record;

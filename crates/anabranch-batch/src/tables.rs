@@ -2,6 +2,7 @@
 
 mod imports;
 mod jobs;
+mod looks;
 mod proof;
 mod rows;
 

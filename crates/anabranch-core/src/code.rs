@@ -357,6 +357,8 @@ codes! {
     BatchRefused = "batch_refused", Conflict;
     /// A batch that met rows which it cannot go through.
     BatchStopped = "batch_stopped", Failed;
+    /// The processing log has no such job.
+    NoSuchJob = "no_such_job", NotFound;
     /// A part of a batch that is none.
     InvalidPart = "invalid_part", Invalid;
 

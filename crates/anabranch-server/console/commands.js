@@ -58,6 +58,12 @@ const COMMANDS = {
   forget: (r) => ["forget", r.consumer, "--yes"],
 };
 
+/** `anabranch batch verify …` for a job of the processing log `log`, null for the usual one. */
+export function batchCommand(verb, { job, of }, log) {
+  const source = flag(of.kind === "query" ? "--query" : "--source", of.source);
+  return ["anabranch", "batch", verb, ...source, ...flag("--key", of.key_column), ...flag("--job", job), ...flag("--log-table", log)].map(quoted).join(" ");
+}
+
 /** As a shell takes it. */
 function quoted(word) {
   const text = String(word);

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { NAVIGATION, place } from "./places.js";
 
-const GO = { o: "overview", f: "failed", e: "events", t: "tasks", w: "workflows", d: "deliveries", j: "journal" };
+const GO = { o: "overview", f: "failed", e: "events", t: "tasks", w: "workflows", d: "deliveries", b: "batches", j: "journal" };
 
 /** Listens from now on. */
 export function install() {

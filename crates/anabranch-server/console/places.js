@@ -3,7 +3,7 @@
 /** What the frame has links to. */
 export const NAVIGATION = [
   ["overview", "Overview"], ["failed", "Failed"], ["events", "Events"], ["tasks", "Tasks"],
-  ["workflows", "Workflows"], ["deliveries", "Deliveries"], ["journal", "Journal"],
+  ["workflows", "Workflows"], ["deliveries", "Deliveries"], ["batches", "Batches"], ["journal", "Journal"],
 ];
 
 /** Name, section, pattern. */
@@ -21,6 +21,7 @@ const PLACES = [
   ["workflows", "workflows", ["workflows"]],
   ["instance", "workflows", ["workflows", "workflow", "id"]],
   ["deliveries", "deliveries", ["deliveries"]],
+  ["batches", "batches", ["batches"]],
   ["journal", "journal", ["journal"]],
 ];
 

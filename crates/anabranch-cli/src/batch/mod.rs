@@ -23,6 +23,7 @@ mod verify;
 mod webhook;
 
 use crate::target::Target;
+use anabranch::batch::jobs::LOG_TABLE;
 use anabranch::batch::{Batch, Source};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
@@ -45,8 +46,6 @@ impl BatchOf {
         }
     }
 }
-
-const LOG_TABLE: &str = "processing_log";
 
 /// A word of a shell.
 fn quoted(word: &str) -> String {

@@ -88,6 +88,7 @@ impl Full {
             let is_paid = stage.command(&["tail", "--type", "Paid", "-n", "1"]).contains("Paid");
             dead.lines().count() == 3 && lag("totals") && lag("crm") && is_paid
         });
+        batch(&stage);
         stage.command(&["pause", "totals"]);
         stage.command(&["resume", "totals"]);
         Self { stage, workers, _receiver: receiver, event, task }
@@ -113,11 +114,27 @@ impl Full {
             ("workflows", "#/workflows"),
             ("instance", "#/workflows/claims/claim-1"),
             ("deliveries", "#/deliveries"),
+            ("batches", "#/batches?open=copies"),
+            ("no_batches", "#/batches?table=elsewhere"),
             ("journal", "#/journal"),
         ]
         .map(|(name, page)| (name, page.to_owned()))
         .into()
     }
+}
+
+/// Runs a job with rows that fail.
+fn batch(stage: &Stage) {
+    let rows = "CREATE TABLE applications (id INTEGER NOT NULL PRIMARY KEY, cents INTEGER)";
+    let copies = "CREATE TABLE copies (id INTEGER, cents INTEGER CHECK (cents > 0))";
+    let fill = "INSERT INTO applications VALUES (1, 100), (2, 0), (3, 300), (4, -1)";
+    for sql in [rows, copies, fill] {
+        stage.sql(sql);
+    }
+    let sql = "INSERT INTO copies VALUES (:id, :cents)";
+    let job = ["--source", "applications", "--key", "id", "--job", "copies"];
+    let run = ["batch", "run", "--sql", sql, "--allow-failures"];
+    stage.command(&[&run[..], &job].concat());
 }
 
 /// Runs a workflow, with two instances.

@@ -75,6 +75,8 @@ fn what_an_event_holds_stays_text_and_bytes_on_every_page() {
         format!("#/tasks/{}", task["id"].as_str().unwrap()),
         "#/workflows".to_owned(),
         "#/deliveries".to_owned(),
+        "#/batches".to_owned(),
+        format!("#/batches?table={}", encoded(EVIL)),
         "#/journal".to_owned(),
         format!("#/{}", encoded(EVIL)),
         format!("#/consumers/{0}?{0}={0}", encoded(EVIL)),

@@ -73,7 +73,9 @@ fn pages_slots_and_plans_are_used_by_keys_alone() {
     let browser = Browser::start();
     let tab = browser.tab();
     full.stage.open(&tab, "#/");
-    for page in ["failed", "events", "tasks", "workflows", "deliveries", "journal", "overview"] {
+    for page in
+        ["failed", "events", "tasks", "workflows", "deliveries", "batches", "journal", "overview"]
+    {
         tab_to(&tab, &format!("[data-test=nav-{page}]"));
         tab.press("Enter");
         is_on(&tab, page);

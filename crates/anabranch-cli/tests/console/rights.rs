@@ -72,7 +72,15 @@ fn who_may_only_read_sees_no_buttons_and_is_refused() {
     assert_eq!(tab.js("document.cookie"), "", "and no script reads one");
     log_in(&stage, &tab, &reader);
 
-    for page in ["#/", "#/consumers/totals", "#/failed", "#/tasks", "#/deliveries", "#/journal"] {
+    for page in [
+        "#/",
+        "#/consumers/totals",
+        "#/failed",
+        "#/tasks",
+        "#/deliveries",
+        "#/batches",
+        "#/journal",
+    ] {
         stage.open(&tab, page);
         assert_eq!(tab.count("[data-test=do]"), 0, "{page} has a button for who may only read");
         assert_eq!(tab.count("[data-test=problem]"), 0, "{page}");

@@ -4,6 +4,7 @@ use crate::place::Place;
 use crate::process::stdout;
 use crate::tab::Tab;
 use anabranch::Log;
+use anabranch::backend::database::{End, Statement};
 use anabranch::prelude::*;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -139,6 +140,13 @@ impl Stage {
 
     pub fn order(&self, id: &str, data: &str) -> u64 {
         self.append("Order", id, NewEvent::from_json("OrderPlaced", data))
+    }
+
+    /// A statement for its database.
+    pub fn sql(&self, sql: &str) {
+        let statement = Statement::new(sql.to_owned(), Vec::new());
+        let mut session = self.log.database().begin();
+        self.wait_for(session.run(vec![statement], End::Commit)).unwrap();
     }
 
     pub fn wait_for<T>(&self, what: impl Future<Output = T>) -> T {

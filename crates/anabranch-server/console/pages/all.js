@@ -1,5 +1,6 @@
 // All pages, by the names of `places.js`.
 
+import { batches } from "./batches.js";
 import { consumer } from "./consumer.js";
 import { deliveries } from "./deliveries.js";
 import { event } from "./event.js";
@@ -16,5 +17,5 @@ import { worker } from "./worker.js";
 import { workflows } from "./workflows.js";
 
 export const PAGES = {
-  overview, consumer, worker, failed, parkedKey, events, event, stream, tasks, task, workflows, instance, deliveries, journal,
+  overview, consumer, worker, failed, parkedKey, events, event, stream, tasks, task, workflows, instance, deliveries, batches, journal,
 };

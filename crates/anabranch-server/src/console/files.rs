@@ -36,6 +36,7 @@ pub(super) const FILES: &[(&str, &[u8])] = files![
     "map.js",
     "operations.js",
     "pages/all.js",
+    "pages/batches.js",
     "pages/consumer.js",
     "pages/deliveries.js",
     "pages/event.js",

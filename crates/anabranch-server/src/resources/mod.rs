@@ -1,4 +1,4 @@
-//! What there is to look at besides events: consumers, slots, workers, tasks, deliveries, workflows.
+//! What there is to look at besides events: consumers, slots, workers, tasks, deliveries, batches, workflows.
 //!
 //! Nothing here changes anything. Counts come from cursors and counters.
 //!
@@ -13,9 +13,11 @@
 //! | `fleet` | workers, replica sets, generations |
 //! | `tasks` | pools and tasks |
 //! | `deliveries` | what webhooks have sent |
+//! | `batches` | jobs of batch records, and rows of them that have failed |
 //! | `workflows` | states of workflows: folded where the code is, and as they were kept last |
 
 mod alike;
+mod batches;
 mod consumers;
 mod deliveries;
 mod explain;
@@ -43,6 +45,7 @@ pub(crate) fn routes() -> Vec<Route> {
     all.extend(fleet::routes());
     all.extend(tasks::routes());
     all.extend(deliveries::routes());
+    all.extend(batches::routes());
     all.extend(workflows::routes());
     all
 }

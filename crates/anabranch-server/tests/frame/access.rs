@@ -19,12 +19,13 @@ on_both!(
     the_last_use_is_noted_to_the_minute,
 );
 
-const READS: [&str; 6] = [
+const READS: [&str; 7] = [
     "/v1/consumers",
     "/v1/workers",
     "/v1/replica-sets",
     "/v1/pools",
     "/v1/deliveries",
+    "/v1/batches",
     "/v1/workflows",
 ];
 

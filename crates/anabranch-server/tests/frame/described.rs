@@ -13,7 +13,10 @@ use std::collections::BTreeSet;
 on_both!(every_answer_is_as_described, a_worker_that_runs_is_as_described);
 
 /// What is asked of each address: a method, the path as the description has it, the path that is asked for, a body.
-fn asked(filled: &Filled) -> Vec<(&'static str, &'static str, String, &'static str)> {
+fn asked(
+    filled: &Filled,
+    batches: &str,
+) -> Vec<(&'static str, &'static str, String, &'static str)> {
     let task = filled.task;
     let plain = |path: &'static str| ("GET", path, path.to_owned(), "");
     let at = |path: &'static str, real: &str| ("GET", path, real.to_owned(), "");
@@ -49,6 +52,8 @@ fn asked(filled: &Filled) -> Vec<(&'static str, &'static str, String, &'static s
         at("/v1/consumers/{name}/audit", "/v1/consumers/others/audit"),
         at("/v1/tasks", "/v1/tasks?pool=mails&limit=2"),
         at("/v1/tasks/{id}", &format!("/v1/tasks/{task}")),
+        at("/v1/batches", &format!("/v1/batches?table={batches}")),
+        at("/v1/batches/{job}/failed", &format!("/v1/batches/mails/failed?table={batches}")),
         at("/v1/workflows/{workflow}/{id}", "/v1/workflows/seats/12a"),
         at("/v1/workflows/{workflow}/{id}", "/v1/workflows/Order/1"),
         (
@@ -112,13 +117,14 @@ fn asked(filled: &Filled) -> Vec<(&'static str, &'static str, String, &'static s
 
 async fn every_answer_is_as_described(db: Db) {
     let filled = filled(&db).await;
+    let batches = crate::batches::handled(&db, &filled.log).await;
     let server = Server::start(&filled.log).await;
     let (made, _) = server.make(NewToken::new("to be revoked", [Scope::Read])).await;
     let whole = server.token(&[Scope::Read, Scope::Operate, Scope::Append]).await;
     let masked = server.token(&[Scope::ReadMasked, Scope::Operate, Scope::Append]).await;
     let document = server.ask("GET", "/v1/openapi.json", &[], "").await.good();
     let mut seen = BTreeSet::new();
-    for (method, path, real, body) in asked(&filled) {
+    for (method, path, real, body) in asked(&filled, &batches) {
         for token in [&whole, &masked] {
             let mut real = real.replace("MADE", &made);
             if real.contains("PLAN") {

@@ -91,9 +91,15 @@ async fn what_nobody_keeps_to_its_limits_is_refused(db: Db) {
     let mut new = NewToken::new("tenant", [Scope::Read, Scope::Operate]);
     new.tenants = Some(["acme".to_owned()].into());
     let (_, tenants) = server.make(new).await;
-    for path in
-        ["/v1/workers", "/v1/replica-sets", "/v1/generations", "/v1/tokens", "/v1/workflows"]
-    {
+    for path in [
+        "/v1/workers",
+        "/v1/replica-sets",
+        "/v1/generations",
+        "/v1/tokens",
+        "/v1/workflows",
+        "/v1/batches",
+        "/v1/batches/mails/failed",
+    ] {
         server.get(path, &consumers).await.problem(403, "not_allowed");
         server.get(path, &tenants).await.problem(403, "not_allowed");
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code, reason = "a test fails by panicking")]
 
 mod access;
+mod batches;
 mod bearing;
 mod carrying;
 mod claims;

@@ -29,6 +29,8 @@ async fn a_nul_is_refused_wherever_it_stands(db: Db) {
         "/v1/tasks?pool=%00",
         "/v1/tasks?pool=mails&key=a%00b",
         "/v1/deliveries?key=%00",
+        "/v1/batches?table=%00",
+        "/v1/batches/%00/failed",
         "/v1/workflows/%00/x",
         "/v1/workflows/W/%00",
         "/v1/streams/S/%00",
