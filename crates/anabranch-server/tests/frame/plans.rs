@@ -14,7 +14,6 @@ on_both!(
     who_may_only_read_plans_nothing,
     a_token_that_is_limited_operates_on_what_it_sees,
     what_goes_step_by_step_goes_on_after_the_answer,
-    a_plan_that_a_server_has_left_is_carried_out_by_another,
 );
 
 const PAUSE: &str = r#"{"do": "pause", "consumer": "others"}"#;
@@ -223,29 +222,4 @@ async fn what_goes_step_by_step_goes_on_after_the_answer(db: Db) {
     let stages: Vec<_> =
         journal["items"].as_array().unwrap().iter().map(|entry| &entry["stage"]).collect();
     assert_eq!(stages, ["cancelled", "began"]);
-}
-
-async fn a_plan_that_a_server_has_left_is_carried_out_by_another(db: Db) {
-    use anabranch::backend::database::{End, Statement};
-    let log = filled(&db).await.log;
-    let server = Server::start(&log).await;
-    let token = server.token(&[Scope::Operate]).await;
-    let retry = r#"{"do": "parked", "consumer": "orders", "action": "retry", "per_second": 5}"#;
-    let id = made(&server, &token, retry).await;
-    server.stop().await;
-    // It had begun, and was killed.
-    let plans = log.database().dialect().table("plans");
-    let left = format!(
-        "UPDATE {plans} SET state = 'running', began_us = made_us, runner = 'gone', runner_until_us = 1 WHERE id = $1"
-    );
-    let left = Statement::new(left, anabranch::params![&id]);
-    log.database().control().run(vec![left], End::Commit).await.unwrap();
-    let other = Server::start(&log).await;
-    let path = format!("/v1/plans/{id}");
-    let done = until("the other one goes on with it", async || {
-        let plan = other.get(&path, &token).await.good();
-        (plan["state"] == "done").then_some(plan)
-    })
-    .await;
-    assert_eq!((&done["done"], &done["via"]), (&json!(1), &json!("api")));
 }
