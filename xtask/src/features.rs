@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Every feature of the library, alone; and those that are of use only together.
-const SETS: [&str; 15] = [
+const SETS: [&str; 17] = [
     "",
     "sqlite",
     "postgres",
@@ -14,6 +14,8 @@ const SETS: [&str; 15] = [
     "workpool",
     "workflow",
     "batch",
+    "operations",
+    "operations,webhook",
     "webhook",
     "watch",
     "otel",
