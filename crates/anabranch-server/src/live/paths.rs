@@ -72,7 +72,7 @@ mod tests {
     fn only_routes_that_read_are_watched() {
         let all = routes::all();
         let watched: Vec<_> = all.iter().filter(|route| route.is_watched).collect();
-        assert_eq!(watched.len(), 18);
+        assert_eq!(watched.len(), 19);
         assert!(watched.iter().all(|route| route.method == "GET" && !route.rules.is_long));
     }
 
